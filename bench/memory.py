@@ -45,7 +45,7 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class MemoryEvidence:
     question: str
     turns: frozenset[str]
 
@@ -53,7 +53,7 @@ class Evidence:
 @dataclass(frozen=True, slots=True)
 class Conversation:
     turns: list[Turn]
-    questions: list[Evidence]
+    questions: list[MemoryEvidence]
 
 
 async def measure() -> list[Measure]:
@@ -225,7 +225,7 @@ def _conversations(file: Path) -> Iterator[Conversation]:
         turns = list(_turns(sample["conversation"]))
         known = {turn.id for turn in turns}
         questions = [
-            Evidence(item["question"], frozenset(ids & known))
+            MemoryEvidence(item["question"], frozenset(ids & known))
             for item in sample["qa"]
             if item["category"] != ADVERSARIAL
             and (ids := set(_turn_ids(item.get("evidence") or [])))

@@ -42,6 +42,14 @@ async def served(limits: ConnectionLimits) -> AsyncGenerator[tuple[str, int]]:
         yield parts.hostname, parts.port
 
 
+@asynccontextmanager
+async def connected(limits: ConnectionLimits) -> AsyncGenerator[SocketStream]:
+    async with served(limits) as (host, port):
+        with anyio.fail_after(60):
+            async with await anyio.connect_tcp(host, port) as stream:
+                yield stream
+
+
 async def all_of(stream: SocketStream) -> bytes:
     """What comes until the server ends the connection."""
     got = b""
@@ -86,12 +94,10 @@ async def flooded(stream: SocketStream) -> int:
     ids=["nothing", "a method", "half a head", "an empty line"],
 )
 async def test_a_head_that_does_not_arrive_in_time_ends_the_connection(sent: bytes):
-    async with served(HASTY) as (host, port):
-        with anyio.fail_after(60):
-            async with await anyio.connect_tcp(host, port) as stream:
-                if sent:
-                    await stream.send(sent)
-                assert await all_of(stream) == b""
+    async with connected(HASTY) as stream:
+        if sent:
+            await stream.send(sent)
+        assert await all_of(stream) == b""
 
 
 async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another():
@@ -114,41 +120,35 @@ async def test_a_head_that_comes_byte_by_byte_has_no_more_time_than_another():
 
 
 async def test_the_second_head_of_a_connection_has_its_time_from_its_first_byte():
-    async with served(SHORT) as (host, port):
-        with anyio.fail_after(60):
-            async with await anyio.connect_tcp(host, port) as stream:
-                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + WITH_KEY
-                await stream.send(head + b"content-length: 2\r\n\r\n{}")
-                assert b"200 OK" in await answer_of(stream)
-                await stream.send(b"POST /v1/th")
-                assert await all_of(stream) == b""
+    async with connected(SHORT) as stream:
+        head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + WITH_KEY
+        await stream.send(head + b"content-length: 2\r\n\r\n{}")
+        assert b"200 OK" in await answer_of(stream)
+        await stream.send(b"POST /v1/th")
+        assert await all_of(stream) == b""
 
 
 async def test_a_slow_body_is_no_slow_head():
     """The time of a head is over when the head is there, however long the body takes."""
-    async with served(SHORT) as (host, port):
-        with anyio.fail_after(60):
-            async with await anyio.connect_tcp(host, port) as stream:
-                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + WITH_KEY
-                await stream.send(head + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n")
-                begun = anyio.current_time()
-                while anyio.current_time() < begun + 2 * SHORT.head_seconds:
-                    await stream.send(b"1\r\n \r\n")
-                await stream.send(b"1\r\n}\r\n0\r\n\r\n")
-                assert b"200 OK" in await answer_of(stream)
+    async with connected(SHORT) as stream:
+        head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + WITH_KEY
+        await stream.send(head + b"transfer-encoding: chunked\r\n\r\n1\r\n{\r\n")
+        begun = anyio.current_time()
+        while anyio.current_time() < begun + 2 * SHORT.head_seconds:
+            await stream.send(b"1\r\n \r\n")
+        await stream.send(b"1\r\n}\r\n0\r\n\r\n")
+        assert b"200 OK" in await answer_of(stream)
 
 
 @pytest.mark.parametrize("path", ["/v1/things", "/v1/nowhere"])
 async def test_of_an_endless_body_without_a_key_little_is_read_after_the_refusal(path: str):
-    async with served(STRICT) as (host, port):
-        with anyio.fail_after(60):
-            async with await anyio.connect_tcp(host, port) as stream:
-                head = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
-                await stream.send(head.encode())
-                answer = await answer_of(stream)
-                assert answer.split(b" ")[1] in (b"401", b"404")
-                assert b"connection: close" in answer.lower()
-                assert await flooded(stream) < 20_000_000  # what the buffers of two sockets hold
+    async with connected(STRICT) as stream:
+        head = f"POST {path} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n"
+        await stream.send(head.encode())
+        answer = await answer_of(stream)
+        assert answer.split(b" ")[1] in (b"401", b"404")
+        assert b"connection: close" in answer.lower()
+        assert await flooded(stream) < 20_000_000  # what the buffers of two sockets hold
 
 
 async def test_nobody_is_told_to_send_a_body_before_it_is_known_who_it_is():
@@ -166,23 +166,19 @@ async def test_nobody_is_told_to_send_a_body_before_it_is_known_who_it_is():
 
 
 async def test_a_small_body_after_a_refusal_leaves_the_connection_usable():
-    async with served(STRICT) as (host, port):
-        with anyio.fail_after(60):
-            async with await anyio.connect_tcp(host, port) as stream:
-                head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n"
-                await stream.send(head + b"\r\n{}")
-                assert b" 401 " in await answer_of(stream)
-                await stream.send(head + WITH_KEY + b"\r\n{}")
-                assert b"200 OK" in await answer_of(stream)
+    async with connected(STRICT) as stream:
+        head = b"POST /v1/things HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n"
+        await stream.send(head + b"\r\n{}")
+        assert b" 401 " in await answer_of(stream)
+        await stream.send(head + WITH_KEY + b"\r\n{}")
+        assert b"200 OK" in await answer_of(stream)
 
 
 async def test_more_headers_than_anybody_needs_are_refused():
-    async with served(ConnectionLimits()) as (host, port):
-        with anyio.fail_after(60):
-            async with await anyio.connect_tcp(host, port) as stream:
-                many = b"".join(b"x-%d: y\r\n" % number for number in range(500))
-                await stream.send(b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + many + b"\r\n")
-                assert b" 400 " in await all_of(stream)
+    async with connected(ConnectionLimits()) as stream:
+        many = b"".join(b"x-%d: y\r\n" % number for number in range(500))
+        await stream.send(b"POST /v1/things HTTP/1.1\r\nhost: x\r\n" + many + b"\r\n")
+        assert b" 400 " in await all_of(stream)
 
 
 UPGRADE = b"GET /v1/things HTTP/1.1\r\nhost: x\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"

@@ -4,6 +4,7 @@ from pathlib import Path
 import anthropic
 import pytest
 from anthropic import AsyncAnthropic
+from anthropic.types.beta.memory_stores import BetaManagedAgentsMemory
 from tests.api.api_server import Served, ids, served
 from tests.api.memory_api import digest, error_of, routes
 from tests.at_once import at_once
@@ -76,26 +77,20 @@ async def test_a_change_needs_the_content_that_it_expects(acme: AsyncAnthropic):
     memories = acme.beta.memory_stores.memories
     made = await memories.create(store.id, path="/a", content="one")
     expected = {"type": "content_sha256", "content_sha256": made.content_sha256}
-    await memories.update(
-        made.id,
-        memory_store_id=store.id,
-        content="two",
-        precondition=expected,  # pyright: ignore[reportArgumentType]
-    )
-    with pytest.raises(anthropic.ConflictError) as caught:
-        await memories.update(
+
+    async def change(content: str) -> BetaManagedAgentsMemory:
+        return await memories.update(
             made.id,
             memory_store_id=store.id,
-            content="three",
+            content=content,
             precondition=expected,  # pyright: ignore[reportArgumentType]
         )
+
+    await change("two")
+    with pytest.raises(anthropic.ConflictError) as caught:
+        await change("three")
     assert error_of(caught)["type"] == "memory_precondition_failed_error"
-    same = await memories.update(
-        made.id,
-        memory_store_id=store.id,
-        content="two",
-        precondition=expected,  # pyright: ignore[reportArgumentType]
-    )
+    same = await change("two")
     assert same.content_sha256 == digest("two")
     with pytest.raises(anthropic.ConflictError) as caught:
         await memories.delete(

@@ -3,15 +3,13 @@
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from tests.cli.terminal import at_terminal
-from tests.cli.upstream import Upstream, call
+from tests.cli.upstream import Upstream, call, interrupted_run
 from tests.fork_server import Run
 from tests.repositories import git
 from tests.written_files import write_file
@@ -253,19 +251,8 @@ def test_continue_in_a_folder_without_sessions_says_so(mainspring: Run):
 def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
-    held = threading.Event()
-    upstream.says("I was about to ", held)
-    with subprocess.Popen(
-        [sys.executable, "-m", "mainspring", "run", "write it down"],
-        cwd=place,
-        env={**environ, **upstream.variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        stdin=subprocess.DEVNULL,
-    ) as process:
-        assert upstream.asked.acquire(timeout=60)
+    with interrupted_run(upstream, place, environ, "write it down") as process:
         process.send_signal(signal.SIGKILL)
-    held.set()
     [session] = sessions(mainspring)
     assert session["status"] == "unfinished"
     upstream.says("Written down.")

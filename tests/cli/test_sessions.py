@@ -2,9 +2,6 @@
 
 import json
 import signal
-import subprocess
-import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +9,7 @@ import anyio
 import pytest
 from tests.cli.conftest import opened
 from tests.cli.terminal import at_terminal
-from tests.cli.upstream import Upstream, call
+from tests.cli.upstream import Upstream, call, interrupted_run
 from tests.fork_server import Run
 
 from mainspring.capabilities.providers.scripted import Scripted, ScriptLine, calls, says
@@ -85,21 +82,11 @@ def test_a_fork_goes_its_own_way(mainspring: Run, upstream: Upstream):
 def test_cancel_interrupts_what_another_process_runs(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
-    held = threading.Event()
-    upstream.says("I was about to ", held)
-    with subprocess.Popen(
-        [sys.executable, "-m", "mainspring", "run", "go"],
-        cwd=place,
-        env={**environ, **upstream.variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert upstream.asked.acquire(timeout=60)
+    with interrupted_run(upstream, place, environ) as process:
         [session] = listed(mainspring)
         assert session["status"] == "running"
         assert mainspring("sessions", "cancel", session["id"]).returncode == 0
         assert process.wait(60) == 130
-        held.set()
     [session] = listed(mainspring)
     assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
     again = mainspring("sessions", "cancel", session["id"])
@@ -110,18 +97,8 @@ def test_cancel_interrupts_what_another_process_runs(
 def test_cancel_ends_what_a_killed_process_left(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
-    held = threading.Event()
-    upstream.says("I was about to ", held)
-    with subprocess.Popen(
-        [sys.executable, "-m", "mainspring", "run", "go"],
-        cwd=place,
-        env={**environ, **upstream.variables},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as process:
-        assert upstream.asked.acquire(timeout=60)
+    with interrupted_run(upstream, place, environ) as process:
         process.send_signal(signal.SIGKILL)
-    held.set()
     [session] = listed(mainspring)
     assert mainspring("sessions", "cancel", session["id"]).returncode == 0
     [session] = listed(mainspring)

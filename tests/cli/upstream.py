@@ -1,11 +1,14 @@
 """A model server that speaks OpenAI's chat completions and says what a test tells it to."""
 
 import json
+import subprocess
+import sys
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, TypeAlias
 
 Part: TypeAlias = str | dict[str, Any] | threading.Event | int
@@ -153,3 +156,23 @@ def serving() -> Generator[Upstream]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+@contextmanager
+def interrupted_run(
+    upstream: Upstream, place: Path, environ: Mapping[str, str], message: str = "go"
+) -> Generator[subprocess.Popen[bytes]]:
+    """A process of `mainspring run` in the middle of a reply, which goes on when this is left."""
+    held = threading.Event()
+    upstream.says("I was about to ", held)
+    with subprocess.Popen(
+        [sys.executable, "-m", "mainspring", "run", message],
+        cwd=place,
+        env={**environ, **upstream.variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+    ) as process:
+        assert upstream.asked.acquire(timeout=60)
+        yield process
+    held.set()

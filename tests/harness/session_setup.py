@@ -6,12 +6,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
+import anyio
 from tests.senders import TESTER
 
 from mainspring.core import ids
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
-from mainspring.core.events import ClientPayload, LoopContinued, StatusIdle, UserMessage
+from mainspring.core.events import (
+    ClientPayload,
+    LoopContinued,
+    StatusIdle,
+    UserInterrupt,
+    UserMessage,
+)
 from mainspring.core.model import Delta, Model, ToolSpec
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.ports import Snapshots
@@ -124,6 +131,20 @@ class Stage:
         ended = await self.play(*payloads)
         assert ended is not None
         return ended
+
+    async def interrupted(self, when: anyio.Event, *payloads: ClientPayload | str) -> Ended:
+        """How a run ends that a person interrupts once something has happened."""
+
+        async def interrupt() -> None:
+            await when.wait()
+            await self.send(UserInterrupt())
+
+        ends: list[Ended] = []
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(interrupt)
+                ends.append(await self.end_of(*payloads))
+        return ends[0]
 
     async def events(self) -> list[Event]:
         return await self.log.read(self.session_id)

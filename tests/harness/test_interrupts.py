@@ -8,7 +8,6 @@ import msgspec
 from tests.harness.session_setup import stage, texts
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.core.events import UserInterrupt
 from mainspring.core.model import Delta, Reply, Request, TextDelta, ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.stop_reasons import Ended
@@ -27,18 +26,7 @@ async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: 
                 await silent.wait()
 
         play.model = Slow()
-        await play.send("go")
-        ended: Ended | None = None
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-
-                async def interrupt() -> None:
-                    await heard.wait()
-                    await play.send(UserInterrupt())
-
-                group.start_soon(interrupt)
-                ended = await play.play()
-        assert ended == Ended("interrupted_streaming")
+        assert await play.interrupted(heard, "go") == Ended("interrupted_streaming")
         assert texts(await play.events(), "agent.message") == ["one two"]
         play.model = model
         assert await play.play("and now?") == Ended("completed")
@@ -55,18 +43,7 @@ async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
     tool = Tool(spec=ToolSpec(name="hang", description="", input_schema={}), run=hang)
     model = Scripted(calls("hang") + calls("hang"), says("stopped"))
     async with stage(tmp_path, model, tool) as play:
-        await play.send("go")
-        ended: Ended | None = None
-        with anyio.fail_after(60):
-            async with anyio.create_task_group() as group:
-
-                async def interrupt() -> None:
-                    await started.wait()
-                    await play.send(UserInterrupt())
-
-                group.start_soon(interrupt)
-                ended = await play.play()
-        assert ended == Ended("interrupted_tools")
+        assert await play.interrupted(started, "go") == Ended("interrupted_tools")
         results = texts(await play.events(), "agent.tool_result")
         assert len(results) == 2
         assert all("Interrupted" in result for result in results)

@@ -237,14 +237,19 @@ async def test_a_cut_write_ahead_log_leaves_a_beginning_of_what_was_said(tmp_pat
             assert texts(await log.read(session_id)) == [*kept, "on"]
 
 
+async def is_left_alone(path: Path, why: str) -> None:
+    before = path.read_bytes()
+    with pytest.raises(StoreMismatch, match=why):
+        async with opened(path):
+            pass
+    assert path.read_bytes() == before
+
+
 async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
     path = tmp_path / "log.db"
     for content in (b"Dear diary,", b"Dear diary, " * 1000, os.urandom(5000)):
         path.write_bytes(content)
-        with pytest.raises(StoreMismatch, match="not a SQLite database"):
-            async with opened(path):
-                pass
-        assert path.read_bytes() == content
+        await is_left_alone(path, "not a SQLite database")
 
 
 async def test_an_empty_file_becomes_a_log(tmp_path: Path, log: SessionLog):
@@ -257,11 +262,7 @@ async def test_somebody_elses_database_is_left_alone(tmp_path: Path, statement: 
     path = tmp_path / "log.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
-    before = path.read_bytes()
-    with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
-        async with opened(path):
-            pass
-    assert path.read_bytes() == before
+    await is_left_alone(path, "does not belong to Mainspring")
 
 
 async def test_a_newer_mainsprings_file_is_left_alone(tmp_path: Path):
@@ -270,11 +271,7 @@ async def test_a_newer_mainsprings_file_is_left_alone(tmp_path: Path):
         await told(log, "hello")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma user_version = 999")
-    before = path.read_bytes()
-    with pytest.raises(StoreMismatch, match="newer Mainspring"):
-        async with opened(path):
-            pass
-    assert path.read_bytes() == before
+    await is_left_alone(path, "newer Mainspring")
 
 
 async def test_a_file_locked_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

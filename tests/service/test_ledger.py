@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 from tests.at_once import at_once
+from tests.runtime.test_sessions import DearModels
 from tests.service.fixed_clock import Time, person
 
 from mainspring import Agent, RunResult, open_runtime
-from mainspring.core.events import Usage
-from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.budget import Charge
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.budget_ledger import LIMIT_SECONDS, DailyBudgetLedger
 from mainspring.service.access.tenants import CreateTenant, Tenants, UpdateTenant
-from mainspring.testing import Model, Scripted, says
+from mainspring.testing import Scripted, says
 
 
 @pytest.fixture
@@ -133,50 +132,14 @@ async def test_a_changed_budget_holds_within_seconds(records: Records, time: Tim
     assert await ledger.reserve(charge(2, "1", tenant="acme")) is not None
 
 
-DEAR = Price(
-    input=Decimal(1000),
-    output=Decimal(1000),
-    cache_read=Decimal(1000),
-    cache_write=Decimal(1000),
-    date="2026-11-16",
-)
-
-
-class Dear:
-    """One model, and what it costs."""
-
-    def __init__(self) -> None:
-        self._model = Scripted(otherwise=says("ok"))
-
-    def open(self, name: str) -> Model:
-        return self._model
-
-    def put(self, name: str, model: Model) -> None:
-        raise NotImplementedError
-
-    def connect_early(self, name: str) -> None:
-        raise NotImplementedError
-
-    def related(self, wanted: str, to: str) -> str:
-        return to
-
-    def resolve(self, name: str) -> str:
-        return name
-
-    def facts(self, name: str) -> ModelFacts:
-        return ModelFacts(id=name, window=100_000, max_output=1000, price=DEAR)
-
-    def cost(self, name: str, usage: Usage) -> Decimal:
-        return Decimal("0.40")
-
-
 async def test_sessions_stop_when_the_budget_of_the_key_that_made_them_is_reached(tmp_path: Path):
     async with open_runtime(store=str(tmp_path / "log.db")) as runtime:
         records = runtime.log.store.records
         asked = CreateKey(name="ci", daily_budget_usd=Decimal(3))
         key = await Keys(records).create(person("default"), asked)
         ledger = DailyBudgetLedger(records)
-        runtime.models, runtime.budget = Dear(), ledger.budget("default", key.id)
+        runtime.models = DearModels(Scripted(otherwise=says("ok")))
+        runtime.budget = ledger.budget("default", key.id)
         results: list[RunResult] = []
         for _ in range(6):
             result = await (await runtime.start(Agent(name="clerk"), "go")).run()

@@ -124,7 +124,7 @@ def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
         type=kind,
         body=encode_payload(SAMPLES[kind]).decode(),
     )
-    made = wire_pending_event(item, main_thread_id="sthr_main")
+    made = wire_pending_event(item, SAMPLES[kind], main_thread_id="sthr_main")
     parsed(made, BaseModel)
     assert made["id"] == "sevt_9"
     is_accepted = kind == "user.define_outcome" or kind.startswith("session.")

@@ -20,7 +20,6 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import (
     ContextAdded,
     UserCustomToolResult,
-    UserInterrupt,
     UserToolConfirmation,
 )
 from mainspring.core.model import Delta, Reply, Request, TextDelta
@@ -143,14 +142,7 @@ async def test_an_interrupted_reply_and_what_comes_after_it_are_identical(tmp_pa
     async with stage(tmp_path, Talking()) as play:
         heard = anyio.Event()
         play.emit = lambda _: heard.set()
-        async with anyio.create_task_group() as group:
-
-            async def interrupt() -> None:
-                await heard.wait()
-                await play.send(UserInterrupt())
-
-            group.start_soon(interrupt)
-            assert await play.play("go") == Ended("interrupted_streaming")
+        assert await play.interrupted(heard, "go") == Ended("interrupted_streaming")
         play.model = Scripted(says("fine"))
         assert await play.play("go on") == Ended("completed")
         await identical(play, calls=2)
@@ -167,14 +159,7 @@ async def test_interrupted_tools_are_identical(tmp_path: Path):
     tool = Tool(spec=echo("hang").spec, run=hang)
     model = Scripted(calls("hang") + calls("echo", x="1"), says("what now?"))
     async with stage(tmp_path, model, tool, echo()) as play:
-        async with anyio.create_task_group() as group:
-
-            async def interrupt() -> None:
-                await started.wait()
-                await play.send(UserInterrupt())
-
-            group.start_soon(interrupt)
-            assert await play.play("go") == Ended("interrupted_tools")
+        assert await play.interrupted(started, "go") == Ended("interrupted_tools")
         assert await play.play("go on") == Ended("completed")
         await identical(play, calls=2)
 

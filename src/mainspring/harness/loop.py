@@ -18,14 +18,14 @@ from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, in_doubt_policy,
 from mainspring.harness.limits import continuation
 from mainspring.harness.outcomes import close_interrupted, evaluate_outcome
 from mainspring.harness.run_inbox import receive, receive_during_run
-from mainspring.harness.speculative_reads import open_speculative_reads
+from mainspring.harness.speculative_reads import SpeculativeReads
 from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
 from mainspring.harness.stop_reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_pipeline import settle
 from mainspring.harness.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
-from mainspring.log.task_groups import retry_unavailable, run_in_background
+from mainspring.log.task_groups import background_tasks, retry_unavailable
 
 WAKES_WITHOUT_PROGRESS = 5
 FEEDBACK_IN_A_ROW = 3
@@ -34,10 +34,9 @@ FEEDBACK_IN_A_ROW = 3
 async def run(context: ThreadContext) -> Ended | None:
     """Run the thread until it ends or waits; `None` if there was nothing to do."""
     watch = partial(context.writer.watch_interrupts, context.thread.id, context.interrupt)
-    async with (
-        run_in_background(partial(retry_unavailable, watch)),
-        open_speculative_reads() as context.speculative_reads,
-    ):
+    async with background_tasks() as group:
+        group.start_soon(retry_unavailable, watch)
+        context.speculative_reads = SpeculativeReads(group)
         stopped = await receive(context)
         ended = _begin(context) or stopped
         if ended is None and not context.thread.running:

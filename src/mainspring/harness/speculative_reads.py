@@ -4,8 +4,7 @@ reply decides: if it differs, their results are dropped.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable
 
 import anyio
 from anyio.abc import TaskGroup
@@ -14,7 +13,6 @@ from msgspec import Struct, field
 from mainspring.core.model import ToolUse
 from mainspring.core.tool import Call, ToolResult
 from mainspring.harness.authorizer import Decision
-from mainspring.log.task_groups import unwrap_single_error
 
 
 class SpeculativeCall(Struct):
@@ -39,6 +37,7 @@ class SpeculativeCall(Struct):
 
 class SpeculativeReads(Struct):
     group: TaskGroup
+    """Of the run: no call outlives it."""
     is_closed: bool = False
     """A call that must run alone was requested: later calls wait for it."""
     _by_use: dict[str, SpeculativeCall] = {}
@@ -104,13 +103,3 @@ class SpeculativeReads(Struct):
         self._by_use.clear()
         self._by_call.clear()
         self.is_closed = False
-
-
-@asynccontextmanager
-async def open_speculative_reads() -> AsyncGenerator[SpeculativeReads, None]:
-    """Calls may start early while the block lasts; none outlives it."""
-    with unwrap_single_error():
-        async with anyio.create_task_group() as group:
-            early = SpeculativeReads(group)
-            yield early
-            early.discard()

@@ -90,20 +90,18 @@ def _groups(context: ThreadContext) -> list[list[OpenCall]]:
     groups: list[list[OpenCall]] = []
     was_safe = False
     for call in context.thread.unsettled_calls():
-        is_safe = _is_concurrent(context, call)
+        tool = context.toolbox.find(call.name) if call.kind == "tool" else None
+        is_safe = (
+            tool is None  # it will not run; nor will one with invalid input
+            or bool(tool.invalid(call.input))
+            or tool.traits(call.input).concurrent
+        )
         if is_safe and was_safe:
             groups[-1].append(call)
         else:
             groups.append([call])
         was_safe = is_safe
     return groups
-
-
-def _is_concurrent(context: ThreadContext, call: OpenCall) -> bool:
-    tool = context.toolbox.find(call.name) if call.kind == "tool" else None
-    if tool is None or tool.invalid(call.input):
-        return True  # it will not run
-    return tool.traits(call.input).concurrent
 
 
 def _before_first_waiting(call_plans: Sequence[CallPlan]) -> list[ReadyCall]:

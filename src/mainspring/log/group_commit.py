@@ -68,16 +68,13 @@ class GroupCommit(Generic[Job]):
             try:
                 if last is not None:
                     await last.wait()
-                await self._let_others_join()
+                # Yield to the event loop once, so that tasks that are ready to write join the
+                # batch. A lone writer only does so from time to time: it may write without pause.
+                now = time.monotonic()
+                if now - self._joined_at > _ALONE_SECONDS or not self._is_alone():
+                    self._joined_at = now
+                    await anyio.lowlevel.checkpoint()
                 batch.is_open = False
                 await self._commit(batch.jobs)
             finally:
                 batch.end()
-
-    async def _let_others_join(self) -> None:
-        """Yield to the event loop once, so that tasks that are ready to write join the batch. A
-        lone writer skips this, but yields from time to time: it might write without pause."""
-        now = time.monotonic()
-        if now - self._joined_at > _ALONE_SECONDS or not self._is_alone():
-            self._joined_at = now
-            await anyio.lowlevel.checkpoint()

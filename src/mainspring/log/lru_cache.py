@@ -13,25 +13,25 @@ V = TypeVar("V")
 class LruCache(Generic[K, V]):
     def __init__(self, most: int) -> None:
         self._most = most
-        self._kept: OrderedDict[K, V] = OrderedDict()
+        self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __contains__(self, key: K) -> bool:
-        return key in self._kept
+        return key in self._entries
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._entries)
 
     def get(self, key: K) -> V | None:
-        if key in self._kept:
-            self._kept.move_to_end(key)
-        return self._kept.get(key)
+        if key in self._entries:
+            self._entries.move_to_end(key)
+        return self._entries.get(key)
 
     def put(self, key: K, value: V) -> None:
         """Evict the least recently used entries above the capacity."""
-        self._kept[key] = value
-        self._kept.move_to_end(key)
-        while len(self._kept) > self._most:
-            self._kept.popitem(last=False)
+        self._entries[key] = value
+        self._entries.move_to_end(key)
+        while len(self._entries) > self._most:
+            self._entries.popitem(last=False)
 
     def pop(self, key: K) -> V | None:
-        return self._kept.pop(key, None)
+        return self._entries.pop(key, None)

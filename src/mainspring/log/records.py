@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class RecordRow:
     tenant: str
     kind: str

@@ -9,6 +9,7 @@ from functools import partial
 from typing import NamedTuple
 
 import anyio.lowlevel
+from msgspec import Struct
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock, now, to_micros
@@ -60,27 +61,15 @@ class Segment(NamedTuple):
         )
 
 
-class SessionLog:
+class SessionLog(Struct, eq=False):
     """All sessions of one store. Cheap to create; all its state is in the store."""
 
-    def __init__(
-        self,
-        store: Store,
-        *,
-        clock: Clock = now,
-        new_id: Callable[[str], str] = ids.new_id,
-        scrub: Scrub = no_scrub,
-    ) -> None:
-        self.store = store
-        self._clock = clock
-        self._new_id = new_id
-        self._scrub = scrub
-        self._lineages: dict[str, tuple[Segment, ...]] = {}
-
-    @property
-    def scrub(self) -> Scrub:
-        """Removes secrets from everything that is written."""
-        return self._scrub
+    store: Store
+    clock: Clock = now
+    new_id: Callable[[str], str] = ids.new_id
+    scrub: Scrub = no_scrub
+    """Removes secrets from everything that is written."""
+    _lineages: dict[str, tuple[Segment, ...]] = {}
 
     async def create(
         self,
@@ -97,7 +86,7 @@ class SessionLog:
             created or SessionCreated(),
             session_id=session_id,
             sender=sender,
-            thread_id=self._new_id(ids.THREAD),
+            thread_id=self.new_id(ids.THREAD),
             base=Head(0, GENESIS),
             parent_id=None,
         )
@@ -145,18 +134,18 @@ class SessionLog:
         session_id: str | None,
         sender: Sender | None,
     ) -> SessionRow:
-        session_id = session_id or self._new_id(ids.SESSION)
-        moment = self._clock()
+        session_id = session_id or self.new_id(ids.SESSION)
+        moment = self.clock()
         drafts = [
             EventDraft(
-                id=self._new_id(ids.EVENT),
+                id=self.new_id(ids.EVENT),
                 thread_id=thread_id,
                 time=moment,
                 payload=payload,
                 body=body,
                 sender=sender,
             )
-            for payload, body in (encode_scrubbed(item, self._scrub) for item in first)
+            for payload, body in (encode_scrubbed(item, self.scrub) for item in first)
         ]
         events, head = chain_events(session_id, base, drafts)
         session = SessionRow(
@@ -207,9 +196,9 @@ class SessionLog:
             self.store,
             lease,
             session,
-            clock=self._clock,
-            new_id=self._new_id,
-            scrub=self._scrub,
+            clock=self.clock,
+            new_id=self.new_id,
+            scrub=self.scrub,
         )
 
     async def delete(self, session_id: str, *, cascade: bool = False) -> None:
@@ -359,13 +348,13 @@ class SessionLog:
         await require_not_moved(self.store, session_id)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
-        event_id = self._new_id(ids.EVENT)
-        _, body = encode_scrubbed(payload, self._scrub)
+        event_id = self.new_id(ids.EVENT)
+        _, body = encode_scrubbed(payload, self.scrub)
         item = InboxItem(
             event_id=event_id,
             client_id=client_id or event_id,
             thread_id=thread_id or main,
-            time=to_micros(self._clock()),
+            time=to_micros(self.clock()),
             version=FORMAT,
             type=kind,
             body=body.decode(),
@@ -389,7 +378,7 @@ class SessionLog:
     async def put_blob(self, session_id: str, content: bytes, *, media_type: str) -> BlobSource:
         """Store large content beside the log, once, for as long as a session refers to it."""
         return await blobs.store_blob(
-            self.store, self._scrub, session_id, content, media_type=media_type
+            self.store, self.scrub, session_id, content, media_type=media_type
         )
 
     async def blob(self, digest: str) -> bytes:

@@ -22,34 +22,15 @@ RECORD_COLUMNS: Final = (
 
 def session_row(row: tuple[Any, ...]) -> SessionRow:
     """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner."""
-    return SessionRow(
-        id=row[0],
-        thread_id=row[1],
-        created=row[2],
-        updated=row[3],
-        head=Head(row[4], row[5]),
-        parent_id=row[6],
-        parent_seq=row[7],
-        epoch=row[8],
-        owner=row[9],
-    )
+    id_, thread_id, created, updated, seq, digest, *others = row
+    return SessionRow(id_, thread_id, created, updated, Head(seq, digest), *others)
 
 
 def record_row(row: tuple[Any, ...]) -> RecordRow:
-    return RecordRow(
-        tenant=row[0],
-        kind=row[1],
-        id=row[2],
-        created=row[3],
-        updated=row[4],
-        body=row[5],
-        parent=row[6],
-        name=row[7],
-        label=row[8],
-        due=row[9],
-        is_archived=bool(row[10]),
-        rev=row[11],
-    )
+    """From `RECORD_COLUMNS`; more may follow them."""
+    values = [*row[:12]]
+    values[10] = bool(values[10])  # SQLite has no booleans
+    return RecordRow(*values)
 
 
 record_values: Callable[[RecordRow], tuple[Any, ...]] = attrgetter(*RECORD_COLUMNS.split(", "))

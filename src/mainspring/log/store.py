@@ -45,7 +45,7 @@ class Head(NamedTuple):
     hash: bytes
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class SessionRow:
     id: str
     thread_id: str

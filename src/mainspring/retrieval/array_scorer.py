@@ -24,7 +24,7 @@ from mainspring.retrieval.passages import (
     SPAN,
     WINDOW_B,
     WINDOW_LENGTH,
-    CorpusFacts,
+    CorpusStatistics,
     Question,
     ScoredPassage,
     shared_pairs,
@@ -37,7 +37,7 @@ _NEAR = np.array([0, *NEAR])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidates:
+class CandidatePassages:
     """The candidates of a question and the passages around them, as positions in the arrays."""
 
     arrays: PassageArrays
@@ -46,7 +46,9 @@ class Candidates:
     """Places in `rows`."""
 
     @classmethod
-    def of(cls, arrays: PassageArrays, seeds: Sequence[int], single: Sequence[int]) -> Candidates:
+    def of(
+        cls, arrays: PassageArrays, seeds: Sequence[int], single: Sequence[int]
+    ) -> CandidatePassages:
         """Of seeds with their neighbours, and of single passages without theirs."""
         numbers = np.array(seeds, np.int64)[:, None] + _OFFSETS
         wanted = np.union1d(numbers.ravel(), np.array(single, np.int64))
@@ -75,8 +77,8 @@ class ArrayScorer:
     def __init__(
         self,
         question: Question,
-        facts: CorpusFacts,
-        around: Candidates,
+        statistics: CorpusStatistics,
+        around: CandidatePassages,
         container_scores: Mapping[int, float],
         weights: Mapping[str, float],
     ) -> None:
@@ -84,10 +86,10 @@ class ArrayScorer:
         self._weights = weights
         self._around = around
         self._columns = around.arrays.columns
-        self._mean_length = facts.mean_length
-        self.rarity = facts.rarity(question.terms)
+        self._mean_length = statistics.mean_length
+        self.rarity = statistics.rarity(question.terms)
         self._rarity = np.array(list(self.rarity.values()))
-        self._window_rarity = np.array(list(facts.rarity(question.terms, 2 * SPAN).values()))
+        self._window_rarity = np.array(list(statistics.rarity(question.terms, 2 * SPAN).values()))
         self._lengths = around.arrays.lengths[around.rows]
         self._flags = self._columns.flags[around.rows]
         containers = self._columns.container[around.rows]

@@ -22,7 +22,7 @@ from mainspring.retrieval.passage_store import (
     PassageStore,
     Totals,
 )
-from mainspring.retrieval.passages import CorpusFacts, PassageRow
+from mainspring.retrieval.passages import CorpusStatistics, PassageRow
 
 Ints: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float64]
@@ -160,12 +160,12 @@ class PassageArrays:
         places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
         return places[known[places] == numbers]
 
-    def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts:
+    def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics:
         """Of all scopes, as in a store."""
         newest = self.lengths[-SAMPLE:]
         frequency = {word: len(having) for word, (having, _) in self._postings(terms).items()}
         mean = float(newest.mean()) if len(newest) else 1.0
-        return CorpusFacts(len(self.lengths), mean, frequency)
+        return CorpusStatistics(len(self.lengths), mean, frequency)
 
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
         postings = list(self._postings(terms).values())

@@ -29,7 +29,7 @@ from mainspring.retrieval.passages import (
     GAP,
     NEAR,
     SPAN,
-    CorpusFacts,
+    CorpusStatistics,
     PassageRow,
     PassageScorer,
     Question,
@@ -122,7 +122,7 @@ class Vectors(Protocol):
         limit: int,
     ) -> list[int]: ...
     def values(
-        self, query: str, around: array_scorer.Candidates, rarity: Mapping[str, float]
+        self, query: str, around: array_scorer.CandidatePassages, rarity: Mapping[str, float]
     ) -> tuple[passage_arrays.Floats, passage_arrays.Floats]:
         """How near the candidates are as a whole, and word by word."""
         ...
@@ -131,7 +131,7 @@ class Vectors(Protocol):
 @dataclass(frozen=True, slots=True)
 class _Asked:
     question: Question
-    facts: CorpusFacts
+    statistics: CorpusStatistics
     whole: Mapping[int, float]
     weights: Mapping[str, float]
     seeds: list[int]
@@ -197,14 +197,16 @@ class PassageIndex:
             return []
         arrays = self._arrays()
         source = self._store if arrays is None else arrays
-        facts = source.facts(question.terms, allowed)
-        self._passages = facts.passages
-        near = self._nearest(question.text, facts, allowed, arrays)
-        seeds = [*self._seeds(question, facts, allowed, source), *(near or ())] if allowed else []
+        statistics = source.statistics(question.terms, allowed)
+        self._passages = statistics.passages
+        near = self._nearest(question.text, statistics, allowed, arrays)
+        seeds = (
+            [*self._seeds(question, statistics, allowed, source), *(near or ())] if allowed else []
+        )
         extra = self._unindexed_rows(unindexed)
         whole = source.container_scores(question.terms, allowed) if allowed else {}
         weights = WEIGHTS if self.problem else self._weights
-        asked = _Asked(question, facts, whole, weights, seeds, limit)
+        asked = _Asked(question, statistics, whole, weights, seeds, limit)
         if arrays is None:
             best = self._best_by_rows(asked, allowed, [row for row, _ in extra.values()])
         else:
@@ -225,17 +227,17 @@ class PassageIndex:
         if self._has_vectors:
             arrays = passage_arrays.PassageArrays.of_rows(rows, self._number_words)
             return self._best_by_arrays(asked, arrays, numbers)
-        scorer = PassageScorer(asked.question, asked.facts, rows, asked.whole, asked.weights)
+        scorer = PassageScorer(asked.question, asked.statistics, rows, asked.whole, asked.weights)
         return scorer.best(candidates.union(numbers), asked.limit)
 
     def _best_by_arrays(
         self, asked: _Asked, arrays: passage_arrays.PassageArrays, unindexed: list[int]
     ) -> list[ScoredPassage]:
-        around = array_scorer.Candidates.of(arrays, asked.seeds, unindexed)
+        around = array_scorer.CandidatePassages.of(arrays, asked.seeds, unindexed)
         if not len(around.places):
             return []
         scorer = array_scorer.ArrayScorer(
-            asked.question, asked.facts, around, asked.whole, asked.weights
+            asked.question, asked.statistics, around, asked.whole, asked.weights
         )
         if self._vectors is not None and self._has_vectors:
             values = self._vectors.values(asked.question.text, around, scorer.rarity)
@@ -278,11 +280,15 @@ class PassageIndex:
         return rows
 
     def _seeds(
-        self, question: Question, facts: CorpusFacts, scopes: list[str], source: PassageFinder
+        self,
+        question: Question,
+        statistics: CorpusStatistics,
+        scopes: list[str],
+        source: PassageFinder,
     ) -> list[int]:
-        common = _COMMON_SHARE * facts.passages
-        rare = [word for word in question.terms if facts.frequency.get(word, 0) <= common]
-        is_large = facts.passages > _LARGE
+        common = _COMMON_SHARE * statistics.passages
+        rare = [word for word in question.terms if statistics.frequency.get(word, 0) <= common]
+        is_large = statistics.passages > _LARGE
         terms = rare if is_large and len(rare) >= _MIN_RARE else question.terms
         limit = _SEEDS_OF_LARGE if is_large else _SEEDS
         seeds = source.find_words(terms, scopes, limit)
@@ -296,7 +302,7 @@ class PassageIndex:
     def _nearest(
         self,
         query: str,
-        facts: CorpusFacts,
+        statistics: CorpusStatistics,
         scopes: list[str],
         arrays: passage_arrays.PassageArrays | None,
     ) -> list[int] | None:
@@ -304,7 +310,7 @@ class PassageIndex:
         if self._vectors is None:
             return None
         try:
-            limit = _NEAR_OF_LARGE if facts.passages > _LARGE else _SEEDS
+            limit = _NEAR_OF_LARGE if statistics.passages > _LARGE else _SEEDS
             found = self._vectors.nearest(arrays or self._store, query, scopes, limit)
         except VectorsUnavailable as error:
             self.problem = str(error)

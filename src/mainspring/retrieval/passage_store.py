@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from mainspring.retrieval.passages import CorpusFacts, PassageRow
+from mainspring.retrieval.passages import CorpusStatistics, PassageRow
 
 MAX_DATED = 200
 MAX_CONTAINERS = 500
@@ -62,7 +62,7 @@ class Totals:
 class PassageFinder(Protocol):
     """Finds candidates: a store does, and its passages in memory."""
 
-    def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts: ...
+    def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics: ...
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
         """The best by BM25 as SQLite's FTS5 has it, to nine digits; of equals the first."""
         ...

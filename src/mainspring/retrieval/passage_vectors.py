@@ -12,7 +12,7 @@ from itertools import chain, islice
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.retrieval.array_scorer import Candidates, places_of_words
+from mainspring.retrieval.array_scorer import CandidatePassages, places_of_words
 from mainspring.retrieval.passage_arrays import Floats, Ints, NumberWords, PassageArrays
 from mainspring.retrieval.passage_store import PassageStore
 from mainspring.retrieval.passage_weights import VECTOR_WEIGHTS, WHOLE_VECTOR_WEIGHTS
@@ -72,7 +72,7 @@ class PassageVectors:
         return [int(number) for number in numbers[best]]
 
     def values(
-        self, query: str, around: Candidates, rarity: Mapping[str, float]
+        self, query: str, around: CandidatePassages, rarity: Mapping[str, float]
     ) -> tuple[Floats, Floats]:
         """How near the candidates are: as a whole, and word by word."""
         arrays, rows = around.arrays, around.rows[around.places]

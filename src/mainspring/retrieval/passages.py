@@ -53,7 +53,7 @@ class PassageRow:
 
 
 @dataclass(frozen=True, slots=True)
-class CorpusFacts:
+class CorpusStatistics:
     """What the weights of words follow from."""
 
     passages: int
@@ -102,7 +102,7 @@ class PassageScorer:
     def __init__(
         self,
         question: Question,
-        facts: CorpusFacts,
+        statistics: CorpusStatistics,
         rows: Iterable[PassageRow],
         container_scores: Mapping[int, float],
         weights: Mapping[str, float] = WEIGHTS,
@@ -112,7 +112,7 @@ class PassageScorer:
         self._rows = {row.number: row for row in rows}
         best = max(container_scores.values(), default=0.0) or 1.0
         self._whole = {number: score / best for number, score in container_scores.items()}
-        self._mean_length = facts.mean_length
+        self._mean_length = statistics.mean_length
         self._related = related_stems()
         terms = frozenset(question.stems)
         self._counts = {  # most rows are only near to one that has a word of the question
@@ -120,8 +120,8 @@ class PassageScorer:
             for number, row in self._rows.items()
             if not terms.isdisjoint(row.stems)
         }
-        self.rarity = facts.rarity(question.terms)
-        self._window_rarity = facts.rarity(question.terms, 2 * SPAN)
+        self.rarity = statistics.rarity(question.terms)
+        self._window_rarity = statistics.rarity(question.terms, 2 * SPAN)
         self._total_rarity = sum(self.rarity.values())
         self._total_window_rarity = sum(self._window_rarity.values())
         self._shares = {number: self._word_shares(number) for number in self._counts}

@@ -26,7 +26,7 @@ from mainspring.retrieval.passage_store import (
     StoredContainer,
     Totals,
 )
-from mainspring.retrieval.passages import GAP, CorpusFacts, PassageRow
+from mainspring.retrieval.passages import GAP, CorpusStatistics, PassageRow
 
 Db: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Rows: TypeAlias = list[tuple[Any, ...]]
@@ -148,7 +148,7 @@ class PostgresPassages:
             for table in _TABLES:
                 db.execute(f"vacuum full mainspring_passages.{table}")
 
-    def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts:
+    def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics:
         """Of all scopes: words that are common elsewhere are common here."""
         ((count, length),) = self._rows(
             "select passages, (select avg(greatest(length, 1))::float8 from (select length from"
@@ -158,7 +158,7 @@ class PostgresPassages:
         )
         having = "select word, passages from mainspring_passages.word where word = any(%s)"
         frequency = self._rows(f"{having} and passages > 0", [list(terms)])
-        return CorpusFacts(count, length or 1.0, dict(frequency))
+        return CorpusStatistics(count, length or 1.0, dict(frequency))
 
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
         return [number for number, _ in self._best("passage", terms, scopes, limit)]
@@ -272,8 +272,8 @@ def _fingerprint(db: Db) -> str | None:
     row = db.execute("select to_regclass('mainspring_passages.fact') is not null").fetchone()
     if row != (True,):
         return None
-    facts = db.execute("select fingerprint from mainspring_passages.fact").fetchone()
-    return None if facts is None else facts[0]
+    row = db.execute("select fingerprint from mainspring_passages.fact").fetchone()
+    return None if row is None else row[0]
 
 
 def _rarity(total: int, having: int) -> float:

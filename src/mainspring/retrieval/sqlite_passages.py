@@ -16,7 +16,7 @@ from mainspring.retrieval.passage_store import (
     StoredContainer,
     Totals,
 )
-from mainspring.retrieval.passages import GAP, CorpusFacts, PassageRow
+from mainspring.retrieval.passages import GAP, CorpusStatistics, PassageRow
 
 _MERGED_PAGES = 3
 """Of the full-text index, with each change: merging many at once would make a single write slow."""
@@ -105,7 +105,7 @@ class SqlitePassages:
         self._db.execute("vacuum")
         self._db.execute("pragma wal_checkpoint(truncate)")
 
-    def facts(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusFacts:
+    def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics:
         """Of all scopes: words that are common elsewhere are common here."""
         count, length = self._db.execute(
             "select (select count(*) from passage),"
@@ -117,7 +117,7 @@ class SqlitePassages:
             f"select term, doc from word_counts where term in ({_marks(terms)}) and col = 'stems'",
             list(terms),
         )
-        return CorpusFacts(count, length or 1.0, dict(frequency.fetchall()))
+        return CorpusStatistics(count, length or 1.0, dict(frequency.fetchall()))
 
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
         rows = self._db.execute(

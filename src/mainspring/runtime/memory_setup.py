@@ -18,13 +18,13 @@ from mainspring.core.model import Request, User
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread import EXTRACT, RECALL
 from mainspring.runtime.memory.index_files import IndexFiles
-from mainspring.runtime.memory.learning import learn_from_run, save_before_compaction
 from mainspring.runtime.memory.manifest import manifest_picker
 from mainspring.runtime.memory.media_notes import Caption
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.past_sessions import PastSessions
 from mainspring.runtime.memory.recall import Recall, UtilityValues
+from mainspring.runtime.memory.session_learning import learn_from_run, save_before_compaction
 from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 from mainspring.runtime.model_question import make_ask_model, read_reply, reply_text
 from mainspring.runtime.session.session_paths import subagent_memory_place
@@ -65,7 +65,7 @@ class MemorySources:
             open_index=partial(self.indexes.open, present),
             warn=setup.options.warn,
             recalled=state.recalled,
-            has_read_others=lambda: state.has_read_others,
+            has_read_foreign_text=lambda: state.has_read_foreign_text,
             session_id=setup.writer.session_id,
             author=Sender(kind="agent", id=setup.agent.name),
             clock=self.clock,
@@ -90,7 +90,7 @@ class MemorySources:
             open_index=partial(self.indexes.open, present),
             warn=warn,
             recalled=frozenset(),
-            has_read_others=lambda: True,
+            has_read_foreign_text=lambda: True,
             session_id=client,
             author=Sender(kind="agent", id=client),
             clock=self.clock,

@@ -22,7 +22,7 @@ from mainspring.core import ids
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.harness.context.summary import SUMMARY_OPENING
 from mainspring.improve.evals.drill import fallback_models
-from mainspring.improve.evals.evidence import RunProgram
+from mainspring.improve.evals.grading_context import RunProgram
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.agent_selection import open_agent

@@ -16,8 +16,8 @@ from mainspring.core.sender import Sender
 from mainspring.improve.dreams.dream_log import dream_session, list_dreams, read_edits
 from mainspring.improve.dreams.dreamer import Dreamer, DreamStore
 from mainspring.log.verify import verify
-from mainspring.runtime.memory.extraction import Candidate, extract_candidates
-from mainspring.runtime.memory.learnings import ERRORS, promoted, record_learnings
+from mainspring.runtime.memory.extraction import MemoryCandidate, extract_candidates
+from mainspring.runtime.memory.learnings_folder import ERRORS, promoted, record_learnings
 from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note
@@ -144,7 +144,7 @@ async def test_what_three_sessions_saw_is_promoted_and_forged_lines_are_not(
     sessions = [await world.session("go", commands=MISTAKE) for _ in range(3)]
     logs = [await world.log.read(item) for item in sessions]
     seen = [extract_candidates(log) for log in logs]
-    found: list[Candidate] = []
+    found: list[MemoryCandidate] = []
     for number, candidates in enumerate(seen):
         record_learnings(place, candidates)
         record_learnings(place, candidates)

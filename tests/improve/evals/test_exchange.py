@@ -11,7 +11,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_exchange
 from mainspring.edges.cli.eval_report import ReportFiles, report
 from mainspring.improve.evals.comparison import read_baseline
-from mainspring.improve.evals.exchange.formats import read_foreign_suite
+from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.skill_creator import WITH, WITHOUT
 from mainspring.improve.evals.graders import Bounds, Contains, Judge, NotContains, Regex, Trajectory
 from mainspring.improve.evals.suite import Script
@@ -35,8 +35,8 @@ tests:
 def test_promptfoo_assertions_become_graders_and_code_is_named(tmp_path: Path):
     file = tmp_path / "promptfooconfig.yaml"
     file.write_text(PROMPTFOO, encoding="utf-8")
-    foreign = read_foreign_suite(file, NOW)
-    [case], notes = foreign.suite.cases, foreign.notes
+    result = read_imported_suite(file, NOW)
+    [case], notes = result.suite.cases, result.notes
     assert (case.id, case.input) == ("greets-in-French", "Translate to French: hello")
     assert case.graders[:3] == (
         Contains(text="bonjour", ignore_case=True),
@@ -56,7 +56,7 @@ def test_what_all_tests_of_promptfoo_share_is_in_every_case(tmp_path: Path):
         "  {type: 'trajectory:tool-used', value: {name: bash}}]}]\n",
         encoding="utf-8",
     )
-    [case] = read_foreign_suite(file, NOW).suite.cases
+    [case] = read_imported_suite(file, NOW).suite.cases
     assert case.input == "Say hi to Ann"
     assert case.graders == (Contains(text="Ann"), Trajectory(used=("bash",)))
 
@@ -71,7 +71,7 @@ def test_skill_creator_expectations_become_criteria(tmp_path: Path):
         "expectations": ["The form is filled", "No field is empty"],
     }
     file.write_text(json.dumps({"skill_name": "pdf", "evals": [item]}), encoding="utf-8")
-    [case] = read_foreign_suite(file, NOW).suite.cases
+    [case] = read_imported_suite(file, NOW).suite.cases
     [judge] = case.graders
     assert isinstance(judge, Judge)
     assert [criterion.text for criterion in judge.criteria] == item["expectations"]
@@ -81,11 +81,11 @@ def test_skill_creator_expectations_become_criteria(tmp_path: Path):
 def test_a_file_of_no_known_format_is_refused(tmp_path: Path):
     (tmp_path / "x.yaml").write_text("a: 1", encoding="utf-8")
     with pytest.raises(InvalidInput, match="none of these"):
-        read_foreign_suite(tmp_path / "x.yaml", NOW)
+        read_imported_suite(tmp_path / "x.yaml", NOW)
     for damaged in ("tests: 4", "tests: [{assert: [{value: 1}]}]", "evals: [{}]", "tests: ["):
         (tmp_path / "x.yaml").write_text(damaged, encoding="utf-8")
         with pytest.raises(InvalidInput, match=r"x\.yaml: "):
-            read_foreign_suite(tmp_path / "x.yaml", NOW)
+            read_imported_suite(tmp_path / "x.yaml", NOW)
 
 
 async def test_an_imported_suite_is_a_suite_and_a_run_is_an_eval_log(agent: AgentWithSuite):
@@ -150,7 +150,7 @@ async def test_what_is_written_for_another_tool_is_read_again(agent: AgentWithSu
     }
     for to, file in files.items():
         await eval_exchange.export(agent.settings, suite="basics", to=to, output=file)
-    [case] = read_foreign_suite(agent.folder / "out.yaml", NOW).suite.cases
+    [case] = read_imported_suite(agent.folder / "out.yaml", NOW).suite.cases
     assert (case.id, case.input) == ("one", "Say a.")
     assert case.graders[:5] == (
         Contains(text=("a", "b"), any=True),

@@ -10,7 +10,7 @@ from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_labels
-from mainspring.improve.evals.calibration import answer_evidence, calibrate_judges
+from mainspring.improve.evals.calibration import answer_context, calibrate_judges
 from mainspring.improve.evals.graders import Pairwise
 from mainspring.improve.evals.judge_bias import LabelledPair, fit_length_bias, pair_verdict
 from mainspring.improve.evals.judges import Judges, model_family, read_pair, read_verdict
@@ -178,7 +178,7 @@ async def test_a_calibrated_judge_of_pairs_gives_nothing_for_length(
     assert report.calibration.labels >= 20
     assert report.calibration.length_bias > 1
     assert report.identical_first == 0.5
-    padded = answer_evidence(suite, suite.suite.cases[0], LONG)
+    padded = answer_context(suite, suite.suite.cases[0], LONG)
     pairwise = suite.suite.cases[0].graders[0]
     assert isinstance(pairwise, Pairwise)
     assert (await judges.pairwise(pairwise, padded))[0] == 1.0  # before it is calibrated

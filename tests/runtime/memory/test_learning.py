@@ -14,11 +14,11 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.sender import Origin, Sender
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.consolidation import MAX_LINKS, Consolidation
-from mainspring.runtime.memory.extraction import Candidate, Evidence, extract_candidates
-from mainspring.runtime.memory.learning import edit_key
+from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence, extract_candidates
 from mainspring.runtime.memory.memory_edits import apply_edits, edit_diff
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import CONFLICTS, NoteType, Trust
+from mainspring.runtime.memory.session_learning import edit_key
 
 PERSON = Sender(kind="person", id="cli:anna")
 AGENT = Sender(kind="agent", id="helper")
@@ -49,15 +49,17 @@ def log_of(*items: KnownPayload | str, sender: Sender = PERSON) -> list[Event]:
 
 def fact(
     text: str, kind: NoteType = "project", *, trust: Trust = "agent", correction: bool = False
-) -> Candidate:
-    evidence = Evidence(session_id="sesn_1", event_id=f"sevt_{abs(hash(text)) % 10**6}", quote=text)
-    return Candidate(
+) -> MemoryCandidate:
+    evidence = MemoryEvidence(
+        session_id="sesn_1", event_id=f"sevt_{abs(hash(text)) % 10**6}", quote=text
+    )
+    return MemoryCandidate(
         text=text, type=kind, trust=trust, time=TUESDAY, evidence=(evidence,),
         is_correction=correction,
     )  # fmt: skip
 
 
-def add_all(folder: MemoryFolder, *facts: Candidate) -> None:
+def add_all(folder: MemoryFolder, *facts: MemoryCandidate) -> None:
     for item in facts:
         consolidation = Consolidation({path: folder.text(path) for path in folder.paths()})
         consolidation.add(item)

@@ -17,12 +17,12 @@ from mainspring.core.sender import Origin, Sender
 from mainspring.improve.dreams.model_lessons import read_facts
 from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
 from mainspring.runtime.memory.consolidation import RULE_TYPES, Consolidation
-from mainspring.runtime.memory.extraction import Candidate
-from mainspring.runtime.memory.learning import edit_key
+from mainspring.runtime.memory.extraction import MemoryCandidate
 from mainspring.runtime.memory.memory_edits import apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.memory_versions import Change
+from mainspring.runtime.memory.session_learning import edit_key
 from mainspring.runtime.memory.session_memory import SessionMemory
 
 MARK = "evil.example"
@@ -75,7 +75,7 @@ WAYS: dict[str, Callable[[str], list[Event]]] = {
 }
 
 
-def candidates_of(log: list[Event], text: str) -> list[Candidate]:
+def candidates_of(log: list[Event], text: str) -> list[MemoryCandidate]:
     """What is found without a model, and what a model that was taken in makes of it."""
     found = lessons([SessionRecord(f"sesn_{number}", log) for number in range(3)])
     known = {event.id: event for event in log}

@@ -4,12 +4,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import anyio
+
 from mainspring import Agent, Runtime, open_runtime
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, ScriptLine, says
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.events import ThreadCreated
 from mainspring.core.model import Assistant, Request, ToolResultBlock, User
+from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS
 from mainspring.testing import calls
 
@@ -60,6 +63,18 @@ async def staged(folder: Path, model: Scripted) -> AsyncGenerator[Runtime]:
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(LEAD.model, model)
         yield runtime
+
+
+async def played(
+    folder: Path, model: Scripted, agent: Agent = LEAD
+) -> tuple[RunResult, list[Event]]:
+    """The result of a session that begins with `begin`, and its log."""
+    async with staged(folder, model) as runtime:
+        session = await runtime.start(agent, "begin")
+        with anyio.fail_after(60):
+            result = await session.run()
+        assert result is not None
+        return result, await session.events()
 
 
 def kinds_of(events: list[Event], thread_id: str) -> list[str]:

@@ -16,6 +16,7 @@ from tests.runtime.subagents.scripted_threads import (
     births,
     newest,
     once,
+    played,
     reply,
     staged,
     task_of,
@@ -255,11 +256,6 @@ async def test_a_stopped_thread_stops_those_that_it_called_beside_itself(tmp_pat
             case _:
                 return says(f"then: {newest(request)}")
 
-    async with staged(tmp_path, Endless(lead)) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        with anyio.fail_after(60):
-            result = await session.run()
-        events = await session.events()
-    assert result is not None
+    result, events = await played(tmp_path, Endless(lead))
     assert "has stopped" in result.text
     assert [node.thread.running for node in folded(events).nodes.values()] == [False] * 3

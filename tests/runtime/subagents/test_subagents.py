@@ -11,6 +11,7 @@ from tests.runtime.subagents.scripted_threads import (
     kinds_of,
     newest,
     once,
+    played,
     reply,
     staged,
     task_of,
@@ -30,11 +31,7 @@ from mainspring.testing import calls, says
 
 async def test_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_result(tmp_path: Path):
     model = troupe({"begin": once(ask("look")), "task look": reply("it is in a.py")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-        events = await session.events()
-    assert result is not None
+    result, events = await played(tmp_path, model)
     assert result.ok
     assert "it is in a.py" in result.text
     [birth] = births(events)
@@ -65,10 +62,7 @@ async def test_subagents_of_one_turn_work_at_the_same_time(tmp_path: Path):
             return says(f"done {task_of(request)}")
         return once(ask("1") + ask("2") + ask("3"))(request)
 
-    async with staged(tmp_path, Meeting(otherwise=answer)) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-    assert result is not None
+    result, _ = await played(tmp_path, Meeting(otherwise=answer))
     assert [f"done task {number}" in result.text for number in (1, 2, 3)] == [True] * 3
 
 
@@ -80,9 +74,7 @@ async def test_who_cannot_call_others_is_not_shown_the_tool(tmp_path: Path):
             "task inner": reply("deep enough"),
         }
     )
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        await session.run()
+    await played(tmp_path, model)
     shown = {task_of(r): [s.name for s in r.tools if s.name == "agent"] for r in model.requests}
     assert shown == {"begin": ["agent"], "task outer": ["agent"], "task inner": []}
 
@@ -96,11 +88,7 @@ async def test_a_background_subagent_reports_by_message_and_wakes_who_has_called
         return says(f"heard: {newest(request)}")
 
     model = troupe({"begin": lead, "task slow": reply("the slow answer")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-        events = await session.events()
-    assert result is not None
+    result, events = await played(tmp_path, model)
     assert "the slow answer" in result.text
     received = [
         event.payload
@@ -117,10 +105,7 @@ async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path:
         return says("I wait." if turn_of(request) == 1 else "I have heard.")
 
     model = troupe({"begin": lead, "task slow": reply("the slow answer")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        await session.run()
-        events = await session.events()
+    _, events = await played(tmp_path, model)
     main = events[0].thread_id
     assert kinds_of(events, main).count("session.status_idle") == 1
     assert kinds_of(events, main).count("session.status_running") == 1
@@ -141,19 +126,13 @@ async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_s
     def counter(request: Request) -> ScriptAnswer:
         return says(f"{turn_of(request) + 1} after {newest(request)}")
 
-    async with staged(tmp_path, troupe({"begin": lead, "task count": counter})) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-    assert result is not None
+    result, _ = await played(tmp_path, troupe({"begin": lead, "task count": counter}))
     assert "2 after once more" in result.text
 
 
 async def test_a_message_to_nobody_says_who_there_is(tmp_path: Path):
     model = troupe({"begin": once(calls("send_message", to="sthr_x", message="hello?"))})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-    assert result is not None
+    result, _ = await played(tmp_path, model)
     assert "'sthr_x' is nobody that you have called" in result.text
 
 
@@ -183,21 +162,14 @@ async def test_limits_of_a_subagent_and_of_all_above_it_hold(tmp_path: Path):
     model = troupe(
         {"begin": once(ask("go", subagent_type="short")), "task go": lambda _: calls("nothing")}
     )
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(lead, "begin")
-        result = await session.run()
-    assert result is not None
+    result, _ = await played(tmp_path, model, lead)
     assert "it has used all its turns" in result.text
 
 
 async def test_a_subagent_stops_when_the_session_has_no_turns_left(tmp_path: Path):
     lead = replace(LEAD, limits=Limits(max_turns=3))
     model = troupe({"begin": once(ask("go")), "task go": lambda _: calls("nothing")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(lead, "begin")
-        result = await session.run()
-        events = await session.events()
-    assert result is not None
+    result, events = await played(tmp_path, model, lead)
     assert result.reason == "max_turns"
     [birth] = births(events)
     ended = [
@@ -210,11 +182,7 @@ async def test_a_subagent_stops_when_the_session_has_no_turns_left(tmp_path: Pat
 
 async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
     model = troupe({"begin": once(ask("a") + ask("b")), "task": reply("x")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-        events = await session.events()
-    assert result is not None
+    result, events = await played(tmp_path, model)
     thread_tree = ThreadTree.of(events, events[0].thread_id)
     turns = {node.name: node.spend_account.spending.turns for node in thread_tree.nodes.values()}
     assert thread_tree.main.spend_account.spending.turns == 4
@@ -227,10 +195,7 @@ async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):
     for number in range(1, 23):
         many += ask(str(number))
     model = troupe({"begin": once(many), "task": reply("x")}, latency_seconds=0.01)
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        await session.run()
-        events = await session.events()
+    _, events = await played(tmp_path, model)
     results = [
         plain_text(e.payload.content) for e in events if isinstance(e.payload, AgentToolResult)
     ]
@@ -247,9 +212,7 @@ async def test_a_coordinator_can_only_call_message_and_stop(tmp_path: Path):
 
     lead = replace(LEAD, is_coordinator=True, tools=[touch])
     model = troupe({"begin": once(ask("go")), "task go": reply("x")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(lead, "begin")
-        await session.run()
+    await played(tmp_path, model, lead)
     shown = {task_of(r): sorted(s.name for s in r.tools) for r in model.requests}
     assert shown["begin"] == ["agent", "send_message", "stop_agent"]
     assert "touch" in shown["task go"]
@@ -269,9 +232,7 @@ async def test_a_subagent_has_only_the_tools_that_its_type_names(tmp_path: Path)
     narrow = Subagent(name="narrow", description="", prompt="Be narrow.", tools=("look",))
     lead = Agent(name="lead", tools=[look, change], subagents=(narrow,))
     model = troupe({"begin": once(ask("go")), "task go": reply("x")})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(lead, "begin")
-        await session.run()
+    await played(tmp_path, model, lead)
     child = next(request for request in model.requests if task_of(request) == "task go")
     assert {spec.name for spec in child.tools} == {"history_read", "history_search", "look"}
     assert "Be narrow." in child.system[0]
@@ -324,20 +285,13 @@ async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):
             async for delta in super().stream(request):
                 yield delta
 
-    async with staged(tmp_path, Endless(otherwise=lead)) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        with anyio.fail_after(60):
-            result = await session.run()
-    assert result is not None
+    result, _ = await played(tmp_path, Endless(otherwise=lead))
     assert "has stopped" in result.text
 
 
 async def test_a_type_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path):
     model = troupe({"begin": once(ask("x", subagent_type="wizard"))})
-    async with staged(tmp_path, model) as runtime:
-        session = await runtime.start(LEAD, "begin")
-        result = await session.run()
-    assert result is not None
+    result, _ = await played(tmp_path, model)
     assert "there is no wizard; there are explore, general, plan, verify, fork" in result.text
 
 

@@ -7,6 +7,7 @@ from contextlib import aclosing
 from decimal import Decimal
 
 import msgspec
+from msgspec import Struct
 
 from mainspring import error_table
 from mainspring.capabilities.providers.catalog import Catalog
@@ -153,20 +154,14 @@ class ModelRegistry:
         return ModelCandidate(id=model_id, model=self._make_client(model_id))
 
 
-class HelperKeyModel:
+class HelperKeyModel(Struct, eq=False):
     """A model whose key comes from `apiKeyHelper`, which runs again every five minutes."""
 
-    def __init__(
-        self,
-        read_key: Callable[[], Awaitable[str]],
-        make: Callable[[str], Model],
-        monotonic: Callable[[], float],
-    ) -> None:
-        self._read_key = read_key
-        self._make = make
-        self._monotonic = monotonic
-        self._model: Model | None = None
-        self._made_at = 0.0
+    read_key: Callable[[], Awaitable[str]]
+    make: Callable[[str], Model]
+    monotonic: Callable[[], float]
+    _model: Model | None = None
+    _made_at: float = 0.0
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         model = await self._fresh()
@@ -175,10 +170,10 @@ class HelperKeyModel:
                 yield delta
 
     async def _fresh(self) -> Model:
-        now = self._monotonic()
+        now = self.monotonic()
         if self._model is None or now - self._made_at > _KEY_LIFETIME_SECONDS:
             try:
-                self._model = self._make(await self._read_key())
+                self._model = self.make(await self.read_key())
             except InvalidInput as error:
                 raise ProviderFailed("anthropic", "unauthorized", str(error)) from error
             self._made_at = now

@@ -26,7 +26,7 @@ from mainspring.capabilities.providers.scripted import (
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.model import Assistant, Message, Model, Request, ToolResultBlock, User
+from mainspring.core.model import Assistant, Message, Model, Request, ToolResultBlock, ToolUse, User
 from mainspring.files.atomic_file import read_bounded
 
 if TYPE_CHECKING:
@@ -58,8 +58,9 @@ class ScriptedStep(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
     @property
     def line(self) -> ScriptLine:
-        words = says(self.says) if self.says else ScriptLine(())
-        return sum((calls(call.tool, **call.input) for call in self.calls), words)
+        text = (TextBlock(self.says),) if self.says else ()
+        calls = (ToolUse(id="", name=call.tool, input=call.input) for call in self.calls)
+        return ScriptLine((*text, *calls))
 
 
 class ScriptedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

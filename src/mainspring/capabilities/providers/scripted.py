@@ -21,8 +21,8 @@ from msgspec import Struct
 
 from mainspring.capabilities.providers.anthropic.request import MAX_BREAKPOINTS
 from mainspring.capabilities.providers.token_estimate import (
-    estimated_usage,
     message_tokens,
+    reply_tokens,
     text_tokens,
     with_thinking,
 )
@@ -91,23 +91,21 @@ class _CacheStep(msgspec.Struct, frozen=True):
 
 
 def _cache_steps(request: Request) -> Iterator[_CacheStep]:
+    pieces: list[tuple[object, int, bool]] = []
+    if request.tools:
+        tools = msgspec.json.encode(request.tools).decode()
+        pieces.append((request.tools, text_tokens(tools), True))
+    pieces += [(part, text_tokens(part), not index) for index, part in enumerate(request.system)]
+    pieces += [
+        (message, message_tokens(message), index in request.cache_messages)
+        for index, message in enumerate(request.messages)
+    ]
     digest = blake2b(request.model.encode(), digest_size=16)
     tokens = 0
-    for content, size, is_breakpoint in _cache_pieces(request):
-        digest.update(content)
+    for content, size, is_breakpoint in pieces:
+        digest.update(msgspec.json.encode(content))
         tokens += size
         yield _CacheStep(digest.digest(), tokens, is_breakpoint)
-
-
-def _cache_pieces(request: Request) -> Iterator[tuple[bytes, int, bool]]:
-    if request.tools:
-        tools = msgspec.json.encode(request.tools)
-        yield tools, text_tokens(tools.decode()), True
-    for index, part in enumerate(request.system):
-        yield msgspec.json.encode(part), text_tokens(part), index == 0
-    marked = frozenset(request.cache_messages)
-    for index, message in enumerate(request.messages):
-        yield msgspec.json.encode(message), message_tokens(message), index in marked
 
 
 def reply_deltas(reply: Reply, *, chunk_chars: int = 24) -> Iterator[Delta]:
@@ -242,7 +240,7 @@ class Scripted:
             for block in spoken.content
         )
         has_calls = any(isinstance(block, ToolUse) for block in content)
-        output = estimated_usage(request, content).output_tokens
+        output = reply_tokens(content)
         return Reply(
             content=content,
             usage=spoken.usage

@@ -37,17 +37,16 @@ def text_tokens(text: str) -> int:
     return -(-len(text.encode()) // _BYTES_A_TOKEN)
 
 
-def estimated_usage(request: Request, content: Sequence[TextBlock | Thinking | ToolUse]) -> Usage:
-    return Usage(
-        input_tokens=request_tokens(request),
-        output_tokens=sum(_spoken_tokens(block) for block in content) + 1,
-    )
+def reply_tokens(content: Sequence[TextBlock | Thinking | ToolUse]) -> int:
+    return sum(_spoken_tokens(block) for block in content) + 1
 
 
 def with_usage(reply: Reply, request: Request) -> Reply:
     """The reply with an estimate of what its provider did not count."""
-    is_estimated = reply.usage_is_estimated
-    usage = estimated_usage(request, reply.content) if is_estimated else reply.usage
+    usage = reply.usage
+    if reply.usage_is_estimated:
+        tokens = request_tokens(request)
+        usage = Usage(input_tokens=tokens, output_tokens=reply_tokens(reply.content))
     return msgspec.structs.replace(reply, usage=with_thinking(usage, reply.content))
 
 

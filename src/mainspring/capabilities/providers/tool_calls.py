@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import count
 
 import msgspec
 
@@ -45,19 +46,15 @@ class CallIds:
             for block in message.content
             if isinstance(block, ToolUse)
         }
-        self._stem = f"call_{_digest(request.request_id, 6)}"
-        self._made = 0
+        stem = f"call_{_digest(request.request_id, 6)}"
+        self._new_ids = (f"{stem}_{number}" for number in count(1))
 
     def unique(self, call_id: str | None) -> str:
-        unique_id = call_id or self._make()
+        unique_id = call_id or next(self._new_ids)
         while unique_id in self._taken:
-            unique_id = self._make()
+            unique_id = next(self._new_ids)
         self._taken.add(unique_id)
         return unique_id
-
-    def _make(self) -> str:
-        self._made += 1
-        return f"{self._stem}_{self._made}"
 
 
 def valid_id(id_: str, *, pattern: re.Pattern[str]) -> str:

@@ -152,7 +152,12 @@ class Api:
             exchange = _RequestState(request, ids.new_id("req"), credentials, route)
             request[_STATE_KEY] = exchange
             with log_context(request_id=exchange.request_id):
-                response = _started_response_or(await self._respond_or_error(exchange), request)
+                response = await self._respond_or_error(exchange)
+            started = request.get(_STARTED_RESPONSE)
+            if started is not None and started is not response:
+                response = started  # it broke off, and no other response can follow
+                if request.transport is not None:
+                    request.transport.close()
             handled = HandledRequest(
                 route=route,
                 who=exchange.who,
@@ -262,17 +267,6 @@ async def _on_response_prepare(request: web.Request, response: web.StreamRespons
 
 async def _defer_continue(_request: web.Request) -> None:
     """Do not send `100 Continue` before the client is authenticated."""
-
-
-def _started_response_or(response: web.StreamResponse, request: web.Request) -> web.StreamResponse:
-    """The response, unless another one has started and broke off: then the connection is closed,
-    because no other response can follow."""
-    started = request.get(_STARTED_RESPONSE)
-    if started is None or started is response:
-        return response
-    if request.transport is not None:
-        request.transport.close()
-    return started
 
 
 def _matches(pattern: str, path: str) -> bool:

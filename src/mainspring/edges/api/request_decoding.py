@@ -23,7 +23,7 @@ _BODY_SECONDS = 300.0
 
 
 async def read_body(route: Route, request: web.Request) -> object:
-    """Raises: InvalidInput, TooLarge."""
+    """Raises: TooLarge; InvalidInput, with the path of the mistake: `body.tools[0].name`."""
     if route.body is Empty or route.upload is not None:
         return Empty()
     try:
@@ -35,13 +35,8 @@ async def read_body(route: Route, request: web.Request) -> object:
         raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most") from None
     if len(raw) > MAX_BODY_BYTES:
         raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most")
-    return decode_body(bytes(raw) or b"{}", route.body)
-
-
-def decode_body(raw: bytes, type_: object) -> object:
-    """Raises: InvalidInput, with the path of the mistake, such as `body.tools[0].name`."""
     try:
-        return _decoder(type_).decode(raw)
+        return _decoder(route.body).decode(bytes(raw) or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(_readable_error(str(error))) from error
     except RecursionError:

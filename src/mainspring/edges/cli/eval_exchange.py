@@ -18,7 +18,7 @@ from mainspring.edges.cli.printing import Screen, plural, print_note, print_resu
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.comparison import encode_baseline
-from mainspring.improve.evals.exchange.formats import read_foreign_suite
+from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.harbor import write_tasks
 from mainspring.improve.evals.exchange.promptfoo import write_promptfoo
 from mainspring.improve.evals.exchange.skill_creator import benchmark_files, write_skill_evals
@@ -47,21 +47,21 @@ async def import_(
 ) -> int:
     """Write a suite of another tool as one of this agent, with its results as the baseline."""
     source = Path(settings.folder, file)
-    foreign = await to_thread.run_sync(read_foreign_suite, source, clock.now())
-    suite = foreign.suite
+    result = await to_thread.run_sync(read_imported_suite, source, clock.now())
+    suite = result.suite
     if name is not None:
         suite = msgspec.structs.replace(suite, name=name)
     folder = Path(settings.folder, agent or ".")
     written = await to_thread.run_sync(write_suite, folder, suite)
-    await to_thread.run_sync(_write_files, folder / EVALS_FOLDER, foreign.files)
+    await to_thread.run_sync(_write_files, folder / EVALS_FOLDER, result.files)
     screen = Screen(settings)
-    for note in foreign.notes:
+    for note in result.notes:
         print_note(settings, note, "yellow")
     text = f" with {plural(len(suite.cases), 'case')}"
     screen.line(("wrote ", ""), (f"{EVALS_FOLDER}/{written.name}", "bold"), (text, ""))
-    if foreign.baseline is not None:
+    if result.baseline is not None:
         place = SuiteFile(suite=suite, file=written, hash="").baseline
-        content = encode_baseline(msgspec.structs.replace(foreign.baseline, suite=suite.name))
+        content = encode_baseline(msgspec.structs.replace(result.baseline, suite=suite.name))
         await to_thread.run_sync(write_atomic, place, content)
         screen.line(("wrote ", ""), (f"{EVALS_FOLDER}/baselines/{place.name}", "bold"))
     return 0

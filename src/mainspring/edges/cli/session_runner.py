@@ -188,12 +188,15 @@ async def open_session_runner(
             if row is None or options.model is not None:
                 raise
             raise model_unavailable(error, model=agent.model, session_id=row.id) from error
-        _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _print_new_warnings(notes, Path(settings.home), loaded)
-        await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if options.agent is not None and not loaded.is_described:
             notes.paragraph((f"warning: {options.agent} has no instruction files", "yellow"))
-        _warn_if_offline(notes, runtime.models.facts(agent.model), is_chosen=bool(is_chosen))
+        await _print_model_warnings(
+            notes,
+            Path(settings.home),
+            runtime.models.facts(agent.model),
+            is_chosen=bool(is_chosen),
+        )
         yield SessionRunner(
             runtime=runtime,
             notices=notices,
@@ -217,19 +220,15 @@ async def _with_local_model(
     return replace(agent, model=model)
 
 
-def _warn_if_offline(notes: Screen, facts: ModelFacts, *, is_chosen: bool) -> None:
+async def _print_model_warnings(
+    notes: Screen, home: Path, facts: ModelFacts, *, is_chosen: bool
+) -> None:
+    """An expired price is reported once for each user and model."""
+    if facts.is_assumed and facts.price.input:
+        notes.paragraph((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
     if facts.id == OFFLINE_MODEL:
         for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
             notes.paragraph((line, "yellow"))
-
-
-def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
-    if facts.is_assumed and facts.price.input:
-        notes.paragraph((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
-
-
-async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None:
-    """Once for each user and model."""
     if not facts.price.expired:
         return
     entry = error_table.PRICE_EXPIRED

@@ -25,6 +25,7 @@ from mainspring.harness.context.messages import (
     without_media,
 )
 from mainspring.harness.context.pins import Pins
+from mainspring.harness.limits import prompt_tokens
 
 ReplyPart: TypeAlias = TextBlock | Thinking | ToolUse
 
@@ -133,12 +134,7 @@ class Transcript(Struct, eq=False):
 
     def apply_usage(self, usage: Usage) -> None:
         """Replace the estimate by the provider's token count."""
-        self._counted_tokens = (
-            usage.input_tokens
-            + usage.cache_creation_input_tokens
-            + usage.cache_read_input_tokens
-            + usage.output_tokens
-        )
+        self._counted_tokens = prompt_tokens(usage) + usage.output_tokens
         self._counted_bytes = self.bytes
 
     def add_import(self, seq: int, note: str | None) -> None:

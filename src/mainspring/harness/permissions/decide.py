@@ -110,10 +110,6 @@ def with_ask_target(decision: Decision, mode: Mode) -> Decision:
     return replace(decision, asks="parent") if mode == "bubble" else decision
 
 
-def _ask_rules(case: _Case) -> Decision | None:
-    return _forbidding_rule(case, "ask") or _unreadable_rule(case)
-
-
 def _forbidding_rule(case: _Case, behavior: Permission) -> Decision | None:
     for policy_rule in case.rules(behavior):
         rule, roots = rule_of(policy_rule), case.policy.roots(policy_rule)
@@ -371,7 +367,8 @@ def _describe(case: _Case) -> str:
 _STEPS: tuple[Callable[[_Case], Decision | None], ...] = (
     partial(_forbidding_rule, behavior="deny"),
     _plan_mode,
-    _ask_rules,
+    partial(_forbidding_rule, behavior="ask"),
+    _unreadable_rule,
     _person_required,
     _protected_paths,
     _bypass_mode,

@@ -89,7 +89,7 @@ class SessionState(Struct):
     """Skills by the call that loads them, while the call has no result."""
 
     @property
-    def has_read_others(self) -> bool:
+    def has_read_foreign_text(self) -> bool:
         """What one thread has read reaches the others by its messages."""
         return bool(self.foreign_reads)
 
@@ -172,20 +172,17 @@ class SessionState(Struct):
         name = canonical_name(call.name)
         if isinstance(call, events.AgentMcpToolUse) or name in NETWORK_TOOLS:
             self.foreign_reads[:] = self.foreign_reads or [call.name]
-        if name == "bash":
-            self._add_command(str(call.input.get("command", "")))
-
-    def _add_recalled(self, memory: events.MemoryRecalled) -> None:
-        self.recalled.add((memory.store_id, memory.path, memory.version))
-        if memory.store_id == AGENT_IN_SESSION:
-            self.foreign_reads[:] = self.foreign_reads or [memory.store_id]
-
-    def _add_command(self, command: str) -> None:
+        command = str(call.input.get("command", "")) if name == "bash" else ""
         is_moving = _CHANGES_FOLDER.search(command) or _CHANGES_FOLDER.search(
             _QUOTES.sub("", command)
         )
         if is_moving and command not in self.commands:
             self.commands.append(command)
+
+    def _add_recalled(self, memory: events.MemoryRecalled) -> None:
+        self.recalled.add((memory.store_id, memory.path, memory.version))
+        if memory.store_id == AGENT_IN_SESSION:
+            self.foreign_reads[:] = self.foreign_reads or [memory.store_id]
 
 
 _EFFORT_LEVELS: tuple[Effort, ...] = ("none", "low", "medium", "high", "xhigh", "max")

@@ -17,7 +17,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.improve.dreams.session_lessons import SessionRecord
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.extraction import Candidate, Evidence, is_from_person
+from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence, is_from_person
 from mainspring.runtime.memory.note import NoteType
 
 AskDream: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]
@@ -53,11 +53,11 @@ _ARRAY = re.compile(r"\[.*\]", re.DOTALL)
 
 async def model_lessons(
     records: Sequence[SessionRecord], ask: AskDream, *, dream_id: str, instructions: str
-) -> list[Candidate]:
+) -> list[MemoryCandidate]:
     """In batches, each one request; what was answered before is not asked again."""
     known = {event.id: event for record in records for event in record.log}
     system = f"{_SYSTEM}\n\nFor this pass: {instructions}" if instructions else _SYSTEM
-    found: list[Candidate] = []
+    found: list[MemoryCandidate] = []
     for number, batch in enumerate(_batches(records)):
         request_id = ids.stable_id(ids.REQUEST, dream_id, str(number))
         answer = await ask(request_id, system, batch)
@@ -67,7 +67,7 @@ async def model_lessons(
     return found
 
 
-def read_facts(answer: str, known: dict[str, Event]) -> list[Candidate]:
+def read_facts(answer: str, known: dict[str, Event]) -> list[MemoryCandidate]:
     """The facts of an answer whose events exist; whatever else it says is left out."""
     array = _ARRAY.search(answer)
     if array is None:
@@ -76,7 +76,7 @@ def read_facts(answer: str, known: dict[str, Event]) -> list[Candidate]:
         items = msgspec.json.decode(array[0], type=list[msgspec.Raw])
     except msgspec.MsgspecError:
         return []
-    facts: list[Candidate] = []
+    facts: list[MemoryCandidate] = []
     for item in items[:MAX_FACTS]:
         try:
             fact = msgspec.json.decode(item, type=_Fact)
@@ -87,18 +87,18 @@ def read_facts(answer: str, known: dict[str, Event]) -> list[Candidate]:
     return facts
 
 
-def _candidate(fact: _Fact, cited: Sequence[Event]) -> Candidate:
+def _candidate(fact: _Fact, cited: Sequence[Event]) -> MemoryCandidate:
     is_own = all(
         isinstance(event.payload, events.UserMessage) and is_from_person(event) for event in cited
     )
     time = max(event.time for event in cited)
-    return Candidate(
+    return MemoryCandidate(
         text=make_dates_absolute(" ".join(fact.text.split()), time.date()),
         type=fact.type,
         trust="agent" if is_own else "foreign",
         time=time,
         evidence=tuple(
-            Evidence(session_id=event.session_id, event_id=event.id, quote=_text(event)[:400])
+            MemoryEvidence(session_id=event.session_id, event_id=event.id, quote=_text(event)[:400])
             for event in cited
         ),
         name=" ".join(fact.name.split()),

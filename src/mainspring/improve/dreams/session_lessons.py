@@ -17,8 +17,8 @@ from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.harness.state.utility import fold_utility
 from mainspring.runtime.memory.extraction import (
-    Candidate,
-    Evidence,
+    MemoryCandidate,
+    MemoryEvidence,
     extract_candidates,
     is_learned_from,
 )
@@ -66,7 +66,7 @@ class SessionRecord:
         return fmean(rewards.values()) if rewards else None
 
 
-def lessons(records: Iterable[SessionRecord]) -> list[Candidate]:
+def lessons(records: Iterable[SessionRecord]) -> list[MemoryCandidate]:
     """What is worth remembering, each with the sessions it was seen in."""
     learned_from = [record for record in records if record.is_learned_from]
     found = {record.session_id: extract_candidates(record.log) for record in learned_from}
@@ -75,10 +75,10 @@ def lessons(records: Iterable[SessionRecord]) -> list[Candidate]:
 
 
 def _recurring_mistakes(
-    records: Sequence[SessionRecord], found: Mapping[str, Sequence[Candidate]]
-) -> Iterator[Candidate]:
+    records: Sequence[SessionRecord], found: Mapping[str, Sequence[MemoryCandidate]]
+) -> Iterator[MemoryCandidate]:
     """Commands that failed the same way in several sessions, none of which ended badly."""
-    sightings: dict[str, list[Candidate]] = defaultdict(list)
+    sightings: dict[str, list[MemoryCandidate]] = defaultdict(list)
     for record in records:
         if record.success is not None and record.success < _MIN_SUCCESS:
             continue
@@ -90,7 +90,7 @@ def _recurring_mistakes(
             yield _joined(items)
 
 
-def _workflows(records: Sequence[SessionRecord]) -> Iterator[Candidate]:
+def _workflows(records: Sequence[SessionRecord]) -> Iterator[MemoryCandidate]:
     """The longest sequences of commands that several sessions share, nearly all successful."""
     commands = {record.session_id: _commands(record) for record in records}
     success = {record.session_id: record.success for record in records}
@@ -138,16 +138,18 @@ def _is_within(steps: tuple[str, ...], longer: Iterable[tuple[str, ...]]) -> boo
     )
 
 
-def _workflow(steps: tuple[str, ...], sessions: Sequence[Sequence[tuple[Event, str]]]) -> Candidate:
+def _workflow(
+    steps: tuple[str, ...], sessions: Sequence[Sequence[tuple[Event, str]]]
+) -> MemoryCandidate:
     first = [next(event for event, text in calls if text == steps[0]) for calls in sessions]
     numbered = " ".join(f"{number}. `{step}`" for number, step in enumerate(steps, 1))
-    return Candidate(
+    return MemoryCandidate(
         text=f"Steps that worked in {len(sessions)} sessions: {numbered}",
         type="procedure",
         trust="agent",
         time=max(event.time for event in first),
         evidence=tuple(
-            Evidence(session_id=event.session_id, event_id=event.id, quote=steps[0])
+            MemoryEvidence(session_id=event.session_id, event_id=event.id, quote=steps[0])
             for event in first
         ),
         name=f"steps from {steps[0].split()[0]} to {steps[-1].split()[0]}",
@@ -155,7 +157,7 @@ def _workflow(steps: tuple[str, ...], sessions: Sequence[Sequence[tuple[Event, s
     )
 
 
-def _joined(items: Sequence[Candidate]) -> Candidate:
+def _joined(items: Sequence[MemoryCandidate]) -> MemoryCandidate:
     evidence = tuple(piece for item in items for piece in item.evidence)
     newest = max(items, key=lambda item: item.time)
     return replace(newest, evidence=evidence)

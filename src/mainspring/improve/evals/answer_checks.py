@@ -11,8 +11,8 @@ import re2
 from mainspring.core.events import EvalCheck
 from mainspring.function_tools.json_schema import schema_problems
 from mainspring.improve.evals import graders
-from mainspring.improve.evals.evidence import Evidence, check, shorten
 from mainspring.improve.evals.graders import as_texts
+from mainspring.improve.evals.grading_context import GradingContext, check, shorten
 from mainspring.retrieval.bm25 import tokenize
 
 _FENCE = re.compile(r"```(?:json)?\s*\n(.*?)\n\s*```", re.DOTALL)
@@ -20,11 +20,11 @@ _URL = re.compile(r"https?://[^\s<>\"'`\])}]+")
 _SINGLE_SOURCE = ("single source", "only source", "one source", "unconfirmed")
 
 
-def contains(grader: graders.Contains, evidence: Evidence) -> list[EvalCheck]:
-    answer = _folded(evidence.answer, grader.ignore_case)
+def contains(grader: graders.Contains, context: GradingContext) -> list[EvalCheck]:
+    answer = _folded(context.answer, grader.ignore_case)
     texts = as_texts(grader.text)
     present = [_folded(text, grader.ignore_case) in answer for text in texts]
-    why = f"the answer is {shorten(evidence.answer)!r}"
+    why = f"the answer is {shorten(context.answer)!r}"
     if grader.any:
         return [check(f"contains any of {', '.join(texts)}", any(present), why)]
     return [
@@ -33,8 +33,8 @@ def contains(grader: graders.Contains, evidence: Evidence) -> list[EvalCheck]:
     ]
 
 
-def not_contains(grader: graders.NotContains, evidence: Evidence) -> list[EvalCheck]:
-    answer = _folded(evidence.answer, grader.ignore_case)
+def not_contains(grader: graders.NotContains, context: GradingContext) -> list[EvalCheck]:
+    answer = _folded(context.answer, grader.ignore_case)
     return [
         check(
             f"does not contain {text}", _folded(text, grader.ignore_case) not in answer, "it does"
@@ -43,31 +43,31 @@ def not_contains(grader: graders.NotContains, evidence: Evidence) -> list[EvalCh
     ]
 
 
-def equals(grader: graders.Equals, evidence: Evidence) -> list[EvalCheck]:
-    expected = grader.text if grader.text is not None else evidence.case.gold
+def equals(grader: graders.Equals, context: GradingContext) -> list[EvalCheck]:
+    expected = grader.text if grader.text is not None else context.case.gold
     if expected is None:
         return [check("equals", False, "neither `text` nor the case's `gold` is given")]
-    is_same = _folded(evidence.answer.strip(), grader.ignore_case) == _folded(
+    is_same = _folded(context.answer.strip(), grader.ignore_case) == _folded(
         expected.strip(), grader.ignore_case
     )
-    return [check("equals", is_same, f"the answer is {shorten(evidence.answer)!r}")]
+    return [check("equals", is_same, f"the answer is {shorten(context.answer)!r}")]
 
 
-def regex(grader: graders.Regex, evidence: Evidence) -> list[EvalCheck]:
+def regex(grader: graders.Regex, context: GradingContext) -> list[EvalCheck]:
     checks: list[EvalCheck] = []
     for pattern in as_texts(grader.pattern):
-        match = re2.compile(pattern).search(evidence.answer)
+        match = re2.compile(pattern).search(context.answer)
         if grader.absent:
             detail = "" if match is None else f"{shorten(match.group(0))!r} matches"
             checks.append(check(f"does not match {pattern}", match is None, detail))
         else:
-            why = f"the answer is {shorten(evidence.answer)!r}"
+            why = f"the answer is {shorten(context.answer)!r}"
             checks.append(check(f"matches {pattern}", match is not None, why))
     return checks
 
 
-def schema(grader: graders.Schema, evidence: Evidence) -> list[EvalCheck]:
-    return schema_checks(evidence.answer, grader.schema)
+def schema(grader: graders.Schema, context: GradingContext) -> list[EvalCheck]:
+    return schema_checks(context.answer, grader.schema)
 
 
 def schema_checks(text: str, schema: dict[str, object]) -> list[EvalCheck]:
@@ -81,11 +81,11 @@ def schema_checks(text: str, schema: dict[str, object]) -> list[EvalCheck]:
     return [check("is JSON", True), check("fits the schema", not problems, "; ".join(problems[:5]))]
 
 
-def bounds(grader: graders.Bounds, evidence: Evidence) -> list[EvalCheck]:
-    return list(_bounds(grader, evidence))
+def bounds(grader: graders.Bounds, context: GradingContext) -> list[EvalCheck]:
+    return list(_bounds(grader, context))
 
 
-def _bounds(grader: graders.Bounds, evidence: Evidence) -> Iterator[EvalCheck]:
+def _bounds(grader: graders.Bounds, context: GradingContext) -> Iterator[EvalCheck]:
     limits: dict[graders.Measured, float | None] = {
         "turns": grader.max_turns,
         "tool_calls": grader.max_tool_calls,
@@ -97,16 +97,16 @@ def _bounds(grader: graders.Bounds, evidence: Evidence) -> Iterator[EvalCheck]:
     }
     for name, limit in limits.items():
         if limit is not None:
-            value = measured(name, evidence)
+            value = measured(name, context)
             yield check(f"{name} at most {limit:g}", value <= limit, f"it is {value:g}")
     if grader.min_answer_chars is not None:
-        size = len(evidence.answer)
+        size = len(context.answer)
         is_long = size >= grader.min_answer_chars
         yield check(f"answer_chars at least {grader.min_answer_chars}", is_long, f"it is {size}")
 
 
-def measured(name: graders.Measured, evidence: Evidence) -> float:
-    trajectory = evidence.trajectory
+def measured(name: graders.Measured, context: GradingContext) -> float:
+    trajectory = context.trajectory
     match name:
         case "turns":
             return trajectory.turns
@@ -115,25 +115,25 @@ def measured(name: graders.Measured, evidence: Evidence) -> float:
         case "failed_calls":
             return trajectory.failed_calls
         case "seconds":
-            return evidence.seconds
+            return context.seconds
         case "cost_usd":
             return float(trajectory.cost_usd)
         case "output_tokens":
             return trajectory.usage.output_tokens
         case "answer_chars":
-            return len(evidence.answer)
+            return len(context.answer)
 
 
-def measure(grader: graders.Measure, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
+def measure(grader: graders.Measure, context: GradingContext) -> tuple[float, list[EvalCheck]]:
     """The score is 1 at `best`, 0 at `worst`, and linear between them."""
-    value, span = measured(grader.value, evidence), grader.worst - grader.best
+    value, span = measured(grader.value, context), grader.worst - grader.best
     share = (grader.worst - value) / span if span else float(value == grader.best)
     return min(1.0, max(0.0, share)), []
 
 
-def no_prompt_leak(grader: graders.NoPromptLeak, evidence: Evidence) -> list[EvalCheck]:
-    words = tokenize(evidence.instructions)
-    transcript = f" {' '.join(tokenize(evidence.trajectory.transcript))} "
+def no_prompt_leak(grader: graders.NoPromptLeak, context: GradingContext) -> list[EvalCheck]:
+    words = tokenize(context.instructions)
+    transcript = f" {' '.join(tokenize(context.trajectory.transcript))} "
     size = grader.words
     runs = (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
     leak = next((run for run in runs if f" {run} " in transcript), None)
@@ -141,28 +141,30 @@ def no_prompt_leak(grader: graders.NoPromptLeak, evidence: Evidence) -> list[Eva
     return [check(f"no {size} words of the instructions in a row", leak is None, why)]
 
 
-def citations(grader: graders.Citations, evidence: Evidence) -> list[EvalCheck]:
-    urls = list(dict.fromkeys(url.rstrip(".,;:") for url in _URL.findall(evidence.answer)))
+def citations(grader: graders.Citations, context: GradingContext) -> list[EvalCheck]:
+    urls = list(dict.fromkeys(url.rstrip(".,;:") for url in _URL.findall(context.answer)))
     checks = [check(f"at least {grader.min} sources", len(urls) >= grader.min, f"{len(urls)}")]
     if grader.fetched:
         fetched = {
             str(item.call.input.get("url", ""))
-            for item in evidence.trajectory.calls
+            for item in context.trajectory.calls
             if item.name == "web_fetch" and item.has_run and item.call.failure is None
         }
         unread = [url for url in urls if url not in fetched]
         checks.append(check("every source was fetched", not unread, ", ".join(unread)))
     if grader.label_single_source and len(urls) == 1:
-        is_labelled = any(words in evidence.answer.lower() for words in _SINGLE_SOURCE)
+        is_labelled = any(words in context.answer.lower() for words in _SINGLE_SOURCE)
         checks.append(check("a single source is labelled", is_labelled, "it is not"))
     return checks
 
 
-def similarity(grader: graders.Similarity, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
-    expected = grader.text if grader.text is not None else evidence.case.gold
+def similarity(
+    grader: graders.Similarity, context: GradingContext
+) -> tuple[float, list[EvalCheck]]:
+    expected = grader.text if grader.text is not None else context.case.gold
     if expected is None:
         return 0.0, [check("similarity", False, "neither `text` nor `gold` is given")]
-    one, other = tokenize(evidence.answer), tokenize(expected)
+    one, other = tokenize(context.answer), tokenize(expected)
     score = rouge_l(one, other) if grader.method == "rouge_l" else word_overlap(one, other)
     name = f"{grader.method} at least {grader.min:g}"
     return score, [check(name, score >= grader.min, f"it is {score:.2f}")]

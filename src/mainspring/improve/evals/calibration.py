@@ -11,8 +11,8 @@ from statistics import fmean
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import ExecRequest, ExecResult
-from mainspring.improve.evals.evidence import Evidence
 from mainspring.improve.evals.graders import Judge, Pairwise
+from mainspring.improve.evals.grading_context import GradingContext
 from mainspring.improve.evals.judges import Calibration, Judges, grader_hash, model_family
 from mainspring.improve.evals.labels import Agreement, Label, agreement, latest_labels
 from mainspring.improve.evals.pair_calibration import PairReport, calibrate_pairs
@@ -107,13 +107,13 @@ def _own_family(family: str, labels: Sequence[Label], verdicts: Sequence[bool]) 
 async def _passes(
     judges: Judges, grader: Judge, suite_file: SuiteFile, case: Case, answer: str
 ) -> bool:
-    _, checks = await judges.judge(grader, answer_evidence(suite_file, case, answer))
+    _, checks = await judges.judge(grader, answer_context(suite_file, case, answer))
     return all(item.passed for item in checks)
 
 
-def answer_evidence(suite_file: SuiteFile, case: Case, answer: str) -> Evidence:
-    """Evidence that is only an answer, without a session."""
-    return Evidence(
+def answer_context(suite_file: SuiteFile, case: Case, answer: str) -> GradingContext:
+    """The context of only an answer, without a session."""
+    return GradingContext(
         case=case,
         trajectory=TrajectoryLog(answers=[answer]),
         seconds=0.0,

@@ -16,14 +16,14 @@ from mainspring.core.errors import MainspringError
 from mainspring.core.events import EvalCheck, EvalGrade
 from mainspring.improve.evals import answer_checks, trajectory_checks, workspace_checks
 from mainspring.improve.evals import graders as specs
-from mainspring.improve.evals.evidence import Evidence
 from mainspring.improve.evals.graders import Grader, grader_name
+from mainspring.improve.evals.grading_context import GradingContext
 from mainspring.improve.evals.judges import Judges
 
 Grading: TypeAlias = tuple[float | None, Sequence[EvalCheck]]
 """The checks, and a score unless it is the share of checks that passed."""
 # Any: a function of a table takes the grader that it stands for
-_CHECKS: dict[type, Callable[[Any, Evidence], Sequence[EvalCheck]]] = {
+_CHECKS: dict[type, Callable[[Any, GradingContext], Sequence[EvalCheck]]] = {
     specs.Contains: answer_checks.contains,
     specs.NotContains: answer_checks.not_contains,
     specs.Equals: answer_checks.equals,
@@ -38,48 +38,48 @@ _CHECKS: dict[type, Callable[[Any, Evidence], Sequence[EvalCheck]]] = {
 """The function of each type of grader whose score is the share of checks that passed."""
 
 
-async def _judge(grader: Grader, evidence: Evidence, judges: Judges) -> Grading:
+async def _judge(grader: Grader, context: GradingContext, judges: Judges) -> Grading:
     match grader:
         case specs.FileCheck():
-            return None, await workspace_checks.file(grader, evidence)
+            return None, await workspace_checks.file(grader, context)
         case specs.CommandCheck():
-            return None, await workspace_checks.command(grader, evidence)
+            return None, await workspace_checks.command(grader, context)
         case specs.Measure():
-            return answer_checks.measure(grader, evidence)
+            return answer_checks.measure(grader, context)
         case specs.Similarity():
-            return answer_checks.similarity(grader, evidence)
+            return answer_checks.similarity(grader, context)
         case specs.Judge():
-            return await judges.judge(grader, evidence)
+            return await judges.judge(grader, context)
         case specs.Pairwise():
-            return await judges.pairwise(grader, evidence)
+            return await judges.pairwise(grader, context)
         case _:
-            return None, _CHECKS[type(grader)](grader, evidence)
+            return None, _CHECKS[type(grader)](grader, context)
 
 
 _COST_ORDER: dict[type, int] = {kind: at for at, kind in enumerate(get_args(Grader))}
 
 
 async def grade_trial(
-    graders: Sequence[Grader], evidence: Evidence, judges: Judges
+    graders: Sequence[Grader], context: GradingContext, judges: Judges
 ) -> tuple[EvalGrade, ...]:
     """Run the graders of a trial. Judges, which cost money, are skipped once a constraint has
     failed."""
     grades: list[EvalGrade] = []
-    if evidence.case.expect is not None:
-        checks = trajectory_checks.expectation(evidence.case.expect, evidence)
-        grades.append(_grade(f"expect {evidence.case.expect}", None, checks))
+    if context.case.expect is not None:
+        checks = trajectory_checks.expectation(context.case.expect, context)
+        grades.append(_grade(f"expect {context.case.expect}", None, checks))
     for number, grader in enumerate(sorted(graders, key=lambda item: _COST_ORDER[type(item)])):
         if isinstance(grader, specs.Judge | specs.Pairwise) and not holds_constraints(grades):
             continue
-        grades.append(await _graded(grader, replace(evidence, grader_number=number), judges))
+        grades.append(await _graded(grader, replace(context, grader_number=number), judges))
     return tuple(grades)
 
 
-async def _graded(grader: Grader, evidence: Evidence, judges: Judges) -> EvalGrade:
+async def _graded(grader: Grader, context: GradingContext, judges: Judges) -> EvalGrade:
     """Run one grader; an error gives a failed grade, never a pass."""
     name, weight = grader_name(grader), grader.weight
     try:
-        score, checks = await _judge(grader, evidence, judges)
+        score, checks = await _judge(grader, context, judges)
     except MainspringError as error:
         return EvalGrade(grader=name, passed=False, score=0.0, weight=weight, error=str(error))
     grade = _grade(name, weight, checks, score)

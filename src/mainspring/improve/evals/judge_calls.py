@@ -15,7 +15,7 @@ from mainspring.core.events import (
     ModelRequestStarted,
     Usage,
 )
-from mainspring.core.model import Reply, Request, User
+from mainspring.core.model import Request, User
 from mainspring.harness.budget import Charge
 from mainspring.improve.evals.judges import AskJudge
 from mainspring.log.writer import Writer
@@ -79,7 +79,7 @@ def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None)
         refusal = await budget.reserve(charge)
         if refusal is not None:
             raise InvalidInput(refusal)
-        record = None if writer is None else await _JudgeRecord.start(writer, request, charge)
+        start_id = "" if writer is None else await _record_start(writer, request, charge)
         reply, problem = None, ""
         try:
             reply, _ = await read_reply(models, request)
@@ -87,8 +87,17 @@ def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None)
             problem = str(error)
         cost = Decimal(0) if reply is None else models.cost(reply.model, reply.usage)
         await budget.settle(charge.reservation_id, cost)
-        if record is not None:
-            await record.end(reply, cost)
+        if writer is not None:
+            ended = ModelRequestEnded(
+                model_request_start_id=start_id,
+                model_usage=Usage() if reply is None else reply.usage,
+                is_error=reply is None,
+                purpose=PURPOSE,
+                model=name if reply is None else reply.model,
+                cost_usd=str(cost),
+            )
+            settled = BudgetSettled(reservation_id=charge.reservation_id, cost_usd=str(cost))
+            await writer.append(ended, settled)
         if reply is None:
             raise InvalidInput(f"the judge {name} did not answer: {problem}")
         return reply_text(reply), cost
@@ -96,35 +105,12 @@ def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None)
     return ask
 
 
-@dataclass(frozen=True, slots=True)
-class _JudgeRecord:
-    """Records a request in the log. A request that a crash interrupted keeps its reservation, since
-    it may have been paid."""
-
-    writer: Writer
-    start_id: str
-    request: Request
-    charge: Charge
-
-    @classmethod
-    async def start(cls, writer: Writer, request: Request, charge: Charge) -> _JudgeRecord:
-        started = ModelRequestStarted(
-            model=request.model, purpose=PURPOSE, request_id=request.request_id
-        )
-        reserved = BudgetReserved(
-            reservation_id=charge.reservation_id, cost_usd=str(charge.cost_usd)
-        )
-        start, _ = await writer.append(started, reserved)
-        return cls(writer, start.id, request, charge)
-
-    async def end(self, reply: Reply | None, cost: Decimal) -> None:
-        ended = ModelRequestEnded(
-            model_request_start_id=self.start_id,
-            model_usage=Usage() if reply is None else reply.usage,
-            is_error=reply is None,
-            purpose=PURPOSE,
-            model=self.request.model if reply is None else reply.model,
-            cost_usd=str(cost),
-        )
-        settled = BudgetSettled(reservation_id=self.charge.reservation_id, cost_usd=str(cost))
-        await self.writer.append(ended, settled)
+async def _record_start(writer: Writer, request: Request, charge: Charge) -> str:
+    """The id of the event. A request that a crash interrupts keeps its reservation, since it may
+    have been paid."""
+    started = ModelRequestStarted(
+        model=request.model, purpose=PURPOSE, request_id=request.request_id
+    )
+    reserved = BudgetReserved(reservation_id=charge.reservation_id, cost_usd=str(charge.cost_usd))
+    start, _ = await writer.append(started, reserved)
+    return start.id

@@ -22,8 +22,8 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCheck
 from mainspring.files.atomic_file import read_bounded, write_atomic
-from mainspring.improve.evals.evidence import Evidence, check, shorten
 from mainspring.improve.evals.graders import Criterion, Judge, Level, Pairwise
+from mainspring.improve.evals.grading_context import GradingContext, check, shorten
 from mainspring.improve.evals.judge_bias import PairVerdict, pair_verdict
 from mainspring.improve.evals.suite import Case
 
@@ -103,15 +103,15 @@ class Judges:
     calibrations: dict[str, Calibration] = field(default_factory=dict[str, Calibration])
     spent_usd: Decimal = Decimal(0)
 
-    async def judge(self, grader: Judge, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
+    async def judge(self, grader: Judge, context: GradingContext) -> tuple[float, list[EvalCheck]]:
         """Raises: InvalidInput: a judge gives no verdict."""
         shows_calls = grader.shows == "calls" or grader.ready == "faithfulness"
-        work = _work(evidence, shows_calls=shows_calls)
+        work = _work(context, shows_calls=shows_calls)
         model = grader.model or self.default_model
         checks: list[EvalCheck] = []
         scores: list[float] = []
         for criterion in criteria_of(grader):
-            score, reason = await self._criterion(model, criterion, evidence, work)
+            score, reason = await self._criterion(model, criterion, context, work)
             scores.append(score)
             checks.append(check(criterion.name, score >= _least(criterion), reason))
         mean = sum(scores) / len(scores) if scores else 0.0
@@ -120,9 +120,11 @@ class Judges:
             check(f"mean at least {grader.min:g}", mean >= grader.min, f"{mean:.2f}"),
         ]
 
-    async def pairwise(self, grader: Pairwise, evidence: Evidence) -> tuple[float, list[EvalCheck]]:
+    async def pairwise(
+        self, grader: Pairwise, context: GradingContext
+    ) -> tuple[float, list[EvalCheck]]:
         """Raises: InvalidInput: there is nothing to compare with, or the judge gives no verdict."""
-        gold, model = evidence.case.gold, grader.model or self.default_model
+        gold, model = context.case.gold, grader.model or self.default_model
         if gold is None:
             raise InvalidInput("pairwise: the case has no `gold`")
         calibration = self.calibrations.get(grader_hash(grader, model))
@@ -132,9 +134,9 @@ class Judges:
             else 0.0
         )
         verdict: PairVerdict = pair_verdict(
-            await self.votes(grader, evidence.case, evidence.answer, gold),
+            await self.votes(grader, context.case, context.answer, gold),
             2 * grader.rounds,
-            lengths=(len(evidence.answer), len(gold)),
+            lengths=(len(context.answer), len(gold)),
             length_bias=bias,
         )
         score = {"first": 1.0, "tie": 0.5, "second": 0.0}[verdict]
@@ -170,13 +172,13 @@ class Judges:
         return "; ".join(marks) or None
 
     async def _criterion(
-        self, model: str, criterion: Criterion, evidence: Evidence, work: str
+        self, model: str, criterion: Criterion, context: GradingContext, work: str
     ) -> tuple[float, str]:
         levels = "".join(
             f"\nLevel {at}: {level.criterion}" for at, level in enumerate(criterion.levels)
         )
         shape = _LEVEL if criterion.levels else _MET
-        question = _question(evidence.case, f"Criterion: {criterion.text}{levels}", work)
+        question = _question(context.case, f"Criterion: {criterion.text}{levels}", work)
 
         def read(text: str) -> tuple[float, str]:
             return read_verdict(text, criterion.levels)
@@ -250,13 +252,13 @@ def _least(criterion: Criterion) -> float:
     return 0.5 if criterion.levels else 1.0
 
 
-def _work(evidence: Evidence, *, shows_calls: bool) -> str:
-    answer = f"ANSWER\n{evidence.answer[:_MAX_SHOWN]}"
+def _work(context: GradingContext, *, shows_calls: bool) -> str:
+    answer = f"ANSWER\n{context.answer[:_MAX_SHOWN]}"
     if not shows_calls:
         return answer
     calls = "\n".join(
         f"{item.name} {shorten(str(dict(item.call.input)), 500)}\n-> {shorten(item.result, 2000)}"
-        for item in evidence.trajectory.calls
+        for item in context.trajectory.calls
         if item.has_run
     )
     return f"CALLS AND RESULTS\n{calls[:_MAX_SHOWN] or 'none'}\n\n{answer}"

@@ -36,7 +36,6 @@ from mainspring.core.events import (
 )
 from mainspring.core.sender import Origin, OriginType
 from mainspring.harness.state.thread_tree import SpendAccount
-from mainspring.improve.evals.evidence import Evidence
 from mainspring.improve.evals.graders import (
     CommandCheck,
     Equals,
@@ -48,6 +47,7 @@ from mainspring.improve.evals.graders import (
     grader_name,
 )
 from mainspring.improve.evals.grading import grade_trial, is_passed, reward
+from mainspring.improve.evals.grading_context import GradingContext
 from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.labels import read_calibrations
@@ -233,10 +233,10 @@ class ProductionGrader:
         self, row: SessionRow, budget: RunBudget, writer: Writer
     ) -> EvalCaseEnded | None:
         """The grade of a session; `None` if it has no answer."""
-        evidence = await self._evidence(row)
-        if evidence is None:
+        context = await self._grading_context(row)
+        if context is None:
             return None
-        runner, trajectory = self.runner, evidence.trajectory
+        runner, trajectory = self.runner, context.trajectory
         judges = Judges(
             ask=judge_asker(runner.runtime.models, budget, writer),
             verdicts=self._verdicts(row),
@@ -244,7 +244,7 @@ class ProductionGrader:
             judged_model=runner.agent.model,
             calibrations=read_calibrations(self.suite_file),
         )
-        grades = await grade_trial(self.graders, evidence, judges)
+        grades = await grade_trial(self.graders, context, judges)
         errors = [f"{grade.grader} gave no verdict" for grade in grades if grade.error is not None]
         is_good = is_passed(grades, pass_score=0.0)
         return EvalCaseEnded(
@@ -261,7 +261,7 @@ class ProductionGrader:
             failed_calls=trajectory.failed_calls,
             usage=trajectory.usage,
             grading_usd=str(judges.spent_usd),
-            seconds=round(evidence.seconds, 3),
+            seconds=round(context.seconds, 3),
         )
 
     def _verdicts(self, row: SessionRow) -> Path:
@@ -271,7 +271,7 @@ class ProductionGrader:
     async def _forget_reasons(self, row: SessionRow) -> None:
         await to_thread.run_sync(lambda: shutil.rmtree(self._verdicts(row), ignore_errors=True))
 
-    async def _evidence(self, row: SessionRow) -> Evidence | None:
+    async def _grading_context(self, row: SessionRow) -> GradingContext | None:
         log = await self.runner.runtime.log.read(row.id)
         messages = tuple(
             plain_text(event.payload.content)
@@ -281,7 +281,7 @@ class ProductionGrader:
         trajectory = read_trajectory(log)
         if not messages or trajectory.reason in (None, "requires_action"):
             return None  # it waits, and may still go on
-        return Evidence(
+        return GradingContext(
             case=Case(id=row.id, input=messages),
             trajectory=trajectory,
             seconds=trajectory.running_seconds,

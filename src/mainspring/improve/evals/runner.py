@@ -23,7 +23,7 @@ from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
 from mainspring.harness.budget import Budget
 from mainspring.improve.evals.case_recording import CaseRecording, read_case_recording
 from mainspring.improve.evals.case_selection import Selection, select_cases
-from mainspring.improve.evals.evidence import RunProgram
+from mainspring.improve.evals.grading_context import RunProgram
 from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.labels import read_calibrations

@@ -10,18 +10,18 @@ import re2
 
 from mainspring.core.events import EvalCheck
 from mainspring.harness.permissions.tool_names import canonical_name
-from mainspring.improve.evals.evidence import Evidence, check, shorten
 from mainspring.improve.evals.graders import CallPattern, Retrieval, Trajectory, as_texts
+from mainspring.improve.evals.grading_context import GradingContext, check, shorten
 from mainspring.improve.evals.suite import Expectation
 from mainspring.improve.evals.trajectory import TrajectoryCall, TrajectoryLog
 
 _READERS = {"read": "file_path", "web_fetch": "url"}
 
 
-def trajectory(grader: Trajectory, evidence: Evidence) -> list[EvalCheck]:
-    checks = list(_trajectory(grader, evidence.trajectory))
+def trajectory(grader: Trajectory, context: GradingContext) -> list[EvalCheck]:
+    checks = list(_trajectory(grader, context.trajectory))
     for words in as_texts(grader.in_context):
-        is_there = words in evidence.last_request
+        is_there = words in context.last_request
         checks.append(check(f"{words!r} is in the last request", is_there, "it is not"))
     return checks
 
@@ -69,9 +69,9 @@ def _whole_log(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
         yield check(f"ended with {' or '.join(as_texts(grader.ended))}", is_ended, str(log.reason))
 
 
-def expectation(expected: Expectation, evidence: Evidence) -> list[EvalCheck]:
+def expectation(expected: Expectation, context: GradingContext) -> list[EvalCheck]:
     """Check the ending that the case expects."""
-    log = evidence.trajectory
+    log = context.trajectory
     effect = next((item for item in log.calls if item.has_effect), None)
     changed_nothing = check("changed nothing", effect is None, lambda: _input(effect))
     match expected:
@@ -87,9 +87,9 @@ def expectation(expected: Expectation, evidence: Evidence) -> list[EvalCheck]:
             return [check("asked", asks, f"it said {shorten(log.answer)!r}"), changed_nothing]
 
 
-def retrieval(grader: Retrieval, evidence: Evidence) -> list[EvalCheck]:
+def retrieval(grader: Retrieval, context: GradingContext) -> list[EvalCheck]:
     """Compare the first `k` distinct items that were read with the relevant ones."""
-    sources = list(dict.fromkeys(_sources(evidence)))[: grader.k]
+    sources = list(dict.fromkeys(_sources(context)))[: grader.k]
     relevant = set(grader.relevant)
     hits = [source for source in sources if source in relevant]
     recall = len(hits) / len(relevant) if relevant else 1.0
@@ -110,15 +110,15 @@ def retrieval(grader: Retrieval, evidence: Evidence) -> list[EvalCheck]:
     ]
 
 
-def _sources(evidence: Evidence) -> Iterator[str]:
-    for item in evidence.trajectory.calls:
+def _sources(context: GradingContext) -> Iterator[str]:
+    for item in context.trajectory.calls:
         field = _READERS.get(item.name)
         if field is None or not item.has_run or item.call.failure is not None:
             continue
         source = str(item.call.input.get(field, ""))
-        if evidence.workspace is not None and source.startswith("/"):
+        if context.workspace is not None and source.startswith("/"):
             path = PurePosixPath(source)
-            root = PurePosixPath(evidence.workspace.as_posix())
+            root = PurePosixPath(context.workspace.as_posix())
             source = str(path.relative_to(root)) if path.is_relative_to(root) else source
         yield source
 

@@ -27,9 +27,9 @@ from mainspring.harness.context.xray import render_message
 from mainspring.harness.thread_context import ignore_delta
 from mainspring.improve.evals.case_recording import CaseRecording
 from mainspring.improve.evals.case_workspace import prepare_workspace
-from mainspring.improve.evals.evidence import Evidence, RunProgram
 from mainspring.improve.evals.graders import Grader, Trajectory
 from mainspring.improve.evals.grading import grade_trial, is_passed, reward
+from mainspring.improve.evals.grading_context import GradingContext, RunProgram
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.suite import COMPACT, Case, Script, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
@@ -121,7 +121,7 @@ async def _run_and_grade(
         await _play(session, case, collected.append)
     took = setup.monotonic() - started
     log = await session.events() if is_resumed or scope.cancelled_caught else collected
-    evidence = Evidence(
+    context = GradingContext(
         case=case,
         trajectory=read_trajectory(log, case.read_only_services),
         seconds=took,
@@ -135,14 +135,14 @@ async def _run_and_grade(
     )
     if scope.cancelled_caught:
         error = f"it took more than {seconds:g} s"
-        return _ended(key, session_id, evidence, outcome="failed", error=error)
-    if evidence.trajectory.reason in _ERROR_REASONS:
-        reason = f"{evidence.trajectory.reason}: {evidence.trajectory.detail or ''}"
-        return _ended(key, session_id, evidence, error=reason)
+        return _ended(key, session_id, context, outcome="failed", error=error)
+    if context.trajectory.reason in _ERROR_REASONS:
+        reason = f"{context.trajectory.reason}: {context.trajectory.detail or ''}"
+        return _ended(key, session_id, context, error=reason)
     judges = setup.judges()
-    grades = await grade_trial(suite.graders_of(case), evidence, judges)
+    grades = await grade_trial(suite.graders_of(case), context, judges)
     outcome, reason = _verdict(grades, case.pass_score)
-    ended = _ended(key, session_id, evidence, grades, outcome=outcome, error=reason)
+    ended = _ended(key, session_id, context, grades, outcome=outcome, error=reason)
     if key.script is None and key.recording is None:
         own_skills = [skill.name for skill in skills]
         await credit_trial(session.log, setup.run_id, case, ended, own_skills)
@@ -159,7 +159,7 @@ def _verdict(grades: Sequence[EvalGrade], pass_score: float) -> tuple[Outcome, s
 def _ended(
     key: TrialKey,
     session_id: str,
-    evidence: Evidence | None = None,
+    context: GradingContext | None = None,
     grades: tuple[EvalGrade, ...] = (),
     *,
     outcome: Outcome = "error",
@@ -176,9 +176,9 @@ def _ended(
         error=error,
         tags=key.case.tags,
     )
-    if evidence is None:
+    if context is None:
         return ended
-    trajectory = evidence.trajectory
+    trajectory = context.trajectory
     return msgspec.structs.replace(
         ended,
         turns=trajectory.turns,
@@ -186,7 +186,7 @@ def _ended(
         failed_calls=trajectory.failed_calls,
         usage=trajectory.usage,
         cost_usd=str(trajectory.cost_usd),
-        seconds=round(evidence.seconds, 3),
+        seconds=round(context.seconds, 3),
     )
 
 

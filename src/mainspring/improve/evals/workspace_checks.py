@@ -20,18 +20,18 @@ from mainspring.improve.evals.case_workspace import (
     lay_over,
     read_workspace_file,
 )
-from mainspring.improve.evals.evidence import Evidence, check, shorten
 from mainspring.improve.evals.graders import CommandCheck, FileCheck, as_texts
+from mainspring.improve.evals.grading_context import GradingContext, check, shorten
 
 _MAX_OUTPUT_BYTES = 1_000_000
 
 
-async def file(grader: FileCheck, evidence: Evidence) -> list[EvalCheck]:
-    return await to_thread.run_sync(lambda: list(_file(grader, evidence)))
+async def file(grader: FileCheck, context: GradingContext) -> list[EvalCheck]:
+    return await to_thread.run_sync(lambda: list(_file(grader, context)))
 
 
-def _file(grader: FileCheck, evidence: Evidence) -> Iterator[EvalCheck]:
-    name, workspace = grader.path, evidence.workspace
+def _file(grader: FileCheck, context: GradingContext) -> Iterator[EvalCheck]:
+    name, workspace = grader.path, context.workspace
     if workspace is None:
         yield check(f"{name} can be read", False, "the agent has no workspace")
         return
@@ -50,7 +50,7 @@ def _file(grader: FileCheck, evidence: Evidence) -> Iterator[EvalCheck]:
     text = content.decode("utf-8", "replace")
     yield from _text_checks(grader, name, text)
     if grader.unchanged:
-        original = _original(evidence, name)
+        original = _original(context, name)
         yield check(f"{name} is unchanged", content == original, "it has changed")
 
 
@@ -70,45 +70,45 @@ def _text_checks(grader: FileCheck, name: str, text: str) -> Iterator[EvalCheck]
             yield msgspec.structs.replace(item, name=f"{name} {item.name}")
 
 
-def _original(evidence: Evidence, name: str) -> bytes | None:
+def _original(context: GradingContext, name: str) -> bytes | None:
     """The case's original file, read from the suite, since the workspace may have changed."""
-    case = evidence.case
+    case = context.case
     if name in case.files:
         return case.files[name].encode()
     if case.workspace is None:
         return None
-    return read_workspace_file(evidence.suite_folder / case.workspace, name)
+    return read_workspace_file(context.suite_folder / case.workspace, name)
 
 
-async def command(grader: CommandCheck, evidence: Evidence) -> list[EvalCheck]:
+async def command(grader: CommandCheck, context: GradingContext) -> list[EvalCheck]:
     """Raises: SandboxFailed: there is no sandbox, so there is no verdict."""
-    place = evidence.scratch / f"command-{evidence.grader_number}"
+    place = context.scratch / f"command-{context.grader_number}"
     try:
-        await to_thread.run_sync(_lay_out, grader, evidence, place)
+        await to_thread.run_sync(_lay_out, grader, context, place)
     except InvalidInput as error:
         return [check("the workspace can be copied", False, str(error))]
     argv = ("/bin/sh", "-c", grader.run) if isinstance(grader.run, str) else grader.run
     program = ExecRequest(
-        key=f"{evidence.key}-{evidence.grader_number}",
+        key=f"{context.key}-{context.grader_number}",
         argv=argv,
         stdin=grader.stdin.encode(),
         wall_seconds=grader.timeout_seconds,
         max_bytes=_MAX_OUTPUT_BYTES,
     )
-    result = await evidence.run_program(place, program)
+    result = await context.run_program(place, program)
     await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
     return list(_result_checks(grader, result))
 
 
-def _lay_out(grader: CommandCheck, evidence: Evidence, place: Path) -> None:
+def _lay_out(grader: CommandCheck, context: GradingContext, place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     if grader.take:
-        bring_files(place, evidence.case, evidence.suite_folder)
-    if evidence.workspace is not None:
-        copy_workspace(evidence.workspace, place, grader.take)
+        bring_files(place, context.case, context.suite_folder)
+    if context.workspace is not None:
+        copy_workspace(context.workspace, place, grader.take)
     if grader.tests is not None:
-        lay_over(evidence.suite_folder / grader.tests, place)
+        lay_over(context.suite_folder / grader.tests, place)
 
 
 def _result_checks(grader: CommandCheck, result: ExecResult) -> Iterator[EvalCheck]:

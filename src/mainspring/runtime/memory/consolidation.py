@@ -14,7 +14,7 @@ from math import log
 from typing import Literal, TypeAlias
 
 from mainspring.retrieval.stems import stems, words
-from mainspring.runtime.memory.extraction import Candidate, Evidence
+from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence
 from mainspring.runtime.memory.memory_edits import EditAction, MemoryEdit
 from mainspring.runtime.memory.note import (
     CONFLICTS,
@@ -74,7 +74,7 @@ class _Statement:
 class _Change:
     action: EditAction
     reasons: list[str] = field(default_factory=list[str])
-    evidence: list[Evidence] = field(default_factory=list[Evidence])
+    evidence: list[MemoryEvidence] = field(default_factory=list[MemoryEvidence])
 
 
 class Consolidation:
@@ -89,7 +89,7 @@ class Consolidation:
         for path, note in self.notes.items():
             self._enter(path, note)
 
-    def add(self, candidate: Candidate) -> str | None:
+    def add(self, candidate: MemoryCandidate) -> str | None:
         """The path where it went; `None` if it was known."""
         if candidate.trust == "foreign" and candidate.type in RULE_TYPES:
             candidate = replace(candidate, type="reference")
@@ -109,7 +109,7 @@ class Consolidation:
                 disagrees.append(path)
         return self._add_new(candidate, statement, disagrees)
 
-    def archive(self, path: str, reason: str, evidence: Iterable[Evidence] = ()) -> None:
+    def archive(self, path: str, reason: str, evidence: Iterable[MemoryEvidence] = ()) -> None:
         """Take a memory out of recall; its file stays, in the folder `archive`."""
         note = self.notes.pop(path)
         archived_note = replace(note, path=f"{ARCHIVE}{path}")
@@ -142,7 +142,9 @@ class Consolidation:
         nearest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return [path for path, _ in nearest[:20] if path in self.notes]
 
-    def _update(self, path: str, candidate: Candidate, action: EditAction, *, body: str) -> str:
+    def _update(
+        self, path: str, candidate: MemoryCandidate, action: EditAction, *, body: str
+    ) -> str:
         note = self.notes[path]
         trust = "foreign" if "foreign" in (note.trust, candidate.trust) else candidate.trust
         changed = replace(note, body=body, trust=trust, updated=candidate.time.date().isoformat())
@@ -150,7 +152,9 @@ class Consolidation:
         self._note_candidate(path, action, candidate)
         return path
 
-    def _add_new(self, candidate: Candidate, statement: _Statement, disagrees: list[str]) -> str:
+    def _add_new(
+        self, candidate: MemoryCandidate, statement: _Statement, disagrees: list[str]
+    ) -> str:
         path = self._free_path(candidate)
         links = self._links(statement.stems)
         first = candidate.evidence[0] if candidate.evidence else None
@@ -174,7 +178,7 @@ class Consolidation:
             self._evolve(neighbour, note, candidate)
         return path
 
-    def _evolve(self, path: str, new: Note, candidate: Candidate) -> None:
+    def _evolve(self, path: str, new: Note, candidate: MemoryCandidate) -> None:
         """A memory that the new one is linked to links back, and its context line says why."""
         note = self.notes[path]
         if note.trust == "person":
@@ -197,7 +201,7 @@ class Consolidation:
         best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         return [path for path, score in best[:MAX_LINKS] if score >= _MIN_LINK]
 
-    def _free_path(self, candidate: Candidate) -> str:
+    def _free_path(self, candidate: MemoryCandidate) -> str:
         path = note_path(candidate.type, candidate.title)
         if path not in self.notes and path not in self._texts:
             return path
@@ -214,7 +218,7 @@ class Consolidation:
             for stem in _Statement.of(f"{note.name} {note.body}").stems:
                 self._by_stem[stem].add(path)
 
-    def _note_candidate(self, path: str, action: EditAction, candidate: Candidate) -> None:
+    def _note_candidate(self, path: str, action: EditAction, candidate: MemoryCandidate) -> None:
         reasons = {
             "add": "learned from a session",
             "update": "replaces what was known",
@@ -224,14 +228,14 @@ class Consolidation:
         self._note(path, action, reasons.get(action, action), candidate.evidence)
 
     def _note(
-        self, path: str, action: EditAction, reason: str, evidence: Iterable[Evidence]
+        self, path: str, action: EditAction, reason: str, evidence: Iterable[MemoryEvidence]
     ) -> None:
         change = self._changes.setdefault(path, _Change(action))
         change.reasons.append(reason)
         change.evidence += evidence
 
 
-def _relation(candidate: Candidate, new: _Statement, note: Note) -> Relation | None:
+def _relation(candidate: MemoryCandidate, new: _Statement, note: Note) -> Relation | None:
     """How a new fact relates to a memory: the closest of its sentences decides."""
     if note.path.startswith(ARCHIVE):
         return None
@@ -254,7 +258,9 @@ def _allowed(relation: Relation, note: Note) -> Relation:
     return "related" if relation == "merged" else relation
 
 
-def _statement_relation(candidate: Candidate, new: _Statement, old: _Statement) -> Relation | None:
+def _statement_relation(
+    candidate: MemoryCandidate, new: _Statement, old: _Statement
+) -> Relation | None:
     shared, both = new.stems & old.stems, new.stems | old.stems
     if not shared:
         return None
@@ -271,7 +277,9 @@ def _statement_relation(candidate: Candidate, new: _Statement, old: _Statement) 
     return "merged" if closeness >= _MERGED else None
 
 
-def _has_other_value(candidate: Candidate, new: tuple[str, ...], old: tuple[str, ...]) -> bool:
+def _has_other_value(
+    candidate: MemoryCandidate, new: tuple[str, ...], old: tuple[str, ...]
+) -> bool:
     """Whether the same is said of the same with another number, day or name at its end. A number
     with something after it is part of a name: room 1 is not room 2."""
     begin = next(

@@ -28,7 +28,7 @@ _MIN_WORDS, _MAX_CHARS = 3, 400
 _NAME_WORDS = 6
 
 
-class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class MemoryEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where something was learned."""
 
     session_id: str
@@ -37,14 +37,14 @@ class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Candidate:
+class MemoryCandidate:
     """Something that may be worth remembering."""
 
     text: str
     type: NoteType
     trust: Trust
     time: datetime
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[MemoryEvidence, ...]
     name: str = ""
     description: str = ""
     is_correction: bool = False
@@ -95,9 +95,9 @@ _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
-def extract_candidates(log: Iterable[Event]) -> list[Candidate]:
+def extract_candidates(log: Iterable[Event]) -> list[MemoryCandidate]:
     """From a session's events."""
-    candidates: list[Candidate] = []
+    candidates: list[MemoryCandidate] = []
     commands = _Commands()
     for event in log:
         payload = event.payload
@@ -119,7 +119,7 @@ def is_from_person(event: Event) -> bool:
     return event.sender is not None and event.sender.kind == "person"
 
 
-def _from_message(event: Event, text: str) -> Iterator[Candidate]:
+def _from_message(event: Event, text: str) -> Iterator[MemoryCandidate]:
     own = "\n".join(
         line for line in _CODE.sub(" ", text).splitlines() if not line.lstrip().startswith(">")
     )
@@ -134,7 +134,7 @@ def _from_message(event: Event, text: str) -> Iterator[Candidate]:
         )
         statement = _CORRECTION.sub("", statement).strip(" ,:.!") if is_correction else statement
         fact = make_dates_absolute(statement[:1].upper() + statement[1:], event.time.date())
-        yield Candidate(
+        yield MemoryCandidate(
             text=fact,
             type=note_type,
             trust="agent",
@@ -158,8 +158,8 @@ def _cued_kind(sentence: str) -> NoteType | None:
     return next((kind for kind, cue in _CUES if cue.search(sentence)), None)
 
 
-def _evidence(event: Event, quote: str) -> Evidence:
-    return Evidence(session_id=event.session_id, event_id=event.id, quote=quote[:_MAX_CHARS])
+def _evidence(event: Event, quote: str) -> MemoryEvidence:
+    return MemoryEvidence(session_id=event.session_id, event_id=event.id, quote=quote[:_MAX_CHARS])
 
 
 class _Commands:
@@ -170,7 +170,7 @@ class _Commands:
         self._failed: dict[str, tuple[Event, str]] = {}
         """By program."""
 
-    def apply(self, event: Event) -> Iterator[Candidate]:
+    def apply(self, event: Event) -> Iterator[MemoryCandidate]:
         match event.payload:
             case events.AgentToolUse(name="bash", input=call_input):
                 self._open[event.id] = event, str(call_input.get("command", ""))
@@ -182,7 +182,7 @@ class _Commands:
 
     def _end(
         self, called: Event, command: str, result: events.AgentToolResult
-    ) -> Iterator[Candidate]:
+    ) -> Iterator[MemoryCandidate]:
         program = " ".join(command.split()[:1])
         if not program or "\n" in command or len(command) > _MAX_CHARS:
             return
@@ -191,7 +191,7 @@ class _Commands:
         elif not result.is_error and program in self._failed:
             before, failed = self._failed.pop(program)
             if failed != command and len(set(failed.split()) & set(command.split())) > 1:
-                yield Candidate(
+                yield MemoryCandidate(
                     text=f"`{failed}` fails here; `{command}` works.",
                     type="procedure",
                     trust="agent",

@@ -87,8 +87,8 @@ def manifest_picker(
                 message[:_MAX_MESSAGE],
             ]
         )
-        answer, facts = await ask(_SYSTEM, question)
-        return picked_memories(answer, entries), list(facts)
+        answer, costs = await ask(_SYSTEM, question)
+        return picked_memories(answer, entries), list(costs)
 
     return pick
 

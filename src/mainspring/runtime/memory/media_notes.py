@@ -110,16 +110,16 @@ async def media_notes(
     log: SessionLog, media: Sequence[Medium], caption: Caption | None
 ) -> tuple[list[Note], list[KnownPayload]]:
     """Notes of media, and what the captions cost."""
-    facts: list[KnownPayload] = []
+    costs: list[KnownPayload] = []
     captions: dict[str, str] = {}
     with move_on_after(_SECONDS):
         for medium in media[: MAX_CAPTIONS if caption is not None else 0]:
             if caption is not None and medium.image is not None:
                 said, cost = await caption(await _with_content(log, medium.image))
                 captions[medium.path] = said
-                facts += cost
+                costs += cost
     notes = [medium.note(captions.get(medium.path, "")) for medium in media]
-    return notes, facts
+    return notes, costs
 
 
 async def _with_content(log: SessionLog, image: ImageBlock) -> ImageBlock:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
-from mainspring.runtime.memory.extraction import Evidence
+from mainspring.runtime.memory.extraction import MemoryEvidence
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import Trust, content_hash, parse_note, text_diff
@@ -28,7 +28,7 @@ class MemoryEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Hash of the content that it replaces; empty: there is no such file."""
     text: str | None = None
     """The new file; `None`: it is removed."""
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[MemoryEvidence, ...] = ()
     trust: Trust = "agent"
     """Of the new text, as its evidence allows."""
 

@@ -149,21 +149,21 @@ class MemoryFolder:
 
     def text(self, path: str) -> str:
         """A file as it is; empty if it does not exist. Raises: InvalidInput."""
-        try:
-            return self.content(path).decode("utf-8", "replace")
-        except NotFound:
-            return ""
+        return (self._content(path) or b"").decode("utf-8", "replace")
 
     def content(self, path: str) -> bytes:
         """Raises: NotFound, InvalidInput."""
-        check_note_path(path)
-        if not self.root.is_dir():
-            raise NotFound("memory", path)
-        with self.open_files() as files:
-            content = files.read(path)
+        content = self._content(path)
         if content is None:
             raise NotFound("memory", path)
         return content
+
+    def _content(self, path: str) -> bytes | None:
+        check_note_path(path)
+        if not self.root.is_dir():
+            return None
+        with self.open_files() as files:
+            return files.read(path)
 
     def save(self, note: Note, change: Change, *, expected: str | None = None) -> MemoryVersion:
         """Write a memory, with its line in the index file. `expected`: the hash of what it
@@ -202,10 +202,7 @@ class MemoryFolder:
     def append(self, path: str, text: str, change: Change) -> MemoryVersion:
         """Add to the end of a file: a daily log. Raises: InvalidInput."""
         for _ in range(100):
-            try:
-                before = self.content(path)
-            except NotFound:
-                before = b""
+            before = self._content(path) or b""
             joined = before.decode("utf-8", "replace").rstrip("\n")
             whole = f"{joined}\n{text}\n" if joined else f"{text}\n"
             try:
@@ -367,11 +364,8 @@ class MemoryFolder:
 
     def _write_index(self, edit: Callable[[str], str], change: Change) -> None:
         for _ in range(100):
-            try:
-                before = self.content(INDEX_FILE)
-            except NotFound:
-                before = None
-            text = "" if before is None else before.decode("utf-8", "replace")
+            before = self._content(INDEX_FILE)
+            text = (before or b"").decode("utf-8", "replace")
             edited = edit(text)
             if edited == text:
                 return

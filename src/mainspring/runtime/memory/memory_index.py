@@ -7,7 +7,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -144,21 +144,12 @@ class MemoryIndex:
             content = self._folders[hit.scope].content(hit.container)
         except NotFound:  # gone since
             return None
-        note = parse_note(hit.container, content.decode("utf-8", "replace"))
-        parts = list(note_parts(note, content.decode("utf-8", "replace")))
+        text = content.decode("utf-8", "replace")
+        note = parse_note(hit.container, text)
+        parts = list(note_parts(note, text))
         if hit.position >= len(parts):  # changed since
             return None
-        part = parts[hit.position]
-        return MemoryHit(
-            scope=hit.scope,
-            note=note,
-            hash=content_hash(content),
-            line=part.line,
-            text=part.text,
-            score=hit.scored.score,
-            parts=hit.scored.parts,
-            overlap=hit.scored.overlap,
-        )
+        return _memory_hit(hit, note, content_hash(content), parts[hit.position])
 
 
 def open_passages(path: Path | None, vectors: Vectors | None = None) -> PassageIndex:
@@ -211,13 +202,17 @@ def _past_container(message: PastMessage) -> Container:
 
 
 def _past_memory(hit: PassageHit, message: PastMessage) -> MemoryHit:
-    parts = list(note_parts(message.note, message.text))
+    part = list(note_parts(message.note, message.text))[hit.position]
+    return _memory_hit(hit, message.note, message.event_id, replace(part, line=message.seq))
+
+
+def _memory_hit(hit: PassageHit, note: Note, hash_: str, part: _Part) -> MemoryHit:
     return MemoryHit(
-        scope=SESSION,
-        note=message.note,
-        hash=message.event_id,
-        line=message.seq,
-        text=parts[hit.position].text,
+        scope=hit.scope,
+        note=note,
+        hash=hash_,
+        line=part.line,
+        text=part.text,
         score=hit.scored.score,
         parts=hit.scored.parts,
         overlap=hit.scored.overlap,

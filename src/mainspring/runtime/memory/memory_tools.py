@@ -78,8 +78,8 @@ def _search_tool(memory: SessionMemory) -> Tool:
         hits = await memory.search_all(query, limit)
         if not hits:
             return ToolResult.text("No memory answers that.")
-        facts = await to_thread.run_sync(memory.facts_of, hits)
-        return ToolResult((TextBlock("\n".join(memory.lines(hits))),), facts=tuple(facts))
+        events = await to_thread.run_sync(memory.recall_events, hits)
+        return ToolResult((TextBlock("\n".join(memory.lines(hits))),), facts=tuple(events))
 
     return memory_search
 
@@ -102,8 +102,8 @@ def _read_tool(memory: SessionMemory) -> Tool:
                 scope=scope_name, note=note, hash=content_hash(content), line=1,
                 text=note.body, score=0.0, parts={},
             )  # fmt: skip
-            facts = memory.facts_of([hit])
-            return ToolResult((TextBlock(content.decode("utf-8", "replace")),), facts=tuple(facts))
+            events = memory.recall_events([hit])
+            return ToolResult((TextBlock(content.decode("utf-8", "replace")),), facts=tuple(events))
 
         return await _in_thread(read)
 
@@ -248,7 +248,7 @@ def _change(memory: SessionMemory, call: Call, reason: str) -> Change:
         session_id=memory.session_id,
         event_ids=(call.id,),
         version_id=_version_id(call),
-        source="foreign" if memory.has_read_others() else None,
+        source="foreign" if memory.has_read_foreign_text() else None,
     )
 
 
@@ -261,7 +261,7 @@ def _new_note(memory: SessionMemory, call: Call, note: NoteInput, scope: str) ->
         description=note.description,
         body=note.text,
         type=note.type,
-        trust="foreign" if note.from_others or memory.has_read_others() else "agent",
+        trust="foreign" if note.from_others or memory.has_read_foreign_text() else "agent",
         session=memory.session_id,
         events=(call.id,),
         supersedes=note.supersedes,

@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
-from mainspring.runtime.memory.extraction import Evidence
+from mainspring.runtime.memory.extraction import MemoryEvidence
 from mainspring.runtime.memory.memory_edits import finish_edit, version_id_of
 from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -52,7 +52,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     proposed_by: str
     time: datetime
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[MemoryEvidence, ...] = ()
 
     @property
     def id(self) -> str:
@@ -74,7 +74,7 @@ _DECISION = msgspec.json.Decoder(Decision)
 def proposal_of(note: Note, *, reason: str, by: str, time: datetime) -> Proposal:
     """Of a memory, to others: what refers to the folder it is from is left out."""
     plain = _without_references(note, note.trust)
-    evidence = tuple(Evidence(session_id=note.session, event_id=item) for item in note.events)
+    evidence = tuple(MemoryEvidence(session_id=note.session, event_id=item) for item in note.events)
     return Proposal(
         path=note.path,
         text=render_note(plain),
@@ -134,7 +134,7 @@ def accept(
         session_id=next((item.session_id for item in proposal.evidence), ""),
         event_ids=tuple(item.event_id for item in proposal.evidence),
         version_id=version_id,
-        source=_trust_of_others(proposal.trust),
+        source=_trust_of_proposal(proposal.trust),
     )
     if earlier := folder.find_versions(version_id):
         version = earlier[0]
@@ -147,17 +147,13 @@ def accept(
             )
         expected = content_hash(before.encode()) if before else ""
         version = folder.save(_note(proposal), change, expected=expected)
-    _decide(
-        folder, proposal, Decision(id=proposal.id, decision="accepted", by=person.id, time=time)
-    )
+    _decide(folder, Decision(id=proposal.id, decision="accepted", by=person.id, time=time))
     return version
 
 
 def reject(folder: MemoryFolder, proposal: Proposal, person: Sender, time: datetime) -> None:
     """It is not proposed again. Blocks."""
-    _decide(
-        folder, proposal, Decision(id=proposal.id, decision="rejected", by=person.id, time=time)
-    )
+    _decide(folder, Decision(id=proposal.id, decision="rejected", by=person.id, time=time))
 
 
 def find_proposal(folder: MemoryFolder, id_part: str) -> Proposal | None:
@@ -173,12 +169,12 @@ def find_proposal(folder: MemoryFolder, id_part: str) -> Proposal | None:
     return matches[0] if matches else None
 
 
-def _decide(folder: MemoryFolder, proposal: Proposal, decision: Decision) -> None:
+def _decide(folder: MemoryFolder, decision: Decision) -> None:
     with folder.open_files() as files, locked(files):
         if decision.id not in {item.id for item in _decisions(files)}:
             files.append(_DECISIONS, msgspec.json.encode(decision))
         for name, waiting in [*_waiting(files)]:
-            if waiting.id == proposal.id:
+            if waiting.id == decision.id:
                 files.remove(f"{FOLDER}/{name}")
 
 
@@ -232,10 +228,10 @@ def _without_references(note: Note, trust: Trust) -> Note:
         description=note.description,
         type=note.type,
         body=note.body,
-        trust=_trust_of_others(trust),
+        trust=_trust_of_proposal(trust),
     )
 
 
-def _trust_of_others(trust: Trust) -> Trust:
+def _trust_of_proposal(trust: Trust) -> Trust:
     """A file cannot say that a person wrote it: they did so elsewhere, if they did."""
     return "foreign" if trust == "foreign" else "agent"

@@ -69,12 +69,12 @@ class Recall:
     async def __call__(self, message: str) -> list[KnownPayload]:
         """What the model is told with a message, and why. A session goes on without memory."""
         try:
-            hits, facts = await self._candidates(message)
+            hits, events = await self._candidates(message)
             if not hits:
-                return facts
+                return events
             values = await self.utility()
             ranked_hits = rank_hits(hits, values, self.memory.clock())
-            return [*facts, *await to_thread.run_sync(self._recall_facts, ranked_hits)]
+            return [*events, *await to_thread.run_sync(self._events_of, ranked_hits)]
         except (OSError, sqlite3.Error, InvalidInput) as error:
             self.memory.warn(f"memory could not be read: {error}")
             return []
@@ -83,9 +83,9 @@ class Recall:
         if self.pick is None:
             return await self._search(message), []
         entries = await to_thread.run_sync(manifest_entries, self.memory.folders)
-        picked, facts = await self.pick(message, entries)
+        picked, events = await self.pick(message, entries)
         hits = [hit for scope, path in picked if (hit := self._hit(scope, path)) is not None]
-        return [hit for hit in hits if not self.memory.is_shown(hit)], facts
+        return [hit for hit in hits if not self.memory.is_shown(hit)], events
 
     async def _search(self, message: str) -> list[MemoryHit]:
         query = RecallQuery.of(message, self.memory.clock())
@@ -99,7 +99,7 @@ class Recall:
             and not query.excludes(hit.note.name, hit.text)
         ]
 
-    def _recall_facts(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
+    def _events_of(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
         room, fitting = float(RECALL_TOKENS), list[MemoryHit]()
         for hit in self._with_links(hits):
             (line,) = self.memory.lines([hit])
@@ -109,7 +109,7 @@ class Recall:
         if not fitting:
             return []
         text = "\n".join([_INTRO, *self.memory.lines(fitting)])
-        return [ContextAdded(text=text, source="memory"), *self.memory.facts_of(fitting)]
+        return [ContextAdded(text=text, source="memory"), *self.memory.recall_events(fitting)]
 
     def _with_links(self, hits: Sequence[MemoryHit]) -> list[MemoryHit]:
         """Memories that the first ones link to, as long as there are not enough."""

@@ -65,7 +65,7 @@ class SessionMemory:
     owner: str = ""
     """The subagent whose memories these are; empty: the agent itself, and its user."""
     is_read_only: bool = False
-    has_read_others: Callable[[], bool] = lambda: False
+    has_read_foreign_text: Callable[[], bool] = lambda: False
     """Whether the model was shown text of pages or of MCP servers, as the log says: what it writes
     then may come from there, whatever it says."""
 
@@ -116,7 +116,7 @@ class SessionMemory:
                 return name, folder
         raise NotFound("memory", path)
 
-    def facts_of(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
+    def recall_events(self, hits: Sequence[MemoryHit]) -> list[KnownPayload]:
         """Record that the session was given memories."""
         for scope in {hit.scope for hit in hits} & self.folders.keys():
             hashes = {hit.note.path: hit.hash for hit in hits if hit.scope == scope}

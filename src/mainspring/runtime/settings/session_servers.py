@@ -73,11 +73,11 @@ def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]
     needs trust in the project."""
     if scopes.home is None:
         return
-    pins = TrustPins(scopes.home / PINS_FILE)
     for plugin in read_plugins(scopes).plugins:
         if not plugin.servers or plugin.name in loaded.preferences.disabled_plugins:
             continue
         is_vouched = plugin.scope != "project" or loaded.is_trusted
+        pins = TrustPins(scopes.home / PINS_FILE)
         if is_vouched and pins.trusted_contents(plugin.root) is not None:
             yield from plugin.servers
 

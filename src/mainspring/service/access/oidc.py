@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, cast
 import anyio
 import jwt
 import msgspec
+from msgspec import Struct, field
 
 from mainspring.core.errors import Forbidden, Unauthenticated
 from mainspring.service.access.oidc_issuers import OidcIssuer, check_issuers
@@ -31,26 +32,23 @@ _MAX_JWKS = 1_000_000
 _LOG = logging.getLogger("mainspring.oidc")
 
 
-class IssuerKeySet:
+class IssuerKeySet(Struct, eq=False):
     """The public keys of one issuer, fetched when they are needed."""
 
-    def __init__(
-        self, issuer: OidcIssuer, fetch: FetchBytes, monotonic: Callable[[], float]
-    ) -> None:
-        self._issuer = issuer
-        self._fetch = fetch
-        self._monotonic = monotonic
-        self._keys: Mapping[str, jwt.PyJWK] = {}
-        self._fetched: float | None = None
-        self._tried: float | None = None
-        self._fetching = anyio.Lock()
+    issuer: OidcIssuer
+    fetch: FetchBytes
+    monotonic: Callable[[], float]
+    _keys: Mapping[str, jwt.PyJWK] = {}
+    _fetched: float | None = None
+    _tried: float | None = None
+    _fetching: anyio.Lock = field(default_factory=anyio.Lock)
 
     async def key(self, kid: str | None) -> jwt.PyJWK:
         """Raises: Unauthenticated: no key has that id, or no keys are available."""
         if self._age() > FRESH_SECONDS or self._named(kid) is None:
             await self._refresh()
         if self._age() > STALE_SECONDS:
-            raise Unauthenticated(f"the keys of {self._issuer.issuer} cannot be had now")
+            raise Unauthenticated(f"the keys of {self.issuer.issuer} cannot be had now")
         if (key := self._named(kid)) is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
         return key
@@ -61,19 +59,19 @@ class IssuerKeySet:
         return self._keys.get(kid)
 
     def _age(self) -> float:
-        return float("inf") if self._fetched is None else self._monotonic() - self._fetched
+        return float("inf") if self._fetched is None else self.monotonic() - self._fetched
 
     async def _refresh(self) -> None:
-        now = self._monotonic()
+        now = self.monotonic()
         async with self._fetching:
             if self._tried is not None and now - self._tried < RETRY_SECONDS:
                 return
             self._tried = now
             try:
                 with anyio.fail_after(_FETCH_SECONDS):
-                    keys = _parse_jwks(await self._fetch(self._issuer.jwks_url))
+                    keys = _parse_jwks(await self.fetch(self.issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
-                _LOG.warning("the keys of %s: %s", self._issuer.issuer, error)
+                _LOG.warning("the keys of %s: %s", self.issuer.issuer, error)
                 return
             self._keys, self._fetched = keys, now
 

@@ -110,10 +110,7 @@ def _children(
             yield item, info.item_type, f"[{index}]"
 
 
-@cache
-def _type_info(type_: object) -> inspect.Type:
-    return inspect.type_info(type_)
-
+_type_info = cache(inspect.type_info)
 
 _RECORD_KINDS = frozenset(
     {"agent", "environment", "file", "skill", "vault", "memory_store", "session", "deployment"}

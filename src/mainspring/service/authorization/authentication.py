@@ -154,7 +154,12 @@ class Authenticator:
             refusal = RateLimited(text, retry_after_seconds=status.wait_seconds)
         else:
             refusal = await self._refusal(who, credentials, route)
-        headers = self._rate_limit_headers(status)
+        reset = self._clock() + timedelta(seconds=status.full_in_seconds)
+        headers = {
+            "anthropic-ratelimit-requests-limit": str(status.rate.per_minute),
+            "anthropic-ratelimit-requests-remaining": str(status.remaining),
+            "anthropic-ratelimit-requests-reset": reset.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        }
         return AuthenticationResult(who=who, headers=headers, refusal=refusal)
 
     async def _identify(self, credentials: RequestCredentials) -> tuple[Principal, Rate]:
@@ -218,14 +223,6 @@ class Authenticator:
             (f"{principal.tenant}/{principal.key_id}", key_rate), (principal.tenant, rate)
         )
         return shared if shared.wait_seconds > own.wait_seconds else own
-
-    def _rate_limit_headers(self, status: RateLimitStatus) -> Mapping[str, str]:
-        reset = self._clock() + timedelta(seconds=status.full_in_seconds)
-        return {
-            "anthropic-ratelimit-requests-limit": str(status.rate.per_minute),
-            "anthropic-ratelimit-requests-remaining": str(status.remaining),
-            "anthropic-ratelimit-requests-reset": reset.strftime("%Y-%m-%dT%H:%M:%SZ"),
-        }
 
     async def _refusal(
         self, principal: Principal, credentials: RequestCredentials, route: RoutePolicy

@@ -138,7 +138,9 @@ class EmbeddedDispatcher:
     async def cancel(self, task: str, key: str) -> None:
         name = Job(task=task, key=key, tenant="").name
         await self._records.cancel(name)
-        self._forget(name)
+        self._soon.pop(name, None)
+        self._records_of.discard(name)
+        self._turns.discard(name)
 
     async def work(
         self,
@@ -154,10 +156,10 @@ class EmbeddedDispatcher:
 
     async def take(self) -> ClaimedJob | None:
         while (name := self._turns.take(self._clock(), is_full=self._is_full)) is not None:
-            job, _ = self._soon[name]
+            job, _ = self._soon.pop(name)
             self._running[name] = name in self._records_of
+            self._records_of.discard(name)
             self._tenants[job.tenant] += 1
-            self._forget(name)
             if not self._running[name]:
                 return ClaimedJob(job=job, attempt=1)
             stored: StoredJob | None = None
@@ -209,11 +211,6 @@ class EmbeddedDispatcher:
         if job.name not in self._running:
             self._turns.put(job.name, job.tenant, at)
             self._signal()
-
-    def _forget(self, name: str) -> None:
-        self._soon.pop(name, None)
-        self._records_of.discard(name)
-        self._turns.discard(name)
 
     def _is_over(self, job: Job) -> None:
         if self._running.pop(job.name, None) is None:

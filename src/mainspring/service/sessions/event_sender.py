@@ -98,7 +98,8 @@ class EventSender:
         Raises: NotFound, InvalidInput, Forbidden: they may not send or approve this. StaleVersion:
             a call has been answered already, with another answer.
         """
-        _check_sender(principal, sent)
+        if principal.environment_id is not None:
+            _check_worker_events(sent)
         session = await self._sessions.find(principal, session_id)
         calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
         if calls:
@@ -219,13 +220,11 @@ class EventSender:
         return [submitted[index] for index in range(len(payloads))]
 
 
-def _check_sender(principal: Principal, sent: Sequence[SentEvent]) -> None:
+def _check_worker_events(sent: Sequence[SentEvent]) -> None:
     """Check that a worker sends only results of its calls; it may not prompt, steer or approve.
 
     Raises: Forbidden.
     """
-    if principal.environment_id is None:
-        return
     for index, event in enumerate(sent):
         if not isinstance(event, SendResult | SendCustomResult):
             type_ = event.__struct_config__.tag

@@ -65,19 +65,16 @@ class StreamRequest:
     is_internal: bool = False
 
 
-class EventStream:
-    def __init__(
-        self, renderer: EventRenderer, view: EventView, *, after: int, watch: Watch, clock: Clock
-    ) -> None:
-        self._renderer = renderer
-        self._event_view = view
-        self._after = after
-        self._watch = watch
-        self._clock = clock
-        self._pokes = -1  # never equal to the watch: the first `next` reads
-        self._previewing: _PreviewState | None = None
-        self._is_stopping = False
-        self.is_over = False
+class EventStream(Struct, eq=False):
+    renderer: EventRenderer
+    view: EventView
+    after: int
+    watch: Watch
+    clock: Clock
+    _pokes: int = -1  # never equal to the watch: the first `next` reads
+    _previewing: _PreviewState | None = None
+    _is_stopping: bool = False
+    is_over: bool = False
 
     async def next(self) -> list[StreamMessage]:
         """Wait for the next messages; an empty list after `stop_waiting`, or if the stream is over.
@@ -93,21 +90,21 @@ class EventStream:
             if self._is_stopping:
                 self._is_stopping = False
                 return []
-            await self._watch.wait()
+            await self.watch.wait()
         return []
 
     def stop_waiting(self) -> None:
         """Make `next` return, now or when it is called, even if there are no messages."""
         self._is_stopping = True
-        self._watch.nudge()
+        self.watch.nudge()
 
     @property
     def _is_behind(self) -> bool:
-        return self._watch.pokes != self._pokes
+        return self.watch.pokes != self._pokes
 
     async def preview(self, subscription: Subscription, kinds: frozenset[PreviewKind]) -> None:
         """Send previews too, except for requests that have already ended."""
-        view = self._event_view
+        view = self.view
         thread_id = view.thread_id or view.main_thread_id
         newest = EventRange(
             session_id=view.session_id,
@@ -118,22 +115,22 @@ class EventStream:
             limit=1,
             backwards=True,
         )
-        ends = await self._renderer.log.store.read(newest)
+        ends = await self.renderer.log.store.read(newest)
         self._previewing = _PreviewState(
             subscription, thread_id, kinds, ended=ends[0].seq if ends else 0
         )
 
     def end(self) -> None:
         self.is_over = True
-        self._watch.nudge()
+        self.watch.nudge()
 
     async def _read(self) -> list[StreamMessage]:
         await anyio.lowlevel.checkpoint()  # pages may be quick: let other tasks run
-        pokes, log = self._watch.pokes, self._renderer.log
-        page = partial(log.read, self._event_view.session_id, after=self._after, limit=_PAGE)
+        pokes, log = self.watch.pokes, self.renderer.log
+        page = partial(log.read, self.view.session_id, after=self.after, limit=_PAGE)
         try:
             events = await retry_unavailable(page)
-            rendered, held_seq = await self._renderer.render(self._event_view, events)
+            rendered, held_seq = await self.renderer.render(self.view, events)
         except SessionNotFound:
             return [self._deleted()]
         if held_seq is not None:  # the decision of a gate will wake the stream
@@ -144,7 +141,7 @@ class EventStream:
 
     def _messages(self, events: list[Event], rendered: list[RenderedEvent]) -> list[StreamMessage]:
         for event in events:
-            self._after = event.seq
+            self.after = event.seq
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
                 self._previewing.end(event.thread_id, event.seq)
             self.is_over = self.is_over or event.type == _DELETED
@@ -158,7 +155,7 @@ class EventStream:
             return []
         pieces = self._previewing.take()
         messages: list[StreamMessage] = []
-        if pieces and pieces[-1].after > self._after:  # first the events before the piece
+        if pieces and pieces[-1].after > self.after:  # first the events before the piece
             messages = await self._read()
         return messages + self._previewing.tell(pieces)
 
@@ -166,46 +163,38 @@ class EventStream:
         """The message that the session was deleted. Its log is gone, so it has no position."""
         self.is_over = True
         deleted = {
-            "id": _deleted_event_id(self._event_view.session_id),
-            "processed_at": self._clock(),
+            "id": _deleted_event_id(self.view.session_id),
+            "processed_at": self.clock(),
         }
         return _stream_message(_DELETED, deleted)
 
 
-class _PreviewState:
+class _PreviewState(Struct, eq=False):
     """The previews of one stream: events that its reader has seen the start of, but not the end."""
 
-    def __init__(
-        self,
-        subscription: Subscription,
-        thread_id: str,
-        kinds: frozenset[PreviewKind],
-        *,
-        ended: int,
-    ) -> None:
-        self._subscription = subscription
-        self._thread_id = thread_id
-        self._kinds = kinds
-        self._open: dict[str, int] = {}
-        self._ended = ended
+    subscription: Subscription
+    thread_id: str
+    kinds: frozenset[PreviewKind]
+    ended: int
+    _open: dict[str, int] = {}
 
     def take(self) -> list[PreviewPiece]:
-        return [piece for piece in self._subscription.take() if piece.thread_id == self._thread_id]
+        return [piece for piece in self.subscription.take() if piece.thread_id == self.thread_id]
 
     def end(self, thread_id: str, seq: int) -> None:
         """End the previews of a request: later pieces of it are dropped."""
-        if thread_id == self._thread_id:
+        if thread_id == self.thread_id:
             self._open.clear()
-            self._ended = seq
+            self.ended = seq
 
     def tell(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
-        timely = [piece for piece in pieces if piece.after > self._ended]
+        timely = [piece for piece in pieces if piece.after > self.ended]
         return [messages for piece in timely if (messages := self._message(piece)) is not None]
 
     def _message(self, piece: PreviewPiece) -> StreamMessage | None:
         match piece:
             case PreviewStarted(event_id=event_id, kind=kind):
-                if kind not in self._kinds:
+                if kind not in self.kinds:
                     return None
                 self._open[event_id] = 0
                 preview = {"type": kind, "id": event_id}

@@ -207,7 +207,7 @@ class EventRenderer:
         """Render an event that is not in the log yet, or has just entered it."""
         payload = read_payload(item.type, item.body, item.version)
         blobs = await self._blobs([payload])
-        return wire_pending_event(item, main_thread_id=main_thread_id, blobs=blobs)
+        return wire_pending_event(item, payload, main_thread_id=main_thread_id, blobs=blobs)
 
     async def _names(self, view: EventView, events_: Iterable[Event]) -> Mapping[str, str]:
         """The agent names of threads, read only if a thread's status event needs one."""
@@ -252,10 +252,9 @@ def wire_event(
 
 
 def wire_pending_event(
-    item: InboxItem, *, main_thread_id: str, blobs: Blobs = NO_BLOBS
+    item: InboxItem, payload: AnyPayload, *, main_thread_id: str, blobs: Blobs = NO_BLOBS
 ) -> WireEvent:
     """Render an event that waits in the inbox; some count as processed once they are accepted."""
-    payload = read_payload(item.type, item.body, item.version)
     fields = _fields(item.event_id, payload, item.body.encode(), blobs)
     accepted = events.UserDefineOutcome | events.SessionUpdated | events.ThreadStatusTerminated
     is_accepted = isinstance(payload, accepted)

@@ -18,34 +18,34 @@ class TtlCache(Generic[K, V]):
 
     def __init__(
         self,
-        look: Callable[[K], Awaitable[V]],
+        fetch: Callable[[K], Awaitable[V]],
         *,
         seconds: float,
         most: int = 10_000,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._look = look
+        self._fetch = fetch
         self._seconds = seconds
         self._monotonic = monotonic
-        self._known: LruCache[K, tuple[V, float]] = LruCache(most)
+        self._entries: LruCache[K, tuple[V, float]] = LruCache(most)
 
     def __contains__(self, key: K) -> bool:
         """Whether a value is still stored, even if it has expired."""
-        return key in self._known
+        return key in self._entries
 
     async def get(self, key: K) -> V:
         """Raises what the lookup raises; a failed lookup is not cached."""
         now = self._monotonic()
-        cached = self._known.get(key)
+        cached = self._entries.get(key)
         if cached is not None and now < cached[1]:
             return cached[0]
         try:
-            value = await self._look(key)
+            value = await self._fetch(key)
         except ServiceError:
-            self._known.pop(key)
+            self._entries.pop(key)
             raise
-        self._known.put(key, (value, now + self._seconds))
+        self._entries.put(key, (value, now + self._seconds))
         return value
 
     def forget(self, key: K) -> None:
-        self._known.pop(key)
+        self._entries.pop(key)

@@ -114,16 +114,6 @@ _BLANK_LETTERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
 
 
-def disguise_reason(text: str) -> str | None:
-    """Why `text` may not be what it looks like, or None."""
-    if len(text) > MAX_TEXT_CHARS:
-        return f"longer than {MAX_TEXT_CHARS:,} characters"
-    for char in text:
-        if not " " <= char <= "~" and char not in "\n\t" and _is_hidden_character(char):
-            return f"contains the character U+{ord(char):04X}, which is not seen"
-    return None
-
-
 def _is_hidden_character(char: str) -> bool:
     return char in _BLANK_LETTERS or unicodedata.category(char) in _HIDDEN
 
@@ -153,8 +143,12 @@ def parse_commands(text: str) -> Commands | UnclearCommands:
 
     Never raises, whatever the text.
     """
-    if reason := disguise_reason(text):
-        return UnclearCommands(reason)
+    if len(text) > MAX_TEXT_CHARS:
+        return UnclearCommands(f"longer than {MAX_TEXT_CHARS:,} characters")
+    for char in text:
+        if not " " <= char <= "~" and char not in "\n\t" and _is_hidden_character(char):
+            code = f"U+{ord(char):04X}"
+            return UnclearCommands(f"contains the character {code}, which is not seen")
     return _parse_commands(text)
 
 

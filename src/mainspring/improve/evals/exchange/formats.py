@@ -11,8 +11,8 @@ import yaml
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded
-from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
 from mainspring.improve.evals.exchange.harbor import read_tasks
+from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.exchange.inspect_log import read_inspect_log
 from mainspring.improve.evals.exchange.promptfoo import read_promptfoo
 from mainspring.improve.evals.exchange.skill_creator import read_skill_evals
@@ -20,7 +20,7 @@ from mainspring.improve.evals.exchange.skill_creator import read_skill_evals
 _MAX_BYTES = 50_000_000
 
 
-def read_foreign_suite(source: Path, time: datetime) -> ForeignSuite:
+def read_imported_suite(source: Path, time: datetime) -> ImportedSuite:
     """Raises: InvalidInput: it is of no known format, or damaged."""
     if source.is_dir():
         return read_tasks(source)

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded
-from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
+from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.graders import CommandCheck, FileCheck, as_texts, grader_name
 from mainspring.improve.evals.suite import Case, Script, Suite
 
@@ -52,19 +52,19 @@ def is_task(folder: Path) -> bool:
     return (folder / "task.toml").is_file() and (folder / "instruction.md").is_file()
 
 
-def read_tasks(folder: Path) -> ForeignSuite:
+def read_tasks(folder: Path) -> ImportedSuite:
     """A task, or a folder of tasks. Raises: InvalidInput: there is none, or one is damaged."""
     tasks = [folder] if is_task(folder) else sorted(filter(is_task, folder.iterdir()))
     if not tasks:
         raise InvalidInput(f"{folder}: no task of Harbor is here")
     name = as_id(folder.name)
-    foreign = ForeignSuite(suite=Suite(name=name))
-    cases = tuple(_read_task(task, name, foreign) for task in tasks)
-    foreign.suite = msgspec.structs.replace(foreign.suite, cases=cases)
-    return foreign
+    result = ImportedSuite(suite=Suite(name=name))
+    cases = tuple(_read_task(task, name, result) for task in tasks)
+    result.suite = msgspec.structs.replace(result.suite, cases=cases)
+    return result
 
 
-def _read_task(task: Path, suite: str, foreign: ForeignSuite) -> Case:
+def _read_task(task: Path, suite: str, result: ImportedSuite) -> Case:
     try:
         settings = msgspec.convert(tomllib.loads(_text(task / "task.toml")), _Settings)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
@@ -74,15 +74,15 @@ def _read_task(task: Path, suite: str, foreign: ForeignSuite) -> Case:
     folders = _WORKDIR.findall(_text(dockerfile)) if dockerfile.is_file() else []
     workdir = folders[-1] if folders else "/app"
     if dockerfile.is_file():
-        foreign.notes.append(f"case {case_id}: its image is not built; only its files are there")
+        result.notes.append(f"case {case_id}: its image is not built; only its files are there")
     files = list(_files(task / "environment", _IMAGE_FILES))
     for path, content in files:
-        foreign.files[f"{place}/workspace/{path}"] = content
+        result.files[f"{place}/workspace/{path}"] = content
     tests = list(_files(task / "tests"))
     if not any(path == "test.sh" for path, _ in tests):
         raise InvalidInput(f"{task}: there is no tests/test.sh")
     for path, content in tests:
-        foreign.files[f"{place}/tests/tests/{path}"] = _relocated(content, workdir)
+        result.files[f"{place}/tests/tests/{path}"] = _relocated(content, workdir)
     solve = task / "solution/solve.sh"
     return Case(
         id=case_id,

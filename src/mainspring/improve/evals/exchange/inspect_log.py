@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.core.events import EvalCaseEnded, Usage
 from mainspring.improve.evals import graders
 from mainspring.improve.evals.comparison import Baseline, CaseResult, case_results, summarize
-from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
+from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Grader, Judge
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.improve.evals.suite import Case, Suite
@@ -145,18 +145,18 @@ class _Log(Struct, frozen=True):
     samples: tuple[_Sample, ...] | None = None
 
 
-def read_inspect_log(tree: object, name: str, time: datetime) -> ForeignSuite:
+def read_inspect_log(tree: object, name: str, time: datetime) -> ImportedSuite:
     """Samples are cases, and their scores a baseline.
 
     Raises: msgspec.ValidationError: it is none.
     """
-    foreign = msgspec.convert(tree, _Log, strict=False)
-    notes = [] if foreign.version == _VERSION else [f"version {foreign.version} was read as 2"]
-    if not foreign.samples:
+    log = msgspec.convert(tree, _Log, strict=False)
+    notes = [] if log.version == _VERSION else [f"version {log.version} was read as 2"]
+    if not log.samples:
         raise msgspec.ValidationError("the log has no samples; it may have only a header")
     cases: dict[str, Case] = {}
     trials: dict[str, dict[int, float]] = {}
-    for sample in foreign.samples:
+    for sample in log.samples:
         case_id = as_id(str(sample.id))
         scorer, score = next(iter((sample.scores or {}).items()), ("", None))
         if case_id not in cases:
@@ -170,14 +170,14 @@ def read_inspect_log(tree: object, name: str, time: datetime) -> ForeignSuite:
     baseline = Baseline(
         suite=name,
         suite_hash="",
-        model=foreign.eval.model,
+        model=log.eval.model,
         run_id="inspect",
-        time=foreign.eval.created or time,
+        time=log.eval.created or time,
         cases=results,
         cost_usd="0",
     )
-    suite = Suite(name=name, description=foreign.eval.task, cases=tuple(cases.values()))
-    return ForeignSuite(suite=suite, notes=notes, baseline=baseline if results else None)
+    suite = Suite(name=name, description=log.eval.task, cases=tuple(cases.values()))
+    return ImportedSuite(suite=suite, notes=notes, baseline=baseline if results else None)
 
 
 def _case(case_id: str, sample: _Sample, scorer: str, notes: list[str]) -> Case:

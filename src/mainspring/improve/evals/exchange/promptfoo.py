@@ -11,7 +11,7 @@ import yaml
 from msgspec import Struct, field
 
 from mainspring.improve.evals import graders
-from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
+from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Grader, Judge, as_texts, grader_name
 from mainspring.improve.evals.judges import criteria_of
 from mainspring.improve.evals.suite import Case, Suite
@@ -46,24 +46,24 @@ class _Promptfoo(Struct, frozen=True):
         return tuple(item if isinstance(item, str) else item.raw for item in prompts)
 
 
-def read_promptfoo(tree: object, name: str) -> ForeignSuite:
+def read_promptfoo(tree: object, name: str) -> ImportedSuite:
     """Raises: msgspec.ValidationError: it is none."""
-    foreign, notes = msgspec.convert(tree, _Promptfoo), list[str]()
+    config, notes = msgspec.convert(tree, _Promptfoo), list[str]()
     cases: list[Case] = []
-    for number, test in enumerate(foreign.tests, 1):
-        asserts = (*foreign.default.assertions, *test.assertions)
+    for number, test in enumerate(config.tests, 1):
+        asserts = (*config.default.assertions, *test.assertions)
         graders = [_assertion(item, f"test {number}", notes) for item in asserts]
         label = test.description or f"test-{number}"
-        for at, prompt in enumerate(foreign.texts, 1):
+        for at, prompt in enumerate(config.texts, 1):
             cases.append(
                 Case(
-                    id=as_id(label if len(foreign.texts) == 1 else f"{label}-{at}"),
-                    input=_filled(prompt, {**foreign.default.variables, **test.variables}),
+                    id=as_id(label if len(config.texts) == 1 else f"{label}-{at}"),
+                    input=_filled(prompt, {**config.default.variables, **test.variables}),
                     expect="answer",
                     graders=tuple(item for item in graders if item is not None),
                 )
             )
-    return ForeignSuite(suite=Suite(name=name, cases=tuple(cases)), notes=notes)
+    return ImportedSuite(suite=Suite(name=name, cases=tuple(cases)), notes=notes)
 
 
 def _filled(prompt: str, variables: Mapping[str, object]) -> str:

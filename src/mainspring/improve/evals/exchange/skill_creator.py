@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.exchange.foreign_suite import ForeignSuite, as_id
+from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Judge
 from mainspring.improve.evals.judges import criteria_of
 from mainspring.improve.evals.run_log import EvalRun
@@ -32,11 +32,11 @@ class _SkillEvals(Struct, frozen=True):
     skill_name: str = "skill"
 
 
-def read_skill_evals(tree: object, name: str) -> ForeignSuite:
+def read_skill_evals(tree: object, name: str) -> ImportedSuite:
     """Raises: msgspec.ValidationError: it is none."""
-    foreign = msgspec.convert(tree, _SkillEvals)
+    skill_evals = msgspec.convert(tree, _SkillEvals)
     cases: list[Case] = []
-    for number, item in enumerate(foreign.evals, 1):
+    for number, item in enumerate(skill_evals.evals, 1):
         expectations = item.expectations or (
             (item.expected_output,) if item.expected_output else ()
         )
@@ -49,10 +49,10 @@ def read_skill_evals(tree: object, name: str) -> ForeignSuite:
                 input=item.prompt,
                 expect="answer",
                 graders=(Judge(criteria=criteria, shows="calls"),) if criteria else (),
-                tags=(foreign.skill_name,),
+                tags=(skill_evals.skill_name,),
             )
         )
-    return ForeignSuite(suite=Suite(name=name, cases=tuple(cases)))
+    return ImportedSuite(suite=Suite(name=name, cases=tuple(cases)))
 
 
 def write_skill_evals(suite: Suite) -> tuple[bytes, list[str]]:

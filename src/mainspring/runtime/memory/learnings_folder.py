@@ -18,7 +18,7 @@ from anyio import to_thread
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.files.beneath import open_folder, read_file, write_file
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.memory.extraction import Candidate, Evidence, extract_candidates
+from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence, extract_candidates
 
 ERRORS, LEARNINGS = ".learnings/ERRORS.md", ".learnings/LEARNINGS.md"
 SIGHTINGS = 3
@@ -26,7 +26,7 @@ _MAX_BYTES = 1_000_000
 _LINE = re.compile(r"^- \d{4}-\d{2}-\d{2} (?P<session>sesn_\w+) (?P<event>sevt_\w+): (?P<text>.+)$")
 
 
-def record_learnings(folder: Path, candidates: Iterable[Candidate]) -> None:
+def record_learnings(folder: Path, candidates: Iterable[MemoryCandidate]) -> None:
     """Write down what is new: failures in one file, corrections in the other. Blocks."""
     for file, learnings in (
         (ERRORS, [item for item in candidates if item.type == "procedure"]),
@@ -36,17 +36,21 @@ def record_learnings(folder: Path, candidates: Iterable[Candidate]) -> None:
             _add(folder, file, learnings)
 
 
-async def promoted(log: SessionLog, folder: Path, observed: Sequence[Candidate]) -> list[Candidate]:
+async def promoted(
+    log: SessionLog, folder: Path, observed: Sequence[MemoryCandidate]
+) -> list[MemoryCandidate]:
     """Those that sessions have seen often enough, with the evidence of each."""
-    candidates: list[Candidate] = []
+    candidates: list[MemoryCandidate] = []
     for candidate in observed:
         lines = await to_thread.run_sync(_sightings, folder, candidate.text)
-        evidence_by_session: dict[str, Evidence] = {}
+        evidence_by_session: dict[str, MemoryEvidence] = {}
         for session_id, event_id in lines:
             if session_id not in evidence_by_session and await _is_seen(
                 log, session_id, event_id, candidate.text
             ):
-                evidence_by_session[session_id] = Evidence(session_id=session_id, event_id=event_id)
+                evidence_by_session[session_id] = MemoryEvidence(
+                    session_id=session_id, event_id=event_id
+                )
         if len(evidence_by_session) >= SIGHTINGS:
             candidates.append(replace(candidate, evidence=tuple(evidence_by_session.values())))
     return candidates
@@ -61,7 +65,7 @@ async def _is_seen(log: SessionLog, session_id: str, event_id: str, text: str) -
     return False
 
 
-def _add(folder: Path, file: str, candidates: Sequence[Candidate]) -> None:
+def _add(folder: Path, file: str, candidates: Sequence[MemoryCandidate]) -> None:
     with open_folder(folder) as root:
         content = read_file(root, file, max_bytes=_MAX_BYTES) or b""
         text = content.decode("utf-8", "replace")

@@ -18,8 +18,8 @@ from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
-from mainspring.runtime.memory.extraction import Candidate, extract_candidates
-from mainspring.runtime.memory.learnings import promoted, record_learnings
+from mainspring.runtime.memory.extraction import MemoryCandidate, extract_candidates
+from mainspring.runtime.memory.learnings_folder import promoted, record_learnings
 from mainspring.runtime.memory.media_notes import media_notes, wanted_media
 from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
@@ -36,7 +36,7 @@ _GOAL_CHARS = 200
 def learn(
     folders: dict[str, MemoryFolder],
     search: Callable[[str, int], Sequence[MemoryHit]],
-    candidates: Sequence[Candidate],
+    candidates: Sequence[MemoryCandidate],
     author: Sender,
 ) -> list[MemoryWritten]:
     """Write facts among what is known; how each changed a memory. Blocks.
@@ -61,7 +61,7 @@ def learn(
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
     """Remember what the run of a session taught. The run is over: nothing waits for it."""
-    if new := [*await learned_facts(memory, log), *await _remember_media(memory, log)]:
+    if new := [*await learn_from_log(memory, log), *await _remember_media(memory, log)]:
         await writer.append(*new)
 
 
@@ -75,7 +75,7 @@ async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownP
     try:
         known = {version.path for version in await to_thread.run_sync(folder.history)}
         new = [item for item in media if item.path not in known]
-        notes, facts = await media_notes(log, new, memory.caption)
+        notes, events = await media_notes(log, new, memory.caption)
         for note in notes:
             change = Change(
                 author=memory.author,
@@ -85,11 +85,11 @@ async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownP
                 source=note.trust,
             )
             version = await to_thread.run_sync(folder.save, note, change)
-            facts.append(version.written(memory.store_id(scope), note.trust))
+            events.append(version.written(memory.store_id(scope), note.trust))
     except (OSError, InvalidInput, MemoryChanged) as error:
         memory.warn(f"an image could not be remembered: {error}")
         return []
-    return facts
+    return events
 
 
 async def save_before_compaction(
@@ -97,19 +97,19 @@ async def save_before_compaction(
 ) -> list[MemoryWritten]:
     """What the session taught so far, and its working state as an episode, of which each session
     has one. The same state is written once."""
-    facts = await learned_facts(memory, log)
+    writes = await learn_from_log(memory, log)
     if memory.is_read_only or not state or not memory.own_folders:
-        return facts
+        return writes
     scope, folder = next(iter(memory.own_folders.items()))
     try:
         saved_version = await to_thread.run_sync(_save_state, memory, folder, goal, state)
     except (OSError, InvalidInput, MemoryChanged) as error:
         memory.warn(f"the working state could not be remembered: {error}")
-        return facts
+        return writes
     if saved_version is None:
-        return facts
+        return writes
     version, trust = saved_version
-    return [*facts, version.written(memory.store_id(scope), trust)]
+    return [*writes, version.written(memory.store_id(scope), trust)]
 
 
 def _save_state(
@@ -119,7 +119,7 @@ def _save_state(
     before = folder.text(path)
     if before and parse_note(path, before).trust == "person":
         return None  # a person has edited it
-    trust: Trust = "foreign" if memory.has_read_others() else "agent"
+    trust: Trust = "foreign" if memory.has_read_foreign_text() else "agent"
     about = " ".join(goal.split())[:_GOAL_CHARS]
     note = replace(
         parse_note(path, before),
@@ -139,7 +139,7 @@ def _save_state(
     return folder.save(note, change), trust
 
 
-async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWritten]:
+async def learn_from_log(memory: SessionMemory, log: SessionLog) -> list[MemoryWritten]:
     """Remember what a session taught that is not remembered yet."""
     if memory.is_read_only or not (folders := memory.own_folders):
         return []
@@ -152,15 +152,15 @@ async def learned_facts(memory: SessionMemory, log: SessionLog) -> list[MemoryWr
         return []
     try:
         candidates = await _recorded(folders, log, candidates)
-        facts = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
+        writes = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
         await to_thread.run_sync(_propose_to_team, memory, candidates)
     except (OSError, sqlite3.Error, InvalidInput) as error:
         memory.warn(f"what was learned could not be remembered: {error}")
         return []
-    return [fact for fact in facts if fact.version not in known_versions]
+    return [item for item in writes if item.version not in known_versions]
 
 
-def _propose_to_team(memory: SessionMemory, candidates: Sequence[Candidate]) -> None:
+def _propose_to_team(memory: SessionMemory, candidates: Sequence[MemoryCandidate]) -> None:
     """What three sessions have seen may help others, if a person agrees."""
     team = memory.folders.get(TEAM)
     if team is None:
@@ -174,7 +174,7 @@ def _propose_to_team(memory: SessionMemory, candidates: Sequence[Candidate]) -> 
             description=item.description,
             type=item.type,
             body=item.text,
-            trust="foreign" if memory.has_read_others() else "agent",
+            trust="foreign" if memory.has_read_foreign_text() else "agent",
         )
         reason = f"{len(item.evidence)} sessions have seen it"
         proposal = proposal_of(note, reason=reason, by=memory.author.id, time=memory.clock())
@@ -182,8 +182,8 @@ def _propose_to_team(memory: SessionMemory, candidates: Sequence[Candidate]) -> 
 
 
 async def _recorded(
-    folders: dict[str, MemoryFolder], log: SessionLog, candidates: list[Candidate]
-) -> list[Candidate]:
+    folders: dict[str, MemoryFolder], log: SessionLog, candidates: list[MemoryCandidate]
+) -> list[MemoryCandidate]:
     """What a person said is remembered at once; what the agent saw itself is written down, and
     remembered once three sessions have seen it."""
     if "agent" not in folders or folders["agent"].is_encrypted:  # `.learnings` is not
@@ -200,6 +200,6 @@ def edit_key(edit: MemoryEdit) -> str:
     return " ".join((edit.action, *(item.event_id for item in edit.evidence)))
 
 
-def _scope(candidate: Candidate, folders: dict[str, MemoryFolder]) -> str:
+def _scope(candidate: MemoryCandidate, folders: dict[str, MemoryFolder]) -> str:
     scope = "user" if candidate.type == "user" else "agent"
     return scope if scope in folders else next(iter(folders))

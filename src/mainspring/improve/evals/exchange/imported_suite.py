@@ -12,7 +12,7 @@ _NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 @dataclass(slots=True, kw_only=True)
-class ForeignSuite:
+class ImportedSuite:
     suite: Suite
     notes: list[str] = field(default_factory=list[str])
     """The parts that have no counterpart and were left out."""

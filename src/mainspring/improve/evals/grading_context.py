@@ -1,5 +1,5 @@
-"""The evidence of a trial for graders: its log, its workspace, and a way to run programs on a copy.
-The agent cannot change it any more."""
+"""What graders get of a trial: its log, its workspace, and a way to run programs on a copy. The
+agent cannot change it any more."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RunProgram(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evidence:
+class GradingContext:
     case: Case
     trajectory: TrajectoryLog
     seconds: float
