@@ -155,7 +155,7 @@ async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
     git(tmp_path, "init", "--quiet", "empty")
     git(tmp_path, "init", "--quiet", "--bare", "bare.git")
     for name, why in [
-        ("plain", "in no git repository.* `git init`"),
+        ("plain", "not in a git repository.* `git init`"),
         ("empty", "no commit yet.* commit something"),
         ("bare.git", "a bare repository"),
     ]:

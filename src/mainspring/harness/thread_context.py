@@ -262,7 +262,7 @@ class ThreadContext:
         )
 
     def status(self) -> str | None:
-        """The block that is due at the end of the next request."""
+        """The status block that is due at the end of the next request; a replay overrides it."""
         return due_status(self.thread, self.tiers)
 
     def input_tokens(self, transcript: Transcript | None = None) -> int:
