@@ -29,6 +29,7 @@ from mainspring.core.model import Delta, Effort, Model
 from mainspring.core.model_facts import ModelFacts, cost_of
 from mainspring.harness.budget import Budget, BudgetTier
 from mainspring.harness.context.request_builder import PromptPrefix, extend_prefix, redact_prefix
+from mainspring.harness.context.status_block import due_status
 from mainspring.harness.context.transcript import Transcript
 from mainspring.harness.event_sink import EventSink
 from mainspring.harness.speculative_reads import SpeculativeReads
@@ -259,6 +260,10 @@ class ThreadContext:
         self.prompt_prefix = redact_prefix(
             extend_prefix(self.prompt_prefix, more), self.writer.scrubbed
         )
+
+    def status(self) -> str | None:
+        """The block that is due at the end of the next request; replay has the recorded one."""
+        return due_status(self.thread, self.tiers)
 
     def input_tokens(self, transcript: Transcript | None = None) -> int:
         """Of the next request, or of one with another transcript; an upper estimate."""

@@ -28,7 +28,6 @@ from mainspring.core.model import (
 from mainspring.harness.budget import affordable_output, reserve
 from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
 from mainspring.harness.context.request_builder import build_request, cache_break
-from mainspring.harness.context.status_block import due_status
 from mainspring.harness.reply_announcer import ReplyAnnouncer
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Continue, Ended, Step
@@ -100,7 +99,7 @@ async def _ask(
     context: ThreadContext, open_request: OpenRequest, tokens: int, reserved: Decimal
 ) -> Step | None:
     thread = context.thread
-    if not thread.has_open_status and (status := due_status(thread, context.tiers)):
+    if not thread.has_open_status and (status := context.status()) is not None:
         context.note(events.ContextStatus(text=status))
     if thread.prefix != context.prompt_prefix.digest:
         await context.event_sink.store_blob(
