@@ -159,9 +159,9 @@ def without_password(url: str) -> str:
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
-    shown = [item for item in parts.query.split("&") if "pass" not in item.lower()]
+    parameters = [item for item in parts.query.split("&") if "pass" not in item.lower()]
     return urlunsplit(
-        parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query="&".join(shown))
+        parts._replace(netloc=f"{user}{colon and ':***'}{at}{host}", query="&".join(parameters))
     )
 
 

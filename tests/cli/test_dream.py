@@ -14,13 +14,13 @@ def test_a_dream_is_reviewed_applied_and_taken_back(mainspring: Run, place: Path
     mainspring("run", "Always answer in French.", *model)
     assert not (place / "memory").exists()
     early = mainspring("dream", "run", "--if-due")
-    assert "nothing to dream of" in early.stderr
+    assert "nothing to do" in early.stderr
     made = mainspring("dream", "run")
     assert "+Always answer in French." in made.stdout, made.stderr
     assert "proposed: 1 change" in made.stdout
     (view,) = map(json.loads, mainspring("dream", "ls", "--json").stdout.splitlines())
     assert (view["status"], view["sessions"]) == ("proposed", 1)
-    assert "nothing to dream of" in mainspring("dream", "run").stderr
+    assert "nothing to do" in mainspring("dream", "run").stderr
     applied = mainspring("dream", "apply", view["id"], "--yes")
     assert "applied: 1 change" in applied.stdout, applied.stderr
     assert "Always answer in French." in mainspring("memory", "search", "French").stdout

@@ -95,7 +95,7 @@ def test_a_memory_reaches_the_team_once_a_person_has_accepted_it(mainspring: Run
     assert "Use two workers." in (shared / path).read_text()
     scopes = mainspring("memory", "ls", "--json", "--scope", "team").stdout
     assert json.loads(scopes)["trust"] == "agent"
-    assert "was decided on" in mainspring("memory", "propose", path, "--to", "team").stderr
+    assert "was decided before" in mainspring("memory", "propose", path, "--to", "team").stderr
     missing = mainspring("memory", "reject", view["id"])
     assert (missing.returncode, "there is no proposal" in missing.stderr) == (1, True)
     planted = {

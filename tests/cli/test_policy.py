@@ -167,7 +167,7 @@ def test_other_rules_are_tried_over_past_sessions(mainspring: Run, place: Path, 
     assert lines[0].startswith("ask -> allow  Bash(npm test)")
     assert lines[2].startswith("allow -> deny  Bash(git push)")
     assert lines[4:] == [
-        "3 calls, 2 decided otherwise",
+        "3 calls, 2 decided differently",
         "  allow: 2 -> 2",
         "  deny: 0 -> 1",
         "  ask: 1 -> 0",

@@ -91,7 +91,7 @@ def test_cancel_interrupts_what_another_process_runs(
     assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
     again = mainspring("sessions", "cancel", session["id"])
     assert again.returncode == 1
-    assert "does not run: idle" in again.stdout
+    assert "is not running: idle" in again.stdout
 
 
 def test_cancel_ends_what_a_killed_process_left(

@@ -214,7 +214,7 @@ def test_the_options_are_understood(mainspring: Run, place: Path, tmp_path: Path
     assert json.loads(installed.stdout)["folder"] == str(place / ".mainspring/skills/pdf")
     scanned = mainspring("skill", "scan", "pdf", "--trust")
     assert scanned.returncode == 1
-    assert "hint: read it; if you know why it is there, --trust-anyway" in scanned.stderr
+    assert "hint: read it; if you accept the risk, --trust-anyway" in scanned.stderr
 
 
 async def test_a_list_tells_how_often_each_skill_was_used(

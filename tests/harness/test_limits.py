@@ -35,7 +35,7 @@ from mainspring.harness.limits import (
     continuation,
     fold,
     limit_reached,
-    reserve_within,
+    reservation_within,
     worst_cost,
 )
 from mainspring.harness.state.thread_tree import SpendAccount
@@ -182,7 +182,7 @@ def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
 
 
 def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
-    amount = reserve_within(
+    amount = reservation_within(
         Spending(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000
     )
     assert amount == Decimal("3.5")
@@ -199,7 +199,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     limits = Limits(max_cost_usd=max_usd, max_input_tokens=max_tokens)
     spent = Spending()
     for number, (input_tokens, output_tokens, used_percent) in enumerate(calls):
-        amount = reserve_within(
+        amount = reservation_within(
             spent, limits, FACTS, input_tokens=input_tokens, output_tokens=output_tokens
         )
         if isinstance(amount, Ended):
@@ -245,7 +245,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     ],
 )
 def test_each_limit_stops_and_is_named(limits: Limits, spent: Spending, reason: str, names: str):
-    stop = reserve_within(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
+    stop = reservation_within(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
     assert isinstance(stop, Ended)
     assert stop.reason == reason
     assert names in (stop.detail or "")
@@ -253,9 +253,9 @@ def test_each_limit_stops_and_is_named(limits: Limits, spent: Spending, reason: 
 
 def test_a_limit_of_no_dollars_lets_a_free_model_work():
     limits = Limits(max_cost_usd=Decimal(0))
-    assert reserve_within(Spending(), limits, FREE, input_tokens=10, output_tokens=10) == 0
+    assert reservation_within(Spending(), limits, FREE, input_tokens=10, output_tokens=10) == 0
     assert isinstance(
-        reserve_within(Spending(), limits, FACTS, input_tokens=10, output_tokens=10), Ended
+        reservation_within(Spending(), limits, FACTS, input_tokens=10, output_tokens=10), Ended
     )
 
 

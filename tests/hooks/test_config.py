@@ -57,7 +57,7 @@ def test_settings_without_hooks_have_none():
         ({"type": "command", "command": "x", "timeout": 0}, "> 0"),
         ({"type": "command", "command": "x", "timeout": "5"}, "Expected `float | null`, got `str`"),
         ({"type": "http", "url": "file:///etc/passwd"}, "regex"),
-        ({"type": "http", "url": "http://[::1/"}, "`url` is no address"),
+        ({"type": "http", "url": "http://[::1/"}, "`url` is not a URL"),
         ({"command": "x"}, "`type` must say what it is"),
         ("x", "Expected `object`, got `str`"),
     ],

@@ -52,7 +52,7 @@ async def test_a_worktree_brings_nothing_into_our_own_folder(tmp_path: Path):
     (opened.path / "a.txt").write_text("changed\n")
     closed = await worktrees.close(opened, merge=True, message="did it")
     assert closed.outcome == "kept"
-    assert "no part of the work" in (closed.reason or "")
+    assert "not part of the workspace" in (closed.reason or "")
     assert (workspace / "a.txt").read_text() != "changed\n"
     assert not (workspace / ".Mainspring").exists()
 

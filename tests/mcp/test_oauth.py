@@ -137,8 +137,8 @@ async def test_metadata_elsewhere_redirects_and_nonsense_are_refused(
     path = "/.well-known/oauth-authorization-server"
     for answer, why in (
         (Answer(302, headers={"Location": f"{server.url}/elsewhere"}), "redirects"),
-        (Answer(body=b"x" * 1_000_000), "not what it should be"),
-        (Answer(body=["nonsense"]), "not what it should be"),
+        (Answer(body=b"x" * 1_000_000), "not in the expected format"),
+        (Answer(body=["nonsense"]), "not in the expected format"),
         (Answer(404), "no authorization server"),
     ):
         server.routes[path] = lambda _, answer=answer: answer

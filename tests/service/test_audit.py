@@ -104,7 +104,7 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
         return Replace(row=replace(record, body=msgspec.json.encode(whole)))
 
     await rewritten(records, 2, change)
-    assert (await audit.verify("acme")).problems == ("entry 3 does not go on from 2",)
+    assert (await audit.verify("acme")).problems == ("entry 3 does not continue entry 2",)
 
 
 async def test_a_removed_entry_is_found(records: Records):

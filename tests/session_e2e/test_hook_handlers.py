@@ -59,7 +59,7 @@ async def test_a_gate_whose_server_or_tool_is_missing_is_closed(scene: Scene) ->
         scene.user(hooks={"PreToolUse": [hook(handler, "Bash")]})
         async with scene.play(calls("bash", command="ls"), mode="bypassPermissions") as play:
             assert (await play.run()).ok
-            assert "so this may not go on" in (await play.results())[0]
+            assert "so this is denied" in (await play.results())[0]
 
 
 async def test_an_agent_reads_files_before_it_judges(scene: Scene) -> None:

@@ -67,4 +67,4 @@ class FileDesk:
 
 def desk_over(root: Path, *, ripgrep: str | None = None) -> FileDesk:
     tree = FolderWorkspace(root, hidden=[".mainspring"])
-    return FileDesk(root, {f.spec.name: f for f in file_tools(tree, ripgrep=ripgrep)})
+    return FileDesk(root, {f.spec.name: f for f in file_tools(tree, lambda: ripgrep)})

@@ -116,7 +116,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
         values = inputs.read(args)
         return values.text if isinstance(values, InvalidInputs) else None
 
-    built = FunctionTool(
+    function_tool = FunctionTool(
         spec=ToolSpec(name=name, description=description, input_schema=inputs.schema),
         run=partial(_run, function, inputs),
         traits=lambda _: traits,
@@ -128,9 +128,11 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
     )
     needs = options.get("needs_approval", False)
     if needs is not False:
-        built = with_approval(built, needs) if callable(needs) else with_approval(built)
+        function_tool = (
+            with_approval(function_tool, needs) if callable(needs) else with_approval(function_tool)
+        )
     seconds = options.get("timeout_seconds")
-    return built if seconds is None else with_timeout(built, seconds)
+    return function_tool if seconds is None else with_timeout(function_tool, seconds)
 
 
 def _dedupe(name: str, options: ToolOptions) -> Dedupe | None:

@@ -16,7 +16,7 @@ def read_partial(text: str) -> object:
     A string that is not complete is shown as far as it goes. A key without a value, and a number
     or a word that may go on, are left out.
     """
-    closers, is_in_string, cut = _open_parts(text)
+    closers, is_in_string, end_of_values = _open_parts(text)
     end = "".join(reversed(closers))
     whole = text
     if is_in_string:
@@ -24,8 +24,8 @@ def read_partial(text: str) -> object:
             whole = text[: cut_escape.start(1)]
         whole += '"'
     elif closers and text[-1:] not in ("}", "]", '"'):
-        whole = text[:cut]
-    for candidate in (whole + end, text[:cut] + end):
+        whole = text[:end_of_values]
+    for candidate in (whole + end, text[:end_of_values] + end):
         try:
             return msgspec.json.decode(candidate)
         except msgspec.DecodeError:
@@ -37,7 +37,7 @@ def _open_parts(text: str) -> tuple[list[str], bool, int]:
     """What must be closed, whether a string is open, and where the last complete member ends."""
     closers: list[str] = []
     is_in_string = is_escaped = False
-    cut = 0
+    end_of_values = 0
     for at, character in enumerate(text):
         if is_in_string:
             is_in_string = is_escaped or character != '"'
@@ -46,10 +46,10 @@ def _open_parts(text: str) -> tuple[list[str], bool, int]:
             is_in_string = True
         elif character in _CLOSERS:
             closers.append(_CLOSERS[character])
-            cut = at + 1
+            end_of_values = at + 1
         elif character in "}]" and closers:
             closers.pop()
-            cut = at + 1
+            end_of_values = at + 1
         elif character == ",":
-            cut = at
-    return closers, is_in_string, cut
+            end_of_values = at
+    return closers, is_in_string, end_of_values

@@ -13,7 +13,12 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.model_facts import ModelFacts
-from mainspring.harness.limits import Limits, affordable_within, calls_over_limit, reserve_within
+from mainspring.harness.limits import (
+    Limits,
+    affordable_within,
+    calls_over_limit,
+    reservation_within,
+)
 from mainspring.harness.state.thread_tree import SpendAccount
 from mainspring.harness.stop_reasons import Ended
 
@@ -34,13 +39,13 @@ class BudgetTier:
     limits: Limits
 
 
-def reserve(
+def reservation_cost(
     tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the first limit that it might pass."""
     cost = Decimal(0)
     for tier in tiers:
-        reserved = reserve_within(
+        reserved = reservation_within(
             tier.spend_account.spending,
             tier.limits,
             facts,
@@ -56,7 +61,7 @@ def reserve(
 def affordable_output(
     tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
-    """The longest reply, up to `output_tokens`, that `reserve` allows; 0: none."""
+    """The longest reply, up to `output_tokens`, that `reservation_cost` allows; 0: none."""
     return min(
         affordable_within(
             tier.spend_account.spending,

@@ -242,7 +242,7 @@ def limit_reached(spending: Spending, limits: Limits) -> Ended | None:
     )
 
 
-def reserve_within(
+def reservation_within(
     spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the limit that it might pass.
@@ -270,7 +270,7 @@ def reserve_within(
 def affordable_within(
     spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
-    """The longest reply, up to `output_tokens`, that `reserve_within` allows; 0: none."""
+    """The longest reply, up to `output_tokens`, that `reservation_within` allows; 0: none."""
     allowed = output_tokens
     if limits.max_output_tokens is not None:
         allowed = min(allowed, limits.max_output_tokens - spending.committed_output_tokens)

@@ -14,7 +14,7 @@ from mainspring.core import events, ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
 from mainspring.core.model import Reply, Request
-from mainspring.harness.budget import reserve
+from mainspring.harness.budget import reservation_cost
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
@@ -74,7 +74,7 @@ async def open_side_request(
 ) -> SideRequest | None:
     """`None` if the budget does not allow it."""
     tokens = int(len(str(request).encode()) / context.facts.bytes_per_token) + 1
-    reserved = reserve(
+    reserved = reservation_cost(
         context.tiers, context.facts, input_tokens=tokens, output_tokens=request.max_tokens
     )
     if isinstance(reserved, Ended):

@@ -25,7 +25,7 @@ from mainspring.core.model import (
     ToolUse,
     ToolUseReady,
 )
-from mainspring.harness.budget import affordable_output, reserve
+from mainspring.harness.budget import affordable_output, reservation_cost
 from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
 from mainspring.harness.context.request_builder import build_request, cache_break
 from mainspring.harness.reply_announcer import ReplyAnnouncer
@@ -79,7 +79,9 @@ async def take_turn(context: ThreadContext) -> Step | None:
         return compaction_step
     tokens = context.input_tokens()
     cap = _output_cap(context, tokens, is_escalated=context.thread.retries.escalated)
-    reserved = reserve(context.tiers, context.facts, input_tokens=tokens, output_tokens=cap)
+    reserved = reservation_cost(
+        context.tiers, context.facts, input_tokens=tokens, output_tokens=cap
+    )
     if isinstance(reserved, Ended):
         return reserved
     open_request = OpenRequest(

@@ -52,12 +52,12 @@ def subject_of(call: OpenCall) -> ApprovalSubject:
     """What a person is asked about a call: a question of its own, or permission to run it."""
     if call.open_approval is not None:
         return call.open_approval.request.subject
-    shown = () if call.preview is None else (Evidence(title="preview", text=call.preview),)
+    evidence = () if call.preview is None else (Evidence(title="preview", text=call.preview),)
     return ApprovalSubject(
         type="tool_call",
         id=call.id,
         hash=call.call_hash or "",
-        evidence=shown,
+        evidence=evidence,
         stale_when=("content_changed", "call_ended"),
     )
 
@@ -186,13 +186,13 @@ def check_form(schema: Mapping[str, object] | None, form: Mapping[str, object] |
             raise InvalidInput("form: the question has no form")
         return
     fields = form_fields(schema)
-    given = form or {}
-    if unknown := [name for name in given if name not in fields]:
+    values = form or {}
+    if unknown := [name for name in values if name not in fields]:
         raise InvalidInput(f"form.{unknown[0]}: the form has no such field")
     required = cast("list[str]", schema.get("required") or [])
     for name, field in fields.items():
-        if name in given:
-            _check_field(f"form.{name}", field, given[name])
+        if name in values:
+            _check_field(f"form.{name}", field, values[name])
         elif name in required:
             raise InvalidInput(f"form.{name}: missing")
 

@@ -103,9 +103,9 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def check_inputs(self) -> None:
         """Raises: McpFailed: an input has no value."""
-        if missing := self.missing_inputs:
+        if inputs := self.missing_inputs:
             raise McpFailed(
-                f"it needs the input {missing[0].id}: run `mainspring mcp auth {self.name}`",
+                f"it needs the input {inputs[0].id}: run `mainspring mcp auth {self.name}`",
                 needs_auth=True,
             )
 

@@ -88,7 +88,7 @@ def reply_text(reply: Reply) -> str:
 
 def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayload, ...]:
     cost = models.cost(reply.model, reply.usage)
-    ended = ModelRequestEnded(
+    request_end = ModelRequestEnded(
         model_request_start_id="",
         model_usage=reply.usage,
         model=reply.model,
@@ -96,7 +96,7 @@ def _cost_facts(models: Models, reply: Reply, purpose: str) -> tuple[KnownPayloa
         stop_reason=reply.reason,
         cost_usd=str(cost),
     )
-    return settled_facts(ended)
+    return settled_facts(request_end)
 
 
 def settled_facts(ended: ModelRequestEnded) -> tuple[KnownPayload, ...]:
@@ -115,14 +115,14 @@ def report_searches(
     """Records what the web search of a model API cost: tokens, and a price for each search."""
 
     def report(model: str, usage: Usage, searches: int) -> None:
-        ended = ModelRequestEnded(
+        request_end = ModelRequestEnded(
             model_request_start_id="",
             model_usage=usage,
             model=model,
             purpose=SEARCH,
             cost_usd=str(models.cost(model, usage) + searches * _SEARCH_USD),
         )
-        for fact in settled_facts(ended):
+        for fact in settled_facts(request_end):
             record(fact)
 
     return report

@@ -246,8 +246,8 @@ class Player:
             context = await self._context(script, model)
             has_crashed = False
             try:
-                ended = await run(context)
-                reason = None if ended is None else ended.reason
+                run_end = await run(context)
+                reason = None if run_end is None else run_end.reason
             except* RecordedCrash:
                 has_crashed = True
             await context.writer.release()
@@ -267,23 +267,23 @@ class Player:
     def _goes_on(self, replay_cursor: ReplayCursor) -> bool:
         """Whether the replay continues. A recording that was cut off in the middle of a run ends
         with its last call."""
-        made, ended = replay_cursor.begun, replay_cursor.replay_progress.idle
-        return made < len(self.recording.model_calls) or ended < len(self.recording.ends)
+        calls, runs = replay_cursor.begun, replay_cursor.replay_progress.idle
+        return calls < len(self.recording.model_calls) or runs < len(self.recording.ends)
 
     def _divergence(
         self, replay_cursor: ReplayCursor, model: RecordedModel, reason: str | None
     ) -> Divergence | None:
         if replay_cursor.divergence is not None:
             return replay_cursor.divergence
-        made, recorded = replay_cursor.begun, len(self.recording.model_calls)
+        calls, recorded = replay_cursor.begun, len(self.recording.model_calls)
         if model.replay.diverged is not None:
-            return Divergence(call=made, what=f"it was never made: the recording has {recorded}")
-        if made < recorded:
+            return Divergence(call=calls, what=f"it was never made: the recording has {recorded}")
+        if calls < recorded:
             why = f"ended with {reason}" if reason else "had nothing more to do"
-            return Divergence(call=made + 1, what=f"it is not made any more: the session {why}")
+            return Divergence(call=calls + 1, what=f"it is not made any more: the session {why}")
         ends = [why for _, why in self.recording.ends]
         if reason is not None and ends and reason != ends[-1]:
-            return Divergence(call=made, what=f"the session ended with {reason}, not {ends[-1]}")
+            return Divergence(call=calls, what=f"the session ended with {reason}, not {ends[-1]}")
         return None
 
     async def _interrupt(self) -> object:

@@ -60,11 +60,14 @@ def classify_command(command: str) -> tuple[bool, bool]:
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
     """They remember which files the session has read, so they live as long as it does in this
     process. `earlier`: see `SessionFiles`."""
-    # a program in the workspace is never run: the session could have put it there
-    outside = (
-        path for path in find_ripgreps() if not Path(path).resolve().is_relative_to(workspace.root)
-    )
-    return file_tools(workspace, ripgrep=next(outside, None), earlier=earlier)
+
+    def find_ripgrep() -> str | None:
+        """Never one in the workspace: the session could have put it there."""
+        root = workspace.root
+        paths = find_ripgreps()
+        return next((p for p in paths if not Path(p).resolve().is_relative_to(root)), None)
+
+    return file_tools(workspace, find_ripgrep, earlier=earlier)
 
 
 def built_in_tools(

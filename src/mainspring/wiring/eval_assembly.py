@@ -47,8 +47,8 @@ async def open_suite_runner(
         open_runtime(settings, options=options, idle_sandboxes=0) as runtime,
         sandbox_pool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
     ):
-        opened = partial(open_agent, settings, options, facts=runtime.models.facts)
-        loaded = await to_thread.run_sync(opened)
+        load = partial(open_agent, settings, options, facts=runtime.models.facts)
+        loaded = await to_thread.run_sync(load)
         agent = loaded.agent
         scripts = await to_thread.run_sync(scripted_models, agent.model, loaded.folder)
         for name, script in scripts.items():

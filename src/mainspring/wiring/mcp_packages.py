@@ -56,10 +56,10 @@ async def with_packages(
     folders: dict[Installer, Path] = {
         request.installer: await cache.folder(request) for request in requests
     }
-    shown = (*folders.values(), *(cache.toolchain.read_only if "npm" in folders else ()))
+    read_only = (*folders.values(), *(cache.toolchain.read_only if "npm" in folders else ()))
     return msgspec.structs.replace(
         environment,
-        read_only=(*environment.read_only, *map(str, shown)),
+        read_only=(*environment.read_only, *map(str, read_only)),
         variables={**environment.variables, **cache.toolchain.layer_variables(folders)},
     )
 

@@ -206,12 +206,12 @@ class ThreadServers:
         for entries, cleanup in ((servers, sandbox and sandbox.cleanup), (own, None)):
             if entries:
                 host = ServerHost(pool.group, cleanup or stack, sandbox, packages)
-                opened = await SERVERS.open(entries, host, access)
-                for problem in opened.problems:
+                connected = await SERVERS.open(entries, host, access)
+                for problem in connected.problems:
                     warn(problem)
                 if entries is not own:
-                    SERVERS.assign(setup.writer.session_id, opened)
-                parts = parts.joined(server_parts(opened, setup, is_own=entries is own))
+                    SERVERS.assign(setup.writer.session_id, connected)
+                parts = parts.joined(server_parts(connected, setup, is_own=entries is own))
         return parts
 
 

@@ -65,10 +65,10 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
 
 def memory_seal(settings: Settings) -> ContentSeal:
     """Seals with the key of the vault, which is read at the first use."""
-    opened = cache(user_vault(settings).open_seal)
+    open_seal = cache(user_vault(settings).open_seal)
     return ContentSeal(
-        seal=lambda plain: opened().seal(plain, "memory"),
-        unseal=lambda sealed: opened().unseal(sealed, "memory"),
+        seal=lambda plain: open_seal().seal(plain, "memory"),
+        unseal=lambda sealed: open_seal().unseal(sealed, "memory"),
     )
 
 

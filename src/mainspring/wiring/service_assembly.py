@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.capabilities.mcp.oauth_login import OAuthLogin
+from mainspring.capabilities.mcp.api_login import ApiLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.tools.client_tools import client_tools
@@ -74,7 +74,7 @@ async def open_service(
                 client_tools=client_tools,
                 agent_folder=_agent_folder(settings),
                 send_request=http_client,
-                login_client=OAuthLogin(http_client.fetch),
+                login_client=ApiLogin(http_client.fetch),
                 post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),
                 allow_http=allow_http,
             )

@@ -47,8 +47,8 @@ def search_provider(
     if not (key := settings.secrets.get(provider.key or "")):
         raise InvalidInput(f"MAINSPRING_SEARCH: {name} needs a key in {provider.key}")
     url = settings.secrets.get(provider.address or "") or provider.url
-    chosen = facts(f"{name}:{model}" if model else provider.small or "")
-    return ModelSearch(url=url.rstrip("/"), key=key, model=chosen.id, report=report)
+    model_facts = facts(f"{name}:{model}" if model else provider.small or "")
+    return ModelSearch(url=url.rstrip("/"), key=key, model=model_facts.id, report=report)
 
 
 async def open_egress(

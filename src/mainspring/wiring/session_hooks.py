@@ -126,8 +126,8 @@ def _handler_ports(
     session_id, env = setup.writer.session_id, ports.preferences.hook_env
 
     async def call_tool(server: str, tool: str, given: Mapping[str, object]) -> str:
-        opened = mcp_servers.SERVERS.of_session(session_id)
-        tools = () if opened is None else opened.tools.values()
+        servers = mcp_servers.SERVERS.of_session(session_id)
+        tools = () if servers is None else servers.tools.values()
         return await call_server_tool(tools, ToolOrigin(server, tool), given, session_id)
 
     hook_agent = HookAgent.of_thread(

@@ -150,9 +150,9 @@ class ToolboxBuilder:
             saved_environment=saved,
         )
         async with self._workspaces.open(setup, session, paths) as thread_workspace:
-            opened = sandbox_opened(setup, paths.workspace, thread_workspace.sandbox_info)
+            event = sandbox_opened(setup, paths.workspace, thread_workspace.sandbox_info)
             async with self._toolbox(
-                setup, session, thread_workspace, facts=(*rules.facts, *opened)
+                setup, session, thread_workspace, facts=(*rules.facts, *event)
             ) as toolbox:
                 yield toolbox
             if thread_workspace.sandbox is not None:
@@ -290,10 +290,10 @@ class ToolboxBuilder:
             return
         repository = await shared_repository(thread_workspace.paths.workspace)
         paths = worktree_paths(thread_workspace.paths, setup.workspace, setup.thread.id, repository)
-        moved = session.moved(setup.workspace)
+        moved_session = session.moved(setup.workspace)
         async with (
-            self._workspaces.open(setup, moved, paths) as elsewhere,
-            self._toolbox(setup, moved, elsewhere) as toolbox,
+            self._workspaces.open(setup, moved_session, paths) as elsewhere,
+            self._toolbox(setup, moved_session, elsewhere) as toolbox,
         ):
             yield toolbox
 

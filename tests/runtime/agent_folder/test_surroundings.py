@@ -132,7 +132,7 @@ async def test_a_nested_file_cannot_bring_in_what_is_hidden_from_the_session(pro
 
 
 def tools_on(project: Path, surroundings: PathInstructions) -> dict[str, Tool]:
-    tools = file_tools(FolderWorkspace(project))
+    tools = file_tools(FolderWorkspace(project), lambda: None)
     return {tool.spec.name: with_path_instructions(tool, surroundings) for tool in tools}
 
 
@@ -144,7 +144,7 @@ async def test_a_result_is_followed_by_what_holds_for_its_file(project: Path):
     tools = tools_on(project, around(project))
     assert (
         tools["read"].traits({}).max_chars
-        > file_tools(FolderWorkspace(project))[3].traits({}).max_chars
+        > file_tools(FolderWorkspace(project), lambda: None)[3].traits({}).max_chars
     )
     missing = await tools["read"].run(call("read", file_path="app/gone.py"))
     assert not missing.ok

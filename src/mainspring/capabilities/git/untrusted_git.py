@@ -131,7 +131,7 @@ async def open_repository(workspace: Path, run_program: RunProgram) -> Git:
     if proc.returncode != 0:
         if b"not a git repository" in proc.stderr:
             raise ToolEnvironmentError(
-                f"{workspace} is in no git repository, and a worktree is of one: run `git init`"
+                f"{workspace} is not in a git repository, which a worktree needs: run `git init`"
                 " there and commit, or do without isolation"
             )
         raise ToolEnvironmentError(f"git says: {git_error(proc)}")
@@ -143,7 +143,7 @@ async def open_repository(workspace: Path, run_program: RunProgram) -> Git:
             _verified_repository, workspace, Path(folder), workspace / common, run_program
         )
     except OSError as error:
-        raise ToolEnvironmentError(f"{folder} cannot be looked at: {error.strerror}") from error
+        raise ToolEnvironmentError(f"{folder} cannot be inspected: {error.strerror}") from error
     return await _without_programs(git)
 
 
@@ -156,7 +156,7 @@ def _verified_repository(
         (parent for parent in (workspace, *workspace.parents) if _exists(parent / ".git")), None
     )
     if top is None:
-        raise ToolEnvironmentError(f"{workspace} is in no working tree of {folder}")
+        raise ToolEnvironmentError(f"{workspace} is not in a working tree of {folder}")
     entry = top / ".git"
     if entry.is_symlink() or any((common / name).is_symlink() for name in _REPOSITORY_ENTRIES):
         raise ToolEnvironmentError(f"{entry} is a link, or has links in it: that is not followed")

@@ -34,7 +34,7 @@ _BRANCH_PREFIX = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
 _MAX_LISTED = 10
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
-_DELETED_SESSION_MESSAGE = "What a session that was deleted has left"
+_DELETED_SESSION_MESSAGE = "Leftovers of a deleted session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,7 +159,9 @@ class GitWorktrees:
         if isinstance(merge, ClosedWorktree):
             return merge
         if private := await self._private(state.repository, head, merge):
-            return _kept_result(state, tip, f"{_list_names(private)}: that is no part of the work")
+            return _kept_result(
+                state, tip, f"{_list_names(private)}: these are not part of the workspace"
+            )
         forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", merge)
         proc = await git.run(*forward)
         if proc.returncode != 0:
@@ -195,7 +197,7 @@ class GitWorktrees:
         await git.output("worktree", "add", "--quiet", *(new if state.tip is None else again))
         folder = await to_thread.run_sync(worktree_folder, git.common, state.top)
         if folder is None:
-            raise ToolEnvironmentError(f"git has made no worktree at {state.top}")
+            raise ToolEnvironmentError(f"git created no worktree at {state.top}")
         own = await git.at(state.top, folder)
         await own.output("reset", "--quiet", "--hard")
         return replace(state, folder=folder)
@@ -208,8 +210,8 @@ class GitWorktrees:
         """
         if state.folder is None and state.top.is_dir() and any(state.top.iterdir()):
             raise ToolEnvironmentError(
-                f"{state.top} is no worktree of {state.repository.common} any more, and has files:"
-                " look at them and remove the folder"
+                f"{state.top} is no longer a worktree of {state.repository.common}, and has files:"
+                " check them and remove the folder"
             )
         self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._remove_folders(state)

@@ -85,10 +85,12 @@ async def run_command(
     handler: CommandHook, event: HookEventName, payload: bytes, around: HookEnvironment
 ) -> HandlerReply:
     """Run a program to its end, and parse its output as that of a hook."""
-    ended = await run_program(handler, payload, around, around.variables(event))
-    if isinstance(ended, HookFailure):
-        return ended
-    return read_exit(event, ended.status, stdout=ended.stdout, stderr=ended.stderr)
+    process_exit = await run_program(handler, payload, around, around.variables(event))
+    if isinstance(process_exit, HookFailure):
+        return process_exit
+    return read_exit(
+        event, process_exit.status, stdout=process_exit.stdout, stderr=process_exit.stderr
+    )
 
 
 async def run_program(
@@ -96,7 +98,7 @@ async def run_program(
 ) -> ProcessExit | HookFailure:
     """Run a program to its end. On cancellation, it is killed with all its children."""
     if not hasattr(os, "killpg"):
-        return HookFailure("needs a system with process groups, and this is none")
+        return HookFailure("needs a system with process groups")
     with ExitStack() as files:
         try:
             words = await _command_words(handler, around, files, variables)
@@ -133,16 +135,16 @@ async def run_settings_command(
 
     Raises: InvalidInput: it failed; the error says why.
     """
-    ended: ProcessExit | HookFailure = HookFailure(f"did not end within {seconds:g} s")
+    process_exit: ProcessExit | HookFailure = HookFailure(f"did not end within {seconds:g} s")
     with anyio.move_on_after(seconds):
         variables = around.variables("Notification")
         del variables["MAINSPRING_HOOK_EVENT"]
-        ended = await run_program(CommandHook(command=text), payload, around, variables)
-    if isinstance(ended, HookFailure):
-        raise InvalidInput(f"{name}: the command {ended.reason}")
-    if ended.status != 0:
-        raise InvalidInput(f"{name}: the command exited with {ended.status}")
-    return ended.stdout.decode(errors="replace")
+        process_exit = await run_program(CommandHook(command=text), payload, around, variables)
+    if isinstance(process_exit, HookFailure):
+        raise InvalidInput(f"{name}: the command {process_exit.reason}")
+    if process_exit.status != 0:
+        raise InvalidInput(f"{name}: the command exited with {process_exit.status}")
+    return process_exit.stdout.decode(errors="replace")
 
 
 async def _command_words(

@@ -313,7 +313,7 @@ def _parse_handler(reader: HookReader, raw: dict[str, object], place: str) -> Ha
     try:
         _ = handler.label
     except ValueError as error:
-        raise reader.wrong(place, f"`url` is no address: {error}") from error
+        raise reader.wrong(place, f"`url` is not a URL: {error}") from error
     return handler
 
 

@@ -1,7 +1,7 @@
 """All hooks of a session: which of them run for an event, and their combined result.
 
-If a hook on a gate event fails, the action is denied. Hooks of an untrusted scope never run.
-"""
+If a hook that is asked before an action fails, the action is denied. Hooks of an untrusted scope
+never run."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class HookRunner:
                 data["tool_use_id"] = event.tool_use_id
             return msgspec.json.encode(data)
         except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
-            return HookFailure(f"could not be told what happens: {type(error).__name__}")
+            return HookFailure(f"could not receive the event: {type(error).__name__}")
 
     async def _answers(self, call: HandlerCall, hooks: Sequence[_BoundHook]) -> list[HandlerResult]:
         """Run all handlers concurrently; those in the background are only started."""
@@ -249,7 +249,7 @@ class HookRunner:
             case HookFailure(reason=reason, is_changed=is_changed):
                 failure = f"hook {result.label} {reason}"
                 if event in GATE_EVENTS and (is_changed or not self._policy.fail_open):
-                    reason = f"{failure}, so this may not go on"
+                    reason = f"{failure}, so this is denied"
                     return HookResult(blocked=True, reason=reason, hook_runs=(fact,))
                 return HookResult(messages=(failure,), hook_runs=(fact,))
             case HookResult() as reply:

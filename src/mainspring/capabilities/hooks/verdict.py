@@ -18,7 +18,8 @@ GATE_EVENTS = frozenset[HookEventName](("UserPromptSubmit", "PreToolUse", "Permi
 CAN_BLOCK = GATE_EVENTS | frozenset[HookEventName](
     ("PostToolBatch", "Stop", "SubagentStop", "PreCompact")
 )
-"""Events that a hook may block. A failure blocks only gates: it must not keep an agent working."""
+"""Events that a hook may block. A failure blocks only events in `GATE_EVENTS`: it must not keep an
+agent working."""
 
 _ON_CALLS = frozenset[HookEventName](("PreToolUse", "PermissionRequest"))
 _AFTER_CALLS = frozenset[HookEventName](("PostToolUse", "PostToolUseFailure"))
@@ -29,7 +30,7 @@ _MAX_CHARS = 10_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _MAX_NAMES = 5
 _CONTEXT_HINT = 'for the model to read it, print {"hookSpecificOutput": {"additionalContext": ...}}'
-_NO_REASON = "a hook said no and gave no reason"
+_NO_REASON = "a hook denied it without a reason"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +40,8 @@ class HookFailure:
     reason: str
     timed_out: bool = False
     is_changed: bool = False
-    """A script has changed since it was trusted: the gate then denies, whatever the settings
-    say."""
+    """A script has changed since it was trusted: the action is denied, even with
+    `hooksFailOpen`."""
 
 
 HandlerReply: TypeAlias = HookResult | HookFailure
@@ -133,8 +134,8 @@ def _unknown_fields(output: bytes) -> tuple[str, ...]:
         return ()
     misplaced = "additionalContext" in names or "additional_context" in names
     hint = f"; {_CONTEXT_HINT}" if misplaced else ""
-    listed = ", ".join(truncate(name, 60) for name in names[:_MAX_NAMES])
-    return (f"{listed}: not known, so it has no effect{hint}",)
+    name_list = ", ".join(truncate(name, 60) for name in names[:_MAX_NAMES])
+    return (f"{name_list}: not known, so it has no effect{hint}",)
 
 
 def read_judgement(out: str) -> HandlerReply:
@@ -180,7 +181,7 @@ def _refuses(event: HookEventName, result: HookResult) -> bool:
 def _combine_refusals(event: HookEventName, refusals: Sequence[HookResult]) -> HookResult:
     reasons = tuple(dict.fromkeys(r.reason or r.stop or _NO_REASON for r in refusals))
     if event in _AFTER_CALLS:
-        return HookResult(context=reasons)  # too late to block: the model is told
+        return HookResult(context=reasons)  # too late to block: the model gets a message
     if event not in CAN_BLOCK:
         return HookResult(messages=reasons)
     return HookResult(

@@ -244,7 +244,7 @@ class HttpTransport:
             text = "" if message is not None else plain_start(body)
             detail = f": {text}" if text else ""
             raise McpFailed(
-                f"{request.method}: the answer is no response to it{detail}",
+                f"{request.method}: the answer is not a response to it{detail}",
                 code=0,
                 is_in_doubt=True,
             )

@@ -87,7 +87,7 @@ def plain_start(body: bytes) -> str:
 
 def connection_error(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not to be trusted"
+        return "its certificate is not trusted"
     if isinstance(error, aiohttp.InvalidURL):
         return "not a URL"
     return f"no answer ({type(error).__name__})"

@@ -360,7 +360,7 @@ class OAuthClient:
 def _code_of(back: str, *, state: str, pending: PendingGrant) -> str:
     query = {name: values[0] for name, values in parse_qs(urlsplit(back).query).items()}
     if query.get("state") != state:
-        raise McpFailed("the answer of the authorization server is not to our question (state)")
+        raise McpFailed("the answer of the authorization server does not match the request (state)")
     issuer = query.get("iss")
     if (issuer is None and pending.has_iss) or (
         issuer is not None and issuer != pending.grant.issuer

@@ -110,7 +110,7 @@ def decode_document(content: bytes, type_: type[_T], what: str) -> _T:
     try:
         return msgspec.json.decode(content, type=type_, strict=False)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-        raise McpFailed(f"{what:.200}: not what it should be") from error
+        raise McpFailed(f"{what:.200}: not in the expected format") from error
 
 
 def error_of(reply: HttpReply) -> str:

@@ -333,7 +333,7 @@ class PackageCache:
             content = read_bounded(file, max_bytes=_MAX_PIN_BYTES)
             return None if content is None else msgspec.json.decode(content, type=_Pin)
         except (msgspec.MsgspecError, InvalidInput) as error:
-            raise McpFailed(f"{file}: {error}; remove it to pin its packages anew") from error
+            raise McpFailed(f"{file}: {error}; remove it to pin its packages again") from error
 
 
 def forget_packages(folder: Path, command: str, args: tuple[str, ...]) -> bool:

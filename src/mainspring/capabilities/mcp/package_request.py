@@ -78,7 +78,7 @@ class PackageRequest(Struct, frozen=True, kw_only=True):
 def package_requests(
     python: Sequence[str], npm: Sequence[str], apt: Sequence[str] = ()
 ) -> list[PackageRequest]:
-    """Raises: InvalidInput: one of them is no plain package of a registry."""
+    """Raises: InvalidInput: one of them is not a plain package of a registry."""
     names_by_installer: dict[Installer, Sequence[str]] = {"uv": python, "npm": npm, "apt": apt}
     return [
         _plain_packages(name, packages) for name, packages in names_by_installer.items() if packages

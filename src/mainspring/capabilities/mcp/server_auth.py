@@ -92,7 +92,9 @@ class HelperHeaders:
             raise McpFailed(text, needs_auth=True) from error
         for name, value in printed.items():
             if not _HEADER_NAME.fullmatch(name) or not value.isprintable():
-                raise McpFailed("headersHelper: it printed what is no header", needs_auth=True)
+                raise McpFailed(
+                    "headersHelper: it printed something that is not a header", needs_auth=True
+                )
             for secret in {value, value.rpartition(" ")[2]}:
                 self._learn(secret)
         return printed

@@ -221,7 +221,7 @@ def _structured(data: bytes, text: str) -> list[Block]:
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
         if more := [key for key in _MORE_KEYS if fields.get(key)]:
-            blocks.append(TextBlock(f"[There is more: {more[0]} says how to go on.]"))
+            blocks.append(TextBlock(f"[There is more: {more[0]} says how to continue.]"))
     return blocks
 
 
@@ -240,7 +240,7 @@ def _block(raw: msgspec.Raw) -> Block:
     try:
         content = _CONTENT.decode(raw)
     except (msgspec.MsgspecError, RecursionError, UnicodeError):
-        return TextBlock("[a part of the result that is of no known kind was left out]")
+        return TextBlock("[a part of the result of an unknown kind was left out]")
     return _content_block(content)
 
 
@@ -278,5 +278,5 @@ def _image(data: str, media_type: str) -> Block:
     try:
         base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return TextBlock("[an image that is no Base64 was left out]")
+        return TextBlock("[an image that is not Base64 was left out]")
     return ImageBlock(source=Base64Source(media_type=media_type, data=data))

@@ -143,8 +143,10 @@ class Interpreter:
         try:
             value = self._fed(code, workspace, printed, names)
         except monty.MontyError as error:
-            ended = _run_end(error, printed.output, self._limits.output_bytes)
-            return InterpreterResult(run_end=ended, output=printed.output, message=_message(error))
+            run_end = _run_end(error, printed.output, self._limits.output_bytes)
+            return InterpreterResult(
+                run_end=run_end, output=printed.output, message=_message(error)
+            )
         except (ValueError, RecursionError, OverflowError) as error:  # not convertible
             message = str(error)[:1000]
             return InterpreterResult(run_end="raised", output=printed.output, message=message)

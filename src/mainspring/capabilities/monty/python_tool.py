@@ -243,9 +243,9 @@ def _sandbox_result(result: ExecResult, note: str) -> ToolResult:
     if result.stop_cause == "lost":
         return ToolResult.text(_LOST, ok=False, error="in_doubt")
     stopped = result.stop_cause
-    ended = f"exit status {result.status}" if stopped is None else f"stopped: {stopped}"
+    ending = f"exit status {result.status}" if stopped is None else f"stopped: {stopped}"
     ok = result.status == 0 and result.stop_cause is None
-    parts = [note, _text(result.stdout), _text(result.stderr), "" if ok else f"[{ended}]"]
+    parts = [note, _text(result.stdout), _text(result.stderr), "" if ok else f"[{ending}]"]
     error: Failure = "timed_out" if result.stop_cause == "time" else "failed"
     return _tool_result(parts, ok=ok, error=error)
 

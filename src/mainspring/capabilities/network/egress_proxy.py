@@ -52,7 +52,7 @@ Audit: TypeAlias = Callable[[NetworkRequested], None]
 _BUNDLES = (
     *("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "GIT_SSL_CAINFO", "DENO_CERT"),
     *("NODE_EXTRA_CA_CERTS", "PIP_CERT", "CARGO_HTTP_CAINFO", "AWS_CA_BUNDLE"),
-    "npm_config_cafile",  # npm believes nobody else once its own settings name somebody
+    "npm_config_cafile",  # npm ignores other certificates once its own settings name one
 )
 _NOT_PROXIED = "localhost,127.0.0.1,::1"
 _AUTHORITY = re.compile(r"([^:@/?#\[\]]+)(?::([0-9]{1,5}))?")
@@ -288,7 +288,7 @@ def _authority(text: str, scheme: Scheme) -> tuple[str, int]:
     match = _AUTHORITY.fullmatch(text)
     host = None if match is None else host_name(match[1])
     if match is None or host is None:
-        raise HttpError(403, "a host is called by its name, not by an address")
+        raise HttpError(403, "use a host name, not an address")
     port = int(match[2]) if match[2] else PORTS[scheme]
     if not 0 < port < 65536:
         raise HttpError(400, "no such port")
@@ -308,7 +308,7 @@ def _plain_request(request: Http1Request) -> EgressRequest:
     authority, path = http1.absolute_form(request.target)
     host, port = _authority(authority, "http")
     if _authority(http1.host_of(request), "http") != (host, port):
-        raise HttpError(421, "the host is another than the one that was asked for")
+        raise HttpError(421, "the host differs from the requested one")
     return EgressRequest("http", host, port, request.method, _path(path))
 
 
@@ -316,7 +316,7 @@ def _inner_request(tunnel: EgressRequest, request: Http1Request) -> EgressReques
     if not request.target.startswith("/") and (request.method, request.target) != ("OPTIONS", "*"):
         raise HttpError(400, "inside a tunnel a request asks for a path")
     if _authority(http1.host_of(request), "https") != (tunnel.host, tunnel.port):
-        raise HttpError(421, "the host is another than the one of the tunnel")
+        raise HttpError(421, "the host differs from that of the tunnel")
     return EgressRequest("https", tunnel.host, tunnel.port, request.method, _path(request.target))
 
 

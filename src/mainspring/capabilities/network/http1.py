@@ -208,7 +208,7 @@ def _headers(fields: Sequence[bytes], limits: ProxyLimits, *, status: int) -> tu
     for item in fields:
         field = _FIELD.fullmatch(item)  # no folding, no bare CR or LF, no space before the colon
         if field is None:
-            raise HttpError(status, "a header that is none")
+            raise HttpError(status, "an invalid header")
         headers.append((field[1], field[2]))
     return tuple(headers)
 
@@ -244,7 +244,7 @@ def _framing(headers: Sequence[Header], minor: int, *, status: int) -> Framing |
     codings = header_values(headers, b"transfer-encoding")
     if codings:
         if lengths or minor == 0 or [coding.lower() for coding in codings] != [b"chunked"]:
-            raise HttpError(status, "two ways to tell how long the body is, or an unknown one")
+            raise HttpError(status, "two lengths of the body, or an unknown encoding")
         return "chunked"
     if not lengths:
         return None

@@ -85,7 +85,7 @@ async def _connect(upstream: Upstream, limits: ProxyLimits) -> ByteStream:
                     return stream
                 return await _start_tls(stream, upstream.request.host, upstream.trust)
         except ssl.SSLCertVerificationError as error:
-            why = f"its certificate is not to be trusted: {error.verify_message}"
+            why = f"its certificate is not trusted: {error.verify_message}"
         except CONNECTION_ERRORS as error:
             why = f"no connection: {type(error).__name__}"
     raise HttpError(502, f"{upstream.request.host}: {why}")
@@ -185,7 +185,7 @@ class ProxyExchange:
                 raise HttpError(502, "the server closed the connection")
             response = http1.parse_response(head, self._limits)
             if response.status == 101:
-                raise HttpError(502, "the server wants to speak something else than HTTP")
+                raise HttpError(502, "the server switched to another protocol than HTTP")
             if response.status == 206 and self._placeholders:
                 raise HttpError(502, "a part of an answer cannot be cleaned of secrets")
             if response.status >= 200:
@@ -257,7 +257,7 @@ def _content_encoding(response: Http1Response) -> bytes | None:
     if codings in (b"", b"identity"):
         return None
     if codings not in _COMPRESSED:
-        raise HttpError(502, "the answer is packed in a way that cannot be cleaned of secrets")
+        raise HttpError(502, "the response has a compression that cannot be cleaned of secrets")
     return codings
 
 
@@ -269,7 +269,7 @@ async def _decompress(packed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGen
             try:
                 plain = inflate.decompress(piece, _INFLATED)
             except zlib.error as error:
-                raise HttpError(502, "the answer is not packed as it says") from error
+                raise HttpError(502, "the response is not compressed as it says") from error
             piece = inflate.unconsumed_tail
             size += len(plain)
             if size > max_bytes:

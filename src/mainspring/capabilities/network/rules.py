@@ -94,8 +94,8 @@ class EgressRules:
         return next((rule for rule in self.rules if rule.allows(request)), None)
 
     def addresses(self, host: str, port: int, scheme: Scheme) -> tuple[Network, ...]:
-        """Addresses that are not public, and that the host may have all the same. An inner list
-        cannot add to them."""
+        """Addresses that are not public and that the host may have anyway. An inner list cannot add
+        to them."""
         if self.outer is not None:
             return self.outer.addresses(host, port, scheme)
         rules = self.covering(host, port, scheme)

@@ -122,7 +122,7 @@ class PinnedResolver(AbstractResolver):
         self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
     ) -> list[ResolveResult]:
         if host != self._host:
-            raise OSError(f"{host} was not asked for")
+            raise OSError(f"{host} was not requested")
         return [
             ResolveResult(
                 hostname=host,
@@ -189,7 +189,7 @@ def _egress_request(url: str) -> EgressRequest:
 
 def error_text(error: Exception) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
-        return "its certificate is not to be trusted"
+        return "its certificate is not trusted"
     if isinstance(error, TimeoutError):
         return "no answer in time"
     return f"no answer ({type(error).__name__})"

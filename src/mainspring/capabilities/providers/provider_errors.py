@@ -151,7 +151,7 @@ def status_failure(
 ) -> ProviderFailed:
     parsed = parse_error_body(body)
     if 300 <= status < 400:
-        what = f"HTTP {status}: redirected; requests with a key in them follow nobody"
+        what = f"HTTP {status}: redirected; requests with a key do not follow redirects"
         return ProviderFailed(provider, "invalid_request", what)
     what = f"HTTP {status}: {excerpt(parsed.message, secret=secret) or 'no reason given'}"
     return ProviderFailed(

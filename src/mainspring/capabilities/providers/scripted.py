@@ -1,4 +1,4 @@
-"""A model that says what it was told to: for demonstrations, tests and offline work.
+"""A model that follows a script: for demonstrations, tests and offline work.
 
 model = Scripted(
     says("Let me look.") + calls("bash", command="ls"),

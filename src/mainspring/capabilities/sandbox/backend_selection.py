@@ -157,7 +157,7 @@ def _landlocks(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
             "landlock",
             "without root it is degraded: programs could change modes, dates and attributes of the"
             " user's files outside",
-            "set sandbox.allowDegraded if that will do",
+            "set sandbox.allowDegraded if you accept that",
         )
     return [Landlock(owns_uid=False)]
 
@@ -184,18 +184,20 @@ _CANDIDATES: dict[BackendName, Callable[[SandboxSettings], list[Backend] | Backe
 _FIXES: dict[BackendName, str] = {
     "bubblewrap": _NAMESPACES,
     "landlock": "use Linux 6.12 or newer with landlock in the kernel's lsm= list",
-    "seatbelt": "see what /usr/bin/sandbox-exec says",
-    "docker": "see that the engine runs, and has the image and the runtime",
+    "seatbelt": "check the output of /usr/bin/sandbox-exec",
+    "docker": "check that the engine runs and has the image and the runtime",
 }
 
 
 def _unsandboxed(settings: SandboxSettings, clock: Clock) -> Backend | BackendRefusal:
-    fix = "start it with --dangerously-run-unsandboxed, and know what that means"
+    fix = "start it with --dangerously-run-unsandboxed, if you accept the risk"
     if settings.unsandboxed_until is None:
         return BackendRefusal("none", "programs may not run without a sandbox", fix)
     if clock() >= settings.unsandboxed_until:
-        ended = f"that they may run without a sandbox ended at {settings.unsandboxed_until:%F %T}"
-        return BackendRefusal("none", ended, fix)
+        reason = (
+            f"the permission to run without a sandbox ended at {settings.unsandboxed_until:%F %T}"
+        )
+        return BackendRefusal("none", reason, fix)
     return Unsandboxed()
 
 
@@ -238,12 +240,12 @@ class _ProbeCache:
         try:
             with path.open("rb") as file:
                 state = os.fstat(file.fileno())
-                stored = _VERIFIED_DECODER.decode(file.read())
+                verified = _VERIFIED_DECODER.decode(file.read())
         except (OSError, msgspec.MsgspecError):
             return cls(path, set())
         is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o022
-        is_current = stored.boot != "" and stored.boot == boot_id().decode()
-        return cls(path, set(stored.shown) if is_ours and is_current else set())
+        is_current = verified.boot != "" and verified.boot == boot_id().decode()
+        return cls(path, set(verified.shown) if is_ours and is_current else set())
 
     def has(self, key: str) -> bool:
         return key in self._shown
@@ -253,11 +255,11 @@ class _ProbeCache:
         if self._path is None:
             return
         beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        stored = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
+        verified = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
         with suppress(OSError):  # a home that cannot be written: the next run tries again
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             beside.touch(mode=0o600)
-            beside.write_bytes(msgspec.json.encode(stored))
+            beside.write_bytes(msgspec.json.encode(verified))
             beside.replace(self._path)
 
 

@@ -3,6 +3,7 @@ seccomp filter are set up by the first process inside: `bwrap_inside.py`."""
 
 from __future__ import annotations
 
+import hashlib
 import marshal
 import os
 import shutil
@@ -40,6 +41,7 @@ _AGENT_MODULES = (
     *("mainspring.capabilities.sandbox.bwrap_inside", "mainspring.capabilities.sandbox.agent"),
     *("mainspring.capabilities.sandbox.wire", "mainspring.files.openat"),
 )
+_FILTER_MODULE = "mainspring.capabilities.sandbox.seccomp"
 _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)
 """Flags of an unchecked hash-based .pyc, which Python loads without looking at its source: see PEP
 552."""
@@ -63,23 +65,21 @@ class Bubblewrap:
     """Whether programs run under a uid of the session's own; the harness must then be root."""
 
     def fingerprint(self, spec: SandboxSpec) -> str:
-        python, inside = find_agent_interpreter(), _agent_modules()
-        homes = [python.home] if python.home else []
+        home = find_agent_interpreter().home
         return "\n".join(
             (
                 *self._fixed(spec),
-                *map(str, (*homes, *spec.read_only)),
+                *map(str, (*([home] if home else []), *spec.read_only)),
                 *(repr(spec.sandbox_limits), repr(spec.network), repr(self.owns_uid)),
-                seccomp_program(os.uname().machine).hex(),
-                *(inside[name].decode() for name in inside if name.endswith(".py")),
+                *(os.uname().machine, _code_hash()),
             )
         )
 
     def launch(self, spec: SandboxSpec) -> Launch:
         python = find_agent_interpreter()
         homes = [python.home] if python.home else []
-        shared = [spec.share] if spec.share else []
-        beside = [*homes, *shared, *spec.read_only]
+        share_folders = [spec.share] if spec.share else []
+        beside = [*homes, *share_folders, *spec.read_only]
         beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
         inside = _agent_modules()
         files = _Files(_config(spec, seccomp_program(os.uname().machine)))
@@ -169,6 +169,14 @@ def _mounts_descriptors(path: str) -> bool:
     finally:
         os.close(root)
     return b"Unknown option" not in process.stderr
+
+
+@cache
+def _code_hash() -> str:
+    """Of the modules of the first process inside, and of the filter."""
+    paths = (f"{module.replace('.', '/')}.py" for module in (*_AGENT_MODULES, _FILTER_MODULE))
+    sources = b"".join((_PACKAGES / path).read_bytes() for path in paths)
+    return hashlib.sha256(sources).hexdigest()
 
 
 @cache

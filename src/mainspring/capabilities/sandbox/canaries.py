@@ -77,7 +77,7 @@ async def canary_failure(backend: Backend, python: str) -> str | None:
     except SandboxFailed as failed:
         return str(failed)
     except TimeoutError:
-        return f"nothing came of it in {_SECONDS:.0f} s"
+        return f"no result within {_SECONDS:.0f} s"
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
 

@@ -123,7 +123,9 @@ def _mount(source: Path, path: Path, mode: str) -> str:
         SandboxFailed: Docker would read part of the path as options.
     """
     if any(sign in f"{source}{path}" for sign in ",:"):
-        raise SandboxFailed(f"{path} cannot be given to a container: no comma, no colon")
+        raise SandboxFailed(
+            f"{path} cannot be mounted in a container: its path has a comma or a colon"
+        )
     return f"--mount=type=bind,src={source},dst={path}{mode}"
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from msgspec import Struct
@@ -68,8 +69,8 @@ class Landlock(Struct, frozen=True, kw_only=True):
                 *_readable(spec),
                 repr(self.owns_uid),
                 repr(spec.sandbox_limits),
-                _filter().hex(),
-                _sources(),
+                os.uname().machine,
+                _code_hash(),
             )
         )
 
@@ -99,7 +100,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
                 "readable": pack(map(os.fsencode, _readable(spec))),
                 "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
                 "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
-                "filter": _filter(),
+                "filter": seccomp_program(os.uname().machine, (), has_namespaces=False),
             }
         )
 
@@ -111,10 +112,6 @@ def _system(python: AgentInterpreter) -> list[str]:
 
 def _readable(spec: SandboxSpec) -> list[str]:
     return [str(real) for real in readable_sources(spec).values()]
-
-
-def _filter() -> bytes:
-    return seccomp_program(os.uname().machine, (), has_namespaces=False)
 
 
 def _refuse_root() -> None:
@@ -155,7 +152,9 @@ def _variables(workspace: Path, tmp: Path) -> dict[str, str]:
     }
 
 
-def _sources() -> str:
-    names = ("agent.py", "landlock_inside.py", "landlock_lend.py", "landlock_rules.py")
-    contents = [(Path(__file__).parent / name).read_bytes() for name in names]
+@cache
+def _code_hash() -> str:
+    """Of what confines programs."""
+    names = ("agent", "landlock_inside", "landlock_lend", "landlock_rules", "seccomp")
+    contents = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in names]
     return hashlib.sha256(b"".join(contents)).hexdigest()

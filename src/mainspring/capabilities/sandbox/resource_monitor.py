@@ -49,8 +49,8 @@ class ResourceMonitor:
             return None
         family = _descendants(self._root)
         reason = self._breach(family)
-        ended = time.monotonic()
-        self._not_before = ended + max(_PAUSE_SECONDS, _REST * (ended - started_at))
+        end = time.monotonic()
+        self._not_before = end + max(_PAUSE_SECONDS, _REST * (end - started_at))
         return reason
 
     def _breach(self, family: dict[int, int]) -> str | None:

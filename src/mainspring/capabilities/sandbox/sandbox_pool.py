@@ -9,7 +9,7 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Generic, Protocol, Self, TypeAlias, TypeVar
 import anyio
 from anyio import CancelScope, to_thread
 from anyio.abc import TaskGroup
+from msgspec import Struct, field
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec, describe_sandbox
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
@@ -62,8 +63,7 @@ class StatePaths(Protocol):
 Paths = TypeVar("Paths", bound=StatePaths)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxRequest(Generic[Paths]):
+class SandboxRequest(Struct, Generic[Paths], frozen=True, kw_only=True):
     """A sandbox that a session may need."""
 
     session_id: str
@@ -88,8 +88,7 @@ class Proxy(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PreparedSandbox:
+class PreparedSandbox(Struct, frozen=True, kw_only=True):
     spec: SandboxSpec
     spec_of_another: Callable[[str], SandboxSpec]
     """The spec of a further sandbox, by name: see `OpenSandbox`."""
@@ -146,11 +145,12 @@ class SandboxPool(Generic[Paths]):
         """Folders of states in which sandboxes of other versions have been ended."""
         self.resources = AsyncExitStack()
         """Resources that are closed with the pool."""
-        self._group: TaskGroup | None = None
+        self.group: TaskGroup
+        """For tasks that run while the pool is open."""
 
     async def __aenter__(self) -> Self:
-        self._group = await self.resources.enter_async_context(anyio.create_task_group())
-        self.resources.callback(self._group.cancel_scope.cancel)
+        self.group = await self.resources.enter_async_context(anyio.create_task_group())
+        self.resources.callback(self.group.cancel_scope.cancel)
         self.resources.push_async_callback(self._close_all)
         return self
 
@@ -161,12 +161,6 @@ class SandboxPool(Generic[Paths]):
         traceback: TracebackType | None,
     ) -> None:
         await self.resources.__aexit__(kind, error, traceback)
-
-    @property
-    def group(self) -> TaskGroup:
-        """The task group for tasks that run while the pool is open."""
-        assert self._group is not None
-        return self._group
 
     async def open_session(
         self,

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -14,6 +14,7 @@ from typing import Protocol
 import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
+from msgspec import Struct, field, structs
 
 from mainspring.capabilities.sandbox.attached_program import SandboxedProgram, attach_program
 from mainspring.capabilities.sandbox.sandbox_client import (
@@ -69,8 +70,7 @@ class OpenSandbox(Protocol):
         ...
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenedSandbox:
+class OpenedSandbox(Struct, frozen=True, kw_only=True):
     """What exists of a sandbox once it has been opened."""
 
     sandbox: KeeperSandbox
@@ -130,8 +130,7 @@ class SessionServices:
         return await (await self._open()).services.stop(name)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SandboxSession:
+class SandboxSession(Struct, frozen=True, kw_only=True):
     """A `Sandbox` for tools; its programs get the variables of this session."""
 
     box: SandboxInfo
@@ -206,7 +205,7 @@ class SandboxSession:
     async def for_thread(self, thread_id: str) -> AsyncGenerator[SandboxSession, None]:
         """The same sandbox for another thread, whose programs do not wait for those of others."""
         opening = SandboxOpening(partial(self._open_for_thread, thread_id))
-        own = replace(self, open=opening, ran=set[str]())
+        own = structs.replace(self, open=opening, ran=set[str]())
         try:
             yield own
             await own.forget_all()
@@ -217,7 +216,7 @@ class SandboxSession:
     async def _open_for_thread(self, thread_id: str, cleanup: AsyncExitStack) -> OpenedSandbox:
         opened = await self.open()
         sandbox = await cleanup.enter_async_context(opened.open_another(thread_id))
-        return replace(opened, sandbox=sandbox)
+        return structs.replace(opened, sandbox=sandbox)
 
     async def close(self) -> None:
         with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):

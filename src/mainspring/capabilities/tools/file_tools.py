@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from mainspring.capabilities.tools.edit import edit_tool
 from mainspring.capabilities.tools.glob import glob_tool
-from mainspring.capabilities.tools.grep import grep_tool
+from mainspring.capabilities.tools.grep import FindRipgrep, grep_tool
 from mainspring.capabilities.tools.read import read_tool
 from mainspring.capabilities.tools.session_files import SessionFiles
 from mainspring.capabilities.tools.write import write_tool
@@ -15,15 +15,14 @@ from mainspring.core.tool import Tool
 
 
 def file_tools(
-    workspace: Workspace, *, ripgrep: str | None = None, earlier: Mapping[str, int] | None = None
+    workspace: Workspace, find_ripgrep: FindRipgrep, *, earlier: Mapping[str, int] | None = None
 ) -> list[Tool]:
-    """`ripgrep`: the absolute path of the program; without it, the search runs in Python.
-    `earlier`: see `SessionFiles`."""
+    """`earlier`: see `SessionFiles`."""
     files = SessionFiles(workspace, earlier)
     return [
         edit_tool(files),
         glob_tool(files),
-        grep_tool(files, ripgrep),
+        grep_tool(files, find_ripgrep),
         read_tool(files),
         write_tool(files),
     ]

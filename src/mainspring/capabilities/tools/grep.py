@@ -50,9 +50,11 @@ class _FileMatches(Struct, frozen=True):
     lines: list[MatchedLine]
 
 
-def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
-    """`ripgrep`: the path of the program, never one from the workspace."""
+FindRipgrep: TypeAlias = Callable[[], str | None]
+"""The path of the program, never one from the workspace; without it, the search runs in Python."""
 
+
+def grep_tool(files: SessionFiles, find_ripgrep: FindRipgrep) -> Tool:
     @tool(read_only=True, concurrent=True, max_chars=100_000)
     async def grep(
         pattern: str,
@@ -83,6 +85,7 @@ def grep_tool(files: SessionFiles, ripgrep: str | None) -> Tool:
         try:
             with anyio.move_on_after(TIME_LIMIT_SECONDS) as limit:
                 paths = await _paths(files.workspace, path, glob)
+                ripgrep = await to_thread.run_sync(find_ripgrep)
                 async with aclosing(
                     _search_files(files.workspace, query, paths, ripgrep)
                 ) as file_matches:

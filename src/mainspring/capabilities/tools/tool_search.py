@@ -172,8 +172,8 @@ def _server_lines(specs: Sequence[ToolSpec]) -> list[str]:
         f"- {server or 'the agent itself'}: {len(names)} tools, such as {', '.join(names[:3])}"
         for server, names in sorted(servers.items())
     ]
-    left = len(lines) - _MAX_LISTED_SERVERS
-    more = [f"- and {left} more servers"] if left > 0 else []
+    unlisted = len(lines) - _MAX_LISTED_SERVERS
+    more = [f"- and {unlisted} more servers"] if unlisted > 0 else []
     return [*(line[:_MAX_LINE] for line in lines[:_MAX_LISTED_SERVERS]), *more]
 
 

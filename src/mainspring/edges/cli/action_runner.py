@@ -24,7 +24,7 @@ PIPE_BROKEN_STATUS = 141
 _TRACEBACK_HINT = "--debug or MAINSPRING_DEBUG=1 shows the traceback"
 _HINTS: dict[type[errors.MainspringError], str] = {
     errors.StoreReadOnly: "`mainspring doctor` says who may write where",
-    errors.StoreUnavailable: "`mainspring doctor` looks closer",
+    errors.StoreUnavailable: "`mainspring doctor` checks this machine",
     errors.StoreMismatch: "--store or MAINSPRING_STORE names another store",
 }
 """Hints for errors that have no entry in the error table."""

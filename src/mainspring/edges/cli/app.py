@@ -43,7 +43,9 @@ COMMANDS = {
     "sessions": CommandEntry("session", "app", "List, read, move, fork and rewind sessions."),
     "log": CommandEntry("log_maintenance", "app", "Read, move and delete the logs of sessions."),
     "cost": CommandEntry("cost_report", "cost", "Show what model calls cost."),
-    "insights": CommandEntry("insights_report", "insights", "Show what your sessions waste."),
+    "insights": CommandEntry(
+        "insights_report", "insights", "Show what wastes tokens, fails, or lacks a rule."
+    ),
     "slo": CommandEntry(
         "slo_report",
         "slo",
@@ -114,7 +116,7 @@ app = typer.Typer(
     name="mainspring",
     cls=LazyGroup,
     help="Run durable agents within their limits, and read everything they did.",
-    epilog="--store and --debug may stand anywhere on the command line.",
+    epilog="--store and --debug may appear anywhere on the command line.",
     result_callback=run_returned_action,
     rich_markup_mode=None,  # Rich would double the time that --help takes
     pretty_exceptions_enable=False,

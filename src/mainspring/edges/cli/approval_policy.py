@@ -36,7 +36,7 @@ class PolicyChanges:
         bool | None,
         typer.Option(
             "--four-eyes/--no-four-eyes",
-            help="Whoever created the session or wrote in it may not answer.",
+            help="People who created the session or wrote in it may not answer.",
         ),
     ] = None
     expires_after: Annotated[

@@ -44,7 +44,7 @@ _PLAN_CHOICES = (
     ("n", "not now"),
 )
 _PLAN_MODES = {"y": "default", "yes": "default", "e": "acceptEdits"}
-_NOT_PLANNING = "The permission mode is not plan: there is nothing to approve. Go on."
+_NOT_PLANNING = "The permission mode is not plan: there is nothing to approve. Continue."
 _NOT_NOW = "The user does not want the plan carried out now. End your turn and wait."
 
 

@@ -38,7 +38,7 @@ def command(
 
 def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., Action]:
     """The function that Typer calls: it has the same parameters without `settings` and returns the
-    action. A parameter that is a dataclass stands for its fields."""
+    action. A dataclass parameter is expanded into its fields."""
     signature = inspect.signature(function, eval_str=True)
     parameters = [item for name, item in signature.parameters.items() if name != "settings"]
     groups: dict[str, Any] = {  # Any: dataclasses

@@ -181,9 +181,11 @@ def _print_origins(screen: Screen, parts: Sequence[RequestPart], tools: Sequence
 
 def _cache_text(usage: Usage | None, changed: RequestDiff) -> str:
     share = None if usage is None else cached_share(usage)
-    read = "" if usage is None or share is None else f"{share:.0%} of {prompt_tokens(usage)} read"
+    read_share = (
+        "" if usage is None or share is None else f"{share:.0%} of {prompt_tokens(usage)} read"
+    )
     broke = f"broke: {changed.cache_break}" if changed.cache_break else ""
-    return ", ".join(filter(None, [read, broke]))
+    return ", ".join(filter(None, [read_share, broke]))
 
 
 def _print_change(screen: Screen, changed: RequestDiff, before: ModelCall | None) -> None:

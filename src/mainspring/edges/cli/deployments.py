@@ -104,8 +104,8 @@ async def pause(
 ) -> int:
     """Pause the schedule. Running sessions continue."""
     async with _audited(settings, tenant, "pause", deployment) as deployments:
-        stored = await deployments.pause(tenant, deployment)
-    return _print_deployment(settings, stored, json=json)
+        deployment_object = await deployments.pause(tenant, deployment)
+    return _print_deployment(settings, deployment_object, json=json)
 
 
 @command(app)
@@ -118,15 +118,15 @@ async def unpause(
 ) -> int:
     """Resume the schedule, from the next time on."""
     async with _audited(settings, tenant, "unpause", deployment) as deployments:
-        stored = await deployments.unpause(tenant, deployment)
-    return _print_deployment(settings, stored, json=json)
+        deployment_object = await deployments.unpause(tenant, deployment)
+    return _print_deployment(settings, deployment_object, json=json)
 
 
 @asynccontextmanager
 async def _audited(
     settings: Settings, tenant: str, verb: str, deployment_id: str
 ) -> AsyncGenerator[Deployments, None]:
-    """Opens the deployments, and audits the command if the block succeeds."""
+    """Open the deployments; audit the command if the block succeeds."""
     async with open_as_operator(settings) as operator:
         yield offline_services(settings, operator.records).deployments
         await operator.audit(tenant, f"deployments {verb}", deployment_id)

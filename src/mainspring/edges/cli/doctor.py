@@ -75,7 +75,7 @@ def _check_sqlite() -> list[CheckResult]:
 
 
 def _check_store_file(path: Path) -> CheckResult:
-    if not os.path.exists(path):  # unlike `path.exists`, says no when it may not look
+    if not os.path.exists(path):  # unlike `path.exists`, false if the folder may not be read
         return _check_new_store_file(path)
     if not (os.access(path, os.R_OK | os.W_OK) and _is_writable(path.parent)):
         return _unusable_store(path, "cannot be written", f"chown or chmod {path} and its folder")
@@ -154,7 +154,7 @@ def _check_platform() -> CheckResult:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     if sys.platform in ("linux", "darwin"):
         return _optional("platform", system, "is supported")
-    untested = "is not tested: nothing is promised here"
+    untested = "is not tested: it may not work"
     return _optional("platform", system, untested, "use Linux or macOS")
 
 
@@ -207,7 +207,7 @@ def _check_model_keys(settings: Settings) -> CheckResult:
         name="model keys",
         status="missing",
         found="none is set",
-        consequence="no hosted model can be called; logs can be read all the same",
+        consequence="no hosted model can be called; logs can still be read",
         fix=f"export {API_KEY_VARIABLES[0]}=..., or another of {', '.join(API_KEY_VARIABLES[1:])}",
     )
 
@@ -220,7 +220,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     status: CheckStatus
     found: str
     consequence: str
-    """What works because of it, or does not."""
+    """What works because of it, or does not work without it."""
     fix: str | None = None
     required: bool = False
     """Nothing works without it."""

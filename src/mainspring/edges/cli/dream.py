@@ -101,7 +101,7 @@ async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) ->
     async with open_dreamer(settings, _dream_settings(settings, new, suite)) as dreamer:
         sessions = await _sessions(dreamer.log, settings, new)
         if not sessions:
-            print_note(settings, "no new session: nothing to dream of")
+            print_note(settings, "no new sessions: nothing to do")
             return 0
         created = DreamCreated(
             dream_id=ids.new_id("drm"),
@@ -123,8 +123,8 @@ async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) ->
 async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOption = False) -> int:
     """List dreams, the newest first."""
     async with open_existing_log(settings) as log:
-        listed = await list_dreams(log, _store(settings, scope))
-        views = [_view(await read_dream(log, item.dream_id)) for item in reversed(listed)]
+        dreams = await list_dreams(log, _store(settings, scope))
+        views = [_view(await read_dream(log, item.dream_id)) for item in reversed(dreams)]
     return print_list(
         settings,
         views,
@@ -240,7 +240,7 @@ async def _find(log: SessionLog, settings: Settings, dream: str) -> Dream:
         if item.dream_id.endswith(dream)
     ]
     if len(matches) > 1:
-        raise InvalidInput(f"{dream} stands for {len(matches)} dreams: give more of it")
+        raise InvalidInput(f"{dream} matches {len(matches)} dreams: give more of it")
     return await read_dream(log, matches[0] if matches else dream)
 
 

@@ -178,14 +178,14 @@ async def _unfinished(settings: Settings, repository: Path) -> str | None:
             await find_session(log, session_id)
     except (SessionNotFound, InvalidInput):  # it was deleted, or is in another store
         return None
-    print_note(settings, "continues what was cut off")
+    print_note(settings, "continues the interrupted run")
     return session_id
 
 
 def _repository(settings: Settings, repo: str) -> Path:
     folder = Path(os.path.realpath(Path(settings.folder, repo)))
     if not (folder / ".git").exists():
-        raise InvalidInput(f"{repo} is not a git repository, and a checkout of one is tested")
+        raise InvalidInput(f"{repo} is not a git repository; a checkout of one is needed")
     return folder
 
 

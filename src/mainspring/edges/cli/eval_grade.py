@@ -68,8 +68,8 @@ async def grade(
         score = await production_score(runner.runtime.log, runner.agent.name, grading.suite)
     screen = Screen(settings)
     if json:
-        for ended in report.graded:
-            screen.json(ended)
+        for session_grade in report.graded:
+            screen.json(session_grade)
         if score is not None:
             screen.json(score)
         return 0
@@ -87,7 +87,7 @@ def read_grading(folder: Path) -> ManifestGrade | None:
 
 
 def _print_report(settings: Settings, report: GradingReport, grading: ManifestGrade) -> None:
-    cost = sum((Decimal(ended.grading_usd) for ended in report.graded), Decimal(0))
+    cost = sum((Decimal(session_grade.grading_usd) for session_grade in report.graded), Decimal(0))
     sessions = f"graded {plural(len(report.graded), 'session')} for {dollars(cost)}"
     print_note(settings, f"{sessions}; {grading.share:.1%} of sessions are chosen")
     if report.over_budget:

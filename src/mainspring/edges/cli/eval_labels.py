@@ -55,16 +55,16 @@ async def label(
             if not is_selected or item.session_id in labelled:
                 continue
             answer = read_trajectory(await log.read(item.session_id)).answer
-            passed = verdict
-            if passed is None:
-                passed = await _ask(settings, cases[item.case_id].messages, answer)
-            if passed is None:
+            is_good = verdict
+            if is_good is None:
+                is_good = await _ask(settings, cases[item.case_id].messages, answer)
+            if is_good is None:
                 break
             new_label = Label(
                 case_id=item.case_id,
                 session_id=item.session_id,
                 answer=answer,
-                passed=passed,
+                passed=is_good,
                 by=settings.user,
                 time=clock.now(),
                 model=outcome.created.model,
@@ -78,7 +78,7 @@ async def label(
 async def _ask(settings: Settings, messages: tuple[str, ...], answer: str) -> bool | None:
     """Returns `None` if the user quits."""
     if not is_interactive():
-        raise InvalidInput("labels are asked for at a terminal; --pass or --fail gives one verdict")
+        raise InvalidInput("there is no terminal to ask at; --pass or --fail gives one verdict")
     screen = Screen(settings)
     for message in messages:
         screen.paragraph(("user  ", "bold"), (message, ""))

@@ -139,8 +139,8 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
             for line in (*failures_of(item), f"mainspring log show {short_id(item.session_id)}"):
                 screen.paragraph((f"{name}: {line}", "dim"), indent=2)
     summary = summarize(case_results(results))
-    passed = sum(item.outcome == "passed" for item in results)
-    style = "green" if passed == len(results) else "bold red"
+    passes = sum(item.outcome == "passed" for item in results)
+    style = "green" if passes == len(results) else "bold red"
     k = summary.trials
     several = (
         f"  pass@{k} {share_text(summary.pass_at)}  pass^{k} {share_text(summary.pass_all)}"
@@ -149,7 +149,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
     )
     screen.paragraph(
         (run.created.suite, "bold"),
-        (f"  {passed} of {plural(len(results), 'trial')} passed", style),
+        (f"  {passes} of {plural(len(results), 'trial')} passed", style),
         (f"  {summary.pass_rate:.1%} of cases (95 %: {summary.interval}){several}", ""),
         (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
     )

@@ -27,8 +27,8 @@ def load_suites(folder: Path, names: list[str]) -> list[SuiteFile]:
     if names:
         return [_read(_find(name, files, folder), folder) for name in names]
     if not files:
-        missing = InvalidInput(f"there are no suites in {folder / EVALS_FOLDER}")
-        raise with_hints(missing, "`mainspring eval init` writes a first one")
+        error = InvalidInput(f"there are no suites in {folder / EVALS_FOLDER}")
+        raise with_hints(error, "`mainspring eval init` writes a first one")
     return [_read(file, folder) for file in files]
 
 

@@ -46,7 +46,9 @@ async def create(  # noqa: PLR0913 (the options of the command)
     ] = None,
     lent_to: Annotated[
         str | None,
-        typer.Option(help="For requests of this agent; it cannot approve.", metavar="ID"),
+        typer.Option(
+            help="Requests with the key act for this agent; it cannot approve.", metavar="ID"
+        ),
     ] = None,
     grant: Annotated[
         list[str] | None,
@@ -129,14 +131,14 @@ async def ls(
 def _key_row(key: Key) -> list[StyledText]:
     scope = key.agent_id or key.environment_id or ""
     lent = f"lent to {key.lent_to}" if key.lent_to else ""
-    used = "" if key.last_used_at is None else local_time(key.last_used_at)
+    last_use = "" if key.last_used_at is None else local_time(key.last_used_at)
     return [
         (key.id, ""),
         (key.name, "bold"),
         (key.role, ""),
         (" ".join(part for part in (scope, lent) if part), ""),
         (local_time(key.created_at), "dim"),
-        (used, "dim"),
+        (last_use, "dim"),
         _key_state(key),
     ]
 
@@ -160,8 +162,8 @@ async def revoke(
     """Revoke a key for good. It stops working within seconds."""
     async with open_as_operator(settings) as operator:
         keys = Keys(operator.records)
-        stored = await keys.find_any_tenant(key)
-        revoked = await keys.revoke(stored.tenant_id, stored.id)
-        await operator.audit(stored.tenant_id, "keys revoke", stored.id)
+        api_key = await keys.find_any_tenant(key)
+        revoked = await keys.revoke(api_key.tenant_id, api_key.id)
+        await operator.audit(api_key.tenant_id, "keys revoke", api_key.id)
     text = (("revoked ", "green"), (revoked.id, "bold"), (f"  {revoked.name}", "dim"))
     return print_result(settings, revoked, *text, json=json)

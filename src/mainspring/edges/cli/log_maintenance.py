@@ -217,8 +217,8 @@ async def _list_sessions(settings: Settings, log: SessionLog, sessions: list[Ses
     notes = Screen(settings, stderr=True)
     for session in sessions[:_MAX_LISTED] if sys.stdin.isatty() else ():
         view = await session_view(log, session)
-        held = f"  (held by {view.holder})" if view.holder else ""
-        line = f"{view.id}  {plural(view.events, 'event')}  {view.title or ''}{held}"
+        holder = f"  (held by {view.holder})" if view.holder else ""
+        line = f"{view.id}  {plural(view.events, 'event')}  {view.title or ''}{holder}"
         notes.line((line, ""))
     if len(sessions) > _MAX_LISTED:
         notes.line((f"and {len(sessions) - _MAX_LISTED} more", ""))

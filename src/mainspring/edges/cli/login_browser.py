@@ -47,7 +47,7 @@ class LoopbackBrowser:
         return f"http://127.0.0.1:{port}/callback"
 
     async def __call__(self, url: str) -> str:
-        self.say(f"Open this page and agree there:\n{url}")
+        self.say(f"Open this page and log in:\n{url}")
         await to_thread.run_sync(webbrowser.open, url)
         path = ""
         send, receive = anyio.create_memory_object_stream[str](1)
@@ -64,7 +64,7 @@ class LoopbackBrowser:
                     path = await receive.receive()
                     group.cancel_scope.cancel()
         except TimeoutError as error:
-            raise McpFailed(f"nobody agreed within {_SECONDS:g} s") from error
+            raise McpFailed(f"nobody logged in within {_SECONDS:g} s") from error
         return self.redirect_uri.removesuffix("/callback") + path
 
 
@@ -105,7 +105,7 @@ class PastingBrowser:
     """Nothing listens there: the browser shows an error page and the address."""
 
     async def __call__(self, url: str) -> str:
-        self.say(f"Open this page in a browser and agree there:\n{url}")
+        self.say(f"Open this page in a browser and log in:\n{url}")
         self.say("The browser then shows a page that it cannot open. Copy its address.")
         back = await to_thread.run_sync(self.ask, "Address: ")
         if not back.strip().startswith(self.redirect_uri):

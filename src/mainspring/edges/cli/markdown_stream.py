@@ -63,10 +63,10 @@ class LiveRows:
     def _extend(self, line: str) -> None:
         row = self._rows[-1] + line
         while (fitting := _fitting_chars(row, self._width)) < len(row):
-            cut = row.rfind(" ", 0, fitting + 1)
-            cut = cut if cut > 0 else fitting
-            self._rows[-1] = row[:cut].rstrip()
-            row = row[cut:].lstrip(" ")
+            end = row.rfind(" ", 0, fitting + 1)
+            end = end if end > 0 else fitting
+            self._rows[-1] = row[:end].rstrip()
+            row = row[end:].lstrip(" ")
             self._rows.append("")
         self._rows[-1] = row
 
@@ -173,16 +173,16 @@ class MarkdownStream:
 
     def _transition(self, lines: tuple[str, ...], columns: int) -> str:
         """The output that turns the drawn rows into `lines`."""
-        drawn = self._drawn
-        if not drawn or not lines or columns < self._drawn_width:
+        old_rows = self._drawn
+        if not old_rows or not lines or columns < self._drawn_width:
             return self._erasure(columns) + "\n".join(lines)
-        same = _common_lines(drawn, lines)
-        is_last = same == len(drawn) - 1 and same < len(lines)
-        if is_last and lines[same].startswith(drawn[same]):
-            return "\n".join([lines[same][len(drawn[same]) :], *lines[same + 1 :]])
-        same = min(same, len(lines) - 1, len(drawn) - 1)
+        same = _common_lines(old_rows, lines)
+        is_last = same == len(old_rows) - 1 and same < len(lines)
+        if is_last and lines[same].startswith(old_rows[same]):
+            return "\n".join([lines[same][len(old_rows[same]) :], *lines[same + 1 :]])
+        same = min(same, len(lines) - 1, len(old_rows) - 1)
         rows = "\n".join(lines[max(same, 0) :])
-        return f"{_BEGIN_UPDATE}{_erase_rows(len(drawn) - same)}{rows}{_END_UPDATE}"
+        return f"{_BEGIN_UPDATE}{_erase_rows(len(old_rows) - same)}{rows}{_END_UPDATE}"
 
     def _erase(self) -> None:
         if self._drawn:
@@ -225,14 +225,14 @@ class MarkdownStream:
         if line.is_first:
             self._begin("code")
             self._code = theme.syntax_for(line.language, is_light=self._screen.is_light)
-        shown = Text("  ", no_wrap=True, overflow="ignore")
-        shown.append(
+        text = Text("  ", no_wrap=True, overflow="ignore")
+        text.append(
             Text(line.text, "blue" if self._screen.is_light else "cyan")
             if self._code is None
             else self._code.highlight(line.text)
         )
-        shown.rstrip()
-        self._screen.show(shown)
+        text.rstrip()
+        self._screen.show(text)
 
 
 def _erase_rows(count: int) -> str:

@@ -105,7 +105,7 @@ async def import_servers(
     scope: ScopeOption = "user",
     json: JsonOption = False,
 ) -> int:
-    """Add the servers that another program has. One whose name is taken is left out."""
+    """Add the servers that another program has. Servers whose name is already used are left out."""
     place, home = Path(settings.folder), Path(settings.home)
     file = mcp_edits.foreign_file(program, folder=place, home=home)
     status = 0
@@ -150,7 +150,7 @@ async def tools(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this server.")] = None,
     json: JsonOption = False,
 ) -> int:
-    """List the tools that a session in this folder would have, and about what each costs."""
+    """List the tools that a session in this folder would have, and roughly what each costs."""
     project = await _read_servers(settings, name)
     views: list[ToolView] = []
     async with connect_servers(settings, project, None if name is None else (name,)) as servers:
@@ -204,8 +204,8 @@ async def auth(  # noqa: PLR0913 (a command's options)
     if server is None:
         raise InvalidInput(f"{name} is not used here: {unused_view(project, name).detail}")
     if server.missing_inputs and not (logout or status):
-        stored = {"name": name, "inputs": await give_inputs(settings, server)}
-        return print_result(settings, stored, (f"{name}: ", "bold"), ("stored", ""), json=json)
+        result = {"name": name, "inputs": await give_inputs(settings, server)}
+        return print_result(settings, result, (f"{name}: ", "bold"), ("stored", ""), json=json)
     grants = stored_grants(settings, server)
     if logout:
         await grants.remove()

@@ -80,7 +80,7 @@ class ServeArguments:
         bool,
         typer.Option(
             "--allow-answers",
-            help="Let the client itself answer approvals, not only the person whom it asks.",
+            help="Let the client itself answer approvals, not only its user.",
         ),
     ] = False
 

@@ -261,7 +261,7 @@ async def revert(
     for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
-            raise InvalidInput(f"{version} stands for {len(matches)} versions: give more of it")
+            raise InvalidInput(f"{version} matches {len(matches)} versions: give more of it")
         for match in matches:
             why = reason or f"reverts {match.id[-12:]}"
             readers = folder.readers(match)

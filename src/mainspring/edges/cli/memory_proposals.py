@@ -71,18 +71,18 @@ async def propose_(
         typer.Option("--to", metavar="team|FOLDER", help="Your team, or the folder of an agent."),
     ],
     scope: ScopeOption = "",
-    reason: ReasonOption = "it may be of use here too",
+    reason: ReasonOption = "it may be useful here too",
 ) -> int:
     """Propose a memory to your team or another agent. Nobody is shown it until it is accepted."""
-    found, folder = find_memory(settings, path, scope)
-    if to == found:
-        raise InvalidInput(f"{path} is in the memory of the {found} already")
+    own_scope, folder = find_memory(settings, path, scope)
+    if to == own_scope:
+        raise InvalidInput(f"{path} is in the memory of the {own_scope} already")
     target = _target(settings, to)
     by = f"{local_user(settings.user).id} ({folder.root.parent.name})"
     proposal = proposal_of(folder.read(path), reason=reason, by=by, time=clock.now())
     is_new = await to_thread.run_sync(propose, target, proposal)
     if not is_new:
-        print_note(settings, "it is known there, waits already, or was decided on")
+        print_note(settings, "it exists there, is already proposed, or was decided before")
         return 0
     Screen(settings).line(("proposed ", "green"), (path, "bold"), (f"  {proposal.id[:12]}", "dim"))
     return 0
@@ -122,7 +122,7 @@ async def accept_(
     id: IdArgument,
     scope: ScopeOption = "",
     replace: Annotated[
-        bool, typer.Option("--replace", help="Also if there is a memory of that name.")
+        bool, typer.Option("--replace", help="Replace a memory of the same name.")
     ] = False,
     json: JsonOption = False,
 ) -> int:

@@ -58,7 +58,8 @@ async def stats(
     ] = "",
     json: JsonOption = False,
 ) -> int:
-    """Show what memories, skills and tools were worth: 0.5 at first, then by how work ended."""
+    """Show what memories, skills and tools were worth: 0.5 at first, then adjusted by how work
+    ended."""
     if type and type not in _TYPES:
         raise InvalidInput(f"{type!r} is not a type: {', '.join(_TYPES)}")
     table = await to_thread.run_sync(open_utility_table, settings)

@@ -68,7 +68,7 @@ async def _local_models(settings: Settings, *, only_loopback: bool = False) -> l
 
 
 async def _is_listening(url: str) -> bool:
-    """Whether a server on this machine does. This is faster than importing an HTTP client."""
+    """Whether a server listens on this machine. This is faster than importing an HTTP client."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port or 80

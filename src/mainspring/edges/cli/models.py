@@ -36,7 +36,7 @@ from mainspring.wiring.providers import PROVIDERS, open_model_registry
 if TYPE_CHECKING:
     from mainspring.edges.cli import suite_drill
 else:
-    suite_drill = LazyModule("mainspring.edges.cli.suite_drill")  # evals are long to import
+    suite_drill = LazyModule("mainspring.edges.cli.suite_drill")  # evals are slow to import
 
 app = command_group()
 
@@ -200,7 +200,7 @@ async def drill(
     json: JsonOption = False,
 ) -> int:
     """Treat the first model as down and test the next one with an agent's work: three small calls,
-    or with --suite a suite, compared with its newest run. Exit status 1 if it does not do."""
+    or with --suite a suite, compared with its newest run. Exit status 1 if it fails."""
     if suite is not None:
         return await suite_drill.drill_suite(settings, names, suite, budget=budget, json=json)
     screen = Screen(settings)

@@ -303,7 +303,7 @@ def _print_change(screen: Screen, session_id: str, replayed: ReplayedDecision) -
 
 def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
     changed = sum(number for (was, now), number in tally.items() if was != now)
-    screen.line((f"{plural(tally.total(), 'call')}, {changed} decided otherwise", "bold"))
+    screen.line((f"{plural(tally.total(), 'call')}, {changed} decided differently", "bold"))
     for behavior in EXIT_STATUS:
         was = sum(number for (then, _), number in tally.items() if then == behavior)
         now = sum(number for (_, then), number in tally.items() if then == behavior)
@@ -326,7 +326,7 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
     when = f", schedule {schedule.cron} {schedule.timezone} for `serve`" if schedule else ""
     when = "" if unscheduled else when
     parts = f"{plural(len(rules), 'rule')}, hooks in {plural(len(hooks), 'file')}{when}"
-    screen.paragraph((f"  {parts}; a change to its settings takes the trust away", "dim"))
+    screen.paragraph((f"  {parts}; a change to its settings revokes the trust", "dim"))
     for text, source in project.commands:
         line = text.replace("\n", "\\n")  # so that a comment does not hide the lines after it
         screen.paragraph((f"  runs outside the sandbox: {line} ({source})", ""))
@@ -347,7 +347,7 @@ async def untrust(settings: Settings, *, folder: FolderArgument = None) -> int:
     if not project_trust.distrust(place, home=Path(settings.home)):
         screen.line((f"{place} was not trusted", ""))
         return 1
-    screen.line(("not trusted any more: ", "yellow"), (str(place), "bold"))
+    screen.line(("no longer trusted: ", "yellow"), (str(place), "bold"))
     return 0
 
 
@@ -377,8 +377,8 @@ def _parse_call(text: str) -> tuple[str, dict[str, object]]:
     if not argument.endswith(")"):
         raise InvalidInput(f"{text}: the parenthesis is not closed at the end")
     if tool not in _MAIN_ARGUMENTS:
-        wrong = InvalidInput(f"{text}: what stands in the parentheses is known for built-ins only")
-        raise with_hints(wrong, f"--tool {name} --input '{{...}}' says it whole")
+        wrong = InvalidInput(f"{text}: the parentheses are understood for built-in tools only")
+        raise with_hints(wrong, f"--tool {name} --input '{{...}}' gives the whole input")
     return tool, {_MAIN_ARGUMENTS[tool]: argument[:-1]}
 
 

@@ -118,11 +118,11 @@ class Screen:
 
     def line(self, *parts: StyledText) -> None:
         """Print one line, truncated to the terminal's width."""
-        shown = [(sanitize_line(words), style) for words, style in parts]
+        spans = [(sanitize_line(words), style) for words, style in parts]
         if self.width is None:  # many times faster than Rich, for long logs
-            self._stream.write("".join(words for words, _ in shown).rstrip() + "\n")
+            self._stream.write("".join(words for words, _ in spans).rstrip() + "\n")
             return
-        text = Text.assemble(*shown)
+        text = Text.assemble(*spans)
         text.rstrip()
         text.truncate(self.width, overflow="ellipsis")
         self._console.print(text, soft_wrap=True)

@@ -50,7 +50,9 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
     if process_user.uid == 0:
         raise InvalidInput(f"--user {name}: that is root; say --allow-root if you mean it")
     if not is_root and process_user.uid != os.geteuid():
-        raise InvalidInput(f"--user {name}: only root can become another user: start it as them")
+        raise InvalidInput(
+            f"--user {name}: only root can become another user; start it as that user"
+        )
     return process_user if is_root else None
 
 
@@ -103,8 +105,8 @@ def _lookup_user(name: str, *, home: str) -> ProcessUser:
 
 def _make_folder(folder: Path, user: ProcessUser, mode: int) -> None:
     """Create missing folders for the user. Existing ones keep their owner."""
-    missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
-    for item in reversed(missing):
+    new_folders = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+    for item in reversed(new_folders):
         item.mkdir(mode=mode)
         descriptor = os.open(item, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:

@@ -31,29 +31,29 @@ _MAX_ERROR_CHARACTERS = 2000
 
 
 class Transfer(Struct, frozen=True, kw_only=True):
-    """A session that is on its way here; kept until it goes on here."""
+    """A session that is being moved here; stored until it continues here."""
 
     transfer_id: str
     url: str
     workspace: str
     is_placing: bool = False
-    """Whether the workspace, if it is there, is what this transfer brought."""
+    """Whether an existing workspace was written by this transfer."""
 
 
 class PullResult(Struct, frozen=True, kw_only=True):
     id: str
     workspace: str
     left_out: tuple[str, ...] = ()
-    """Paths that have stayed where the session was."""
+    """Paths that were not moved."""
 
 
 async def pull_session(
     settings: Settings, log: SessionLog, *, url: str, session_id: str, into: Path
 ) -> PullResult:
-    """Move a session here; done again after anything that cut it off, it goes on with that.
+    """Move a session here. If it is interrupted, call it again to continue.
 
     Raises:
-        InvalidInput: the address or folder will not do, or what has arrived is not what was sent.
+        InvalidInput: the address or folder is not usable, or what arrived is not what was sent.
         NetworkRefused: the server cannot be reached, or refuses; it says why.
     """
     base, key = server_address(url), server_key(settings)
@@ -82,29 +82,29 @@ async def pull_session(
 
 
 def transfers_folder(settings: Settings) -> Path:
-    """Private: for bundles on their way."""
+    """A private folder for bundles in transfer."""
     if is_postgres(settings.store):
         return Path(settings.folder) / FOLDER / "transfers"
     return Path(settings.store).parent / "transfers"
 
 
 def server_key(settings: Settings) -> str:
-    """Raises: InvalidInput: there is none."""
+    """Raises: InvalidInput: it is not set."""
     if key := settings.environment.get(API_KEY_VARIABLE):
         return key
-    missing = InvalidInput(f"{API_KEY_VARIABLE} is not set: the server has to know who asks")
-    missing.add_note("`mainspring keys create` on the server makes a key")
-    raise missing
+    error = InvalidInput(f"{API_KEY_VARIABLE} is not set: the server needs an API key")
+    error.add_note("`mainspring keys create` on the server creates a key")
+    raise error
 
 
 def server_address(url: str) -> str:
-    """Raises: InvalidInput: a key would be sent in the clear."""
+    """Raises: InvalidInput: the key would be sent unencrypted."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if parts.scheme not in ("http", "https") or not host or parts.username or parts.query:
         raise InvalidInput(f"{url} is not the address of a server, such as https://host")
     if parts.scheme == "http" and not _is_loopback(host):
-        raise InvalidInput(f"{url}: use https://, or anybody on the way can read the key")
+        raise InvalidInput(f"{url}: use https://, so that nobody on the network can read the key")
     return url.rstrip("/")
 
 
@@ -116,35 +116,35 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _begin_transfer(records: Records, session_id: str, url: str, into: Path) -> Transfer:
-    """The transfer that was begun before, or a new one, kept before the server is asked."""
+    """The transfer that was begun before, or a new one, stored before the server is asked."""
     try:
         record = await records.get(_TRANSFER_KIND, session_id)
     except NotFound:
-        now, known = to_micros(clock.now()), None
+        now, earlier = to_micros(clock.now()), None
         record = RecordRow(
             tenant="", kind=_TRANSFER_KIND, id=session_id, created=now, updated=now, body=b""
         )
     else:
-        known = msgspec.json.decode(record.body, type=Transfer)
-    if known is not None and known.url != url:
-        raise InvalidInput(f"session {session_id} is being moved here from {known.url} already")
-    if known is not None and known.is_placing:
-        return known
+        earlier = msgspec.json.decode(record.body, type=Transfer)
+    if earlier is not None and earlier.url != url:
+        raise InvalidInput(f"session {session_id} is being moved here from {earlier.url} already")
+    if earlier is not None and earlier.is_placing:
+        return earlier
     if await to_thread.run_sync(os.path.lexists, into):
-        raise InvalidInput(f"{into} is there already: name a new folder with --workspace")
-    transfer_id = ids.new_id(TRANSFER_PREFIX) if known is None else known.transfer_id
+        raise InvalidInput(f"{into} exists already: name a new folder with --workspace")
+    transfer_id = ids.new_id(TRANSFER_PREFIX) if earlier is None else earlier.transfer_id
     transfer = Transfer(transfer_id=transfer_id, url=url, workspace=str(into))
     record = replace(record, body=msgspec.json.encode(transfer))
-    await records.write(Put(row=record) if known is None else Replace(row=record))
+    await records.write(Put(row=record) if earlier is None else Replace(row=record))
     return transfer
 
 
 async def _begin_placing(records: Records, session_id: str, transfer: Transfer) -> Transfer:
-    """Raises: InvalidInput: somebody has made the folder meanwhile."""
+    """Raises: InvalidInput: somebody has created the folder in the meantime."""
     if transfer.is_placing:
         return transfer
     if await to_thread.run_sync(os.path.lexists, transfer.workspace):
-        raise InvalidInput(f"{transfer.workspace} is there already: move it away, then try again")
+        raise InvalidInput(f"{transfer.workspace} exists already: move it away, then try again")
     placing = msgspec.structs.replace(transfer, is_placing=True)
     record = await records.get(_TRANSFER_KIND, session_id)
     await records.write(Replace(row=replace(record, body=msgspec.json.encode(placing))))

@@ -50,12 +50,12 @@ _PREFIXES = ("agent_", "env_")
 
 
 class Push(Struct, frozen=True, kw_only=True):
-    """A session that is on its way from here, or has arrived."""
+    """A session that is being moved to a server, or has arrived there."""
 
     transfer_id: str
     url: str
     received_as: str | None = None
-    """Its id on the server, once it goes on there."""
+    """Its id on the server, once it continues there."""
 
 
 class _NamedObject(Struct, frozen=True, kw_only=True):
@@ -77,19 +77,18 @@ class PushOptions:
     url: str
     session_id: str
     agent: str | None = None
-    """Its id or name on the server; may be absent if the server has only one."""
+    """Its id or name on the server; optional if the server has only one."""
     environment: str | None = None
     workspace: Path | None = None
-    """The folder to send; absent: that of the session, if it is below the current one."""
+    """The folder to send; by default that of the session, if it is below the current one."""
 
 
 async def push_session(settings: Settings, log: SessionLog, options: PushOptions) -> str:
-    """Move a session to a server; done again after anything that cut it off, it goes on with that.
-
-    Gives back its id there.
+    """Move a session to a server, and return its id there. If it is interrupted, call it again to
+    continue.
 
     Raises:
-        InvalidInput, TooLarge: it cannot be moved, or not so; nothing was changed.
+        InvalidInput, TooLarge: it cannot be moved; nothing was changed.
         NetworkRefused: the server cannot be reached, or refuses; it says why.
     """
     base, key = server_address(options.url), server_key(settings)
@@ -132,7 +131,7 @@ async def _stored_push(log: SessionLog, session_id: str, url: str) -> Push:
         push = None
     if moved_by is not None and (push is None or push.transfer_id != moved_by):
         raise SessionGone(session_id)
-    if moved_by is None:  # nothing was sent yet, or it has come back since
+    if moved_by is None:  # nothing was sent yet, or it was moved back since
         await check_can_move(log, session_id)
         is_begun = push is not None and push.received_as is None and push.url == url
         return push if push and is_begun else Push(transfer_id=ids.new_id(TRANSFER_PREFIX), url=url)
@@ -158,31 +157,31 @@ async def _store_push(records: Records, session_id: str, push: Push) -> None:
 
 
 async def _workspace(settings: Settings, log: SessionLog, options: PushOptions) -> Path | None:
-    """The folder that is sent. A log may come from elsewhere and name any folder: one that is not
-    below the current one has to be named by the person.
+    """The folder to send. A log may come from elsewhere and name any folder, so a folder that is
+    not below the current one must be named by the user.
 
     Raises: InvalidInput.
     """
     place = options.workspace
     if place is None:
-        named = await workspace_of(log, options.session_id)
-        if named is None:
+        log_folder = await workspace_of(log, options.session_id)
+        if log_folder is None:
             return None
-        place = Path(named)
+        place = Path(log_folder)
         here = await to_thread.run_sync(Path(settings.folder).resolve)
-        resolved = await to_thread.run_sync(place.resolve)
-        if not resolved.is_relative_to(here):
+        folder = await to_thread.run_sync(place.resolve)
+        if not folder.is_relative_to(here):
             raise InvalidInput(
                 f"the session works in {place}, which is not below {here}: go there, or name the"
                 " folder to send with --workspace"
             )
     if not await to_thread.run_sync(place.is_dir):
-        raise InvalidInput(f"{place} is no folder: name the session's files with --workspace")
+        raise InvalidInput(f"{place} is not a folder: name the session's files with --workspace")
     return await to_thread.run_sync(place.resolve)
 
 
 async def _upload_size(log: SessionLog, session_id: str, workspace: Path | None) -> int:
-    """Of what will be sent, about. Looked at before the session is ended.
+    """The approximate size of the upload, computed before the session is ended.
 
     Raises: TooLarge.
     """
@@ -224,7 +223,9 @@ async def _send(
         bundle = await write_bundle(log, source, transfers_folder(settings))
         await server.upload("/v1/mainspring/transfers", query, bundle)
     except (MainspringError, OSError) as error:
-        error.add_note(f"session {session_id} runs nowhere yet: run the same command again")
+        error.add_note(
+            f"session {session_id} does not run anywhere yet: run the same command again"
+        )
         error.add_note(f"to continue here instead: mainspring sessions fork {session_id}")
         raise
     finally:
@@ -238,16 +239,16 @@ class _Server:
     base: str
 
     async def choose(self, kind: str, option: str, given: str | None) -> str:
-        """The id of an agent or an environment: by its id or name, or the only one there is.
+        """The id of an agent or an environment: by its id or name, or the only one on the server.
 
-        Raises: InvalidInput: which there are.
+        Raises: InvalidInput: it names the ones that exist.
         """
         if given is not None and given.startswith(_PREFIXES):
             return given  # a key of limited scope may not list them
         page = await self.get(f"/v1/{kind}", {"limit": "100"}, _Page)
-        found = [item for item in page.data if given in (None, item.id, item.name)]
-        if len(found) == 1:
-            return found[0].id
+        matches = [item for item in page.data if given in (None, item.id, item.name)]
+        if len(matches) == 1:
+            return matches[0].id
         raise _ambiguous_option(option, given, page.data)
 
     async def get(self, path: str, query: dict[str, str], type_: type[Any]) -> Any:  # noqa: ANN401 (of that type)
@@ -307,8 +308,8 @@ async def _decode_response(response: aiohttp.ClientResponse, type_: type[Any]) -
 
 
 async def _read_chunks(file: Path) -> AsyncGenerator[bytes, None]:
-    async with await open_file(file, "rb") as opened:
-        while piece := await opened.read(_CHUNK):
+    async with await open_file(file, "rb") as stream:
+        while piece := await stream.read(_CHUNK):
             yield piece
 
 
@@ -321,7 +322,7 @@ def _ambiguous_option(
 ) -> InvalidInput:
     if not objects:
         return InvalidInput(f"the server has no {option}: create one there first")
-    what = f"--{option} is missing" if given is None else f"--{option} {given} is not there"
+    what = f"--{option} is missing" if given is None else f"--{option} {given} does not exist"
     error = InvalidInput(f"{what}: name one that the server has")
     for item in objects[:_MAX_LISTED]:
         error.add_note(f"--{option} {item.id}  {item.name}")

@@ -101,7 +101,7 @@ class EventRenderer:
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
                 self._markdown_stream.set_status(f"⋯ {name} {truncate(lines[-1])}")
             case Stalled(seconds=seconds):
-                waiting = f"nothing has come for {seconds:.0f} s; still waiting"
+                waiting = f"nothing has arrived for {seconds:.0f} s; still waiting"
                 if self._out.can_redraw:  # a note would end the paragraph
                     self._markdown_stream.set_status(waiting)
                 else:
@@ -174,7 +174,7 @@ class EventRenderer:
         if end.is_error and self._has_spoken and end.stop_reason not in _SILENT_FAILURES:
             self.note("the reply broke off")
         elif end.is_error and end.stop_reason == "max_tokens":
-            self.note("the reply was cut off at the output limit; asking again with more room")
+            self.note("the reply was cut off at the output limit; asking again with a higher limit")
 
     def _show_tool_event(self, event: Event, payload: AnyPayload) -> None:
         match payload:
@@ -255,7 +255,7 @@ class EventRenderer:
         if isinstance(payload, events.ToolCallInDoubt):
             id_ = payload.tool_use_id
             name = self._calls[id_].name if id_ in self._calls else short_id(id_)
-            return self.note(f"{name} was under way when the session stopped", "yellow")
+            return self.note(f"{name} was running when the session stopped", "yellow")
         style = "green" if payload.result == "satisfied" else "yellow"
         self.note(f"graded {payload.iteration}: {payload.result.replace('_', ' ')}", style)
         for line in payload.explanation.splitlines()[:_MAX_CRITERIA]:

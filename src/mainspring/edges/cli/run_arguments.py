@@ -223,7 +223,8 @@ class PrintArguments:
         ),
     ] = None
     fork_session: Annotated[
-        bool, typer.Option("--fork-session", help="With --resume: go on in a fork of the session.")
+        bool,
+        typer.Option("--fork-session", help="With --resume: continue in a fork of the session."),
     ] = False
 
     def changed(self, agent: Agent) -> Agent:

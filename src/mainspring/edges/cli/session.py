@@ -282,7 +282,7 @@ async def cancel(settings: Settings, *, session: SessionArgument) -> int:
             with suppress(LeaseHeld):  # another process runs it now, and gets the interrupt
                 await (await runtime.resume(_PLACEHOLDER_AGENT, row.id)).run()
     if status not in ("running", "unfinished"):
-        screen.line((f"{row.id} does not run: {status}", ""))
+        screen.line((f"{row.id} is not running: {status}", ""))
         return 1
     screen.line(("cancelled ", "yellow"), (row.id, ""))
     return 0

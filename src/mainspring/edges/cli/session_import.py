@@ -138,7 +138,7 @@ async def _import_one(
         if source.is_empty:
             return _import_view(candidate, source, None)
         importer = local_user(settings.user)
-        stored = await store_session(log, source, now=clock.now(), importer=importer)
+        imported_session = await store_session(log, source, now=clock.now(), importer=importer)
     except (MainspringError, OSError) as error:
         return ImportView(
             path=str(candidate.path),
@@ -148,7 +148,7 @@ async def _import_one(
             outcome="failed",
             error=str(error),
         )
-    return _import_view(candidate, source, stored)
+    return _import_view(candidate, source, imported_session)
 
 
 def _import_view(
@@ -197,7 +197,7 @@ def _print_details(notes: Screen, view: ImportView, name: str, *, here: str) -> 
     if kinds:
         notes.paragraph((f"not part of the conversation, left out: {kinds}", "dim"))
     if view.outcome == "forked":
-        text = "the session here is not the beginning of the file any more: this is a fork with"
+        text = "the session here is no longer the beginning of the file: this is a fork with"
         notes.paragraph((f"{text} what the file has", "dim"))
     if view.folder is not None and view.folder != here:
         hint = f"it worked in {view.folder}: go there first to continue with its files"

@@ -252,8 +252,8 @@ async def snapshots(
         if not points:
             notes.paragraph((f"{history.session_id} {_NO_SNAPSHOTS}", ""))
             return 0
-        stored = await session_files.open_snapshots(settings, log, history)
-        changes = [await _changes_since_previous(stored, points, n) for n in range(len(points))]
+        store = await session_files.open_snapshots(settings, log, history)
+        changes = [await _changes_since_previous(store, points, n) for n in range(len(points))]
     if json:
         for checkpoint, changed in zip(points, changes, strict=True):
             screen.json(_snapshot_view(checkpoint, changed))
@@ -324,12 +324,12 @@ async def diff(
         if older is None:
             raise InvalidInput(f"session {history.session_id} {_NO_SNAPSHOTS}")
         newer = None if to is None else history.checkpoint_at(history.target(to=to, turns=None))
-        stored = await session_files.open_snapshots(settings, log, history)
+        store = await session_files.open_snapshots(settings, log, history)
         end = None if newer is None else newer.snapshot
-        changed = await stored.diff(older.snapshot, end)
+        changed = await store.diff(older.snapshot, end)
         diffs = {}
         if not json and not names:
-            diffs = await _text_diffs(stored, changed, older.snapshot, end)
+            diffs = await _text_diffs(store, changed, older.snapshot, end)
     if json:
         for change_view in _change_views(changed):
             screen.json(change_view)

@@ -71,7 +71,7 @@ def _warnings_digest(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
 
 
-OFFLINE_LABEL = "this is the offline demonstration model; --model or a key brings a real one"
+OFFLINE_LABEL = "this is the offline demonstration model; use --model or set a key for a real one"
 NO_MODEL = (
     "no model is set up and no server on this machine (Ollama, LM Studio) has one, so this is the"
     " offline demonstration model. For a real one:",
@@ -81,10 +81,10 @@ NO_MODEL = (
 )
 ASSUMED_LABEL = (
     "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
-    " .mainspring/models.toml can say more"
+    " describe it in .mainspring/models.toml"
 )
 LOCAL_LABEL = "no model is set up; {} runs on this machine and answers. --model names another"
-SCRIPT_LABEL = "{} answers, a script; what it does is real. --model brings a real model"
+SCRIPT_LABEL = "{} answers: a script, whose tool calls are real. --model names a real model"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,12 +188,15 @@ async def open_session_runner(
             if row is None or options.model is not None:
                 raise
             raise model_unavailable(error, model=agent.model, session_id=row.id) from error
-        _warn_if_assumed(notes, runtime.models.facts(agent.model))
         await _print_new_warnings(notes, Path(settings.home), loaded)
-        await _warn_if_expired(notes, Path(settings.home), runtime.models.facts(agent.model))
         if options.agent is not None and not loaded.is_described:
             notes.paragraph((f"warning: {options.agent} has no instruction files", "yellow"))
-        _warn_if_offline(notes, runtime.models.facts(agent.model), is_chosen=bool(is_chosen))
+        await _print_model_warnings(
+            notes,
+            Path(settings.home),
+            runtime.models.facts(agent.model),
+            is_chosen=bool(is_chosen),
+        )
         yield SessionRunner(
             runtime=runtime,
             notices=notices,
@@ -217,19 +220,15 @@ async def _with_local_model(
     return replace(agent, model=model)
 
 
-def _warn_if_offline(notes: Screen, facts: ModelFacts, *, is_chosen: bool) -> None:
+async def _print_model_warnings(
+    notes: Screen, home: Path, facts: ModelFacts, *, is_chosen: bool
+) -> None:
+    """An expired price is reported once for each user and model."""
+    if facts.is_assumed and facts.price.input:
+        notes.paragraph((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
     if facts.id == OFFLINE_MODEL:
         for line in (OFFLINE_LABEL,) if is_chosen else NO_MODEL:
             notes.paragraph((line, "yellow"))
-
-
-def _warn_if_assumed(notes: Screen, facts: ModelFacts) -> None:
-    if facts.is_assumed and facts.price.input:
-        notes.paragraph((ASSUMED_LABEL.format(facts.id, facts.window), "yellow"))
-
-
-async def _warn_if_expired(notes: Screen, home: Path, facts: ModelFacts) -> None:
-    """Once for each user and model."""
     if not facts.price.expired:
         return
     entry = error_table.PRICE_EXPIRED

@@ -138,7 +138,7 @@ async def export(
 
 
 def _terminal_safe(piece: bytes, form: ExportFormat) -> bytes:
-    """Without control characters, which could change the terminal."""
+    """Text without control characters, which could change the terminal."""
     if form in ("jsonl", "claude-code"):
         return escape_json(piece)
     return sanitize_text(piece.decode("utf-8", "replace")).encode()

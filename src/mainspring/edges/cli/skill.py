@@ -252,7 +252,7 @@ async def _switch(settings: Settings, name: str, *, is_disabled: bool, json: boo
     change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
     has_changed = await to_thread.run_sync(change)
     word = "disabled" if is_disabled else "enabled"
-    note = "" if has_changed else f"  it was {word} already"
+    note = "" if has_changed else f"  it was already {word}"
     text = ((f"{word} ", "green"), (name, "bold"), (note, "dim"))
     return print_result(settings, {word: name, "changed": has_changed}, *text, json=json)
 
@@ -334,10 +334,10 @@ def _require_removable(skill: Skill) -> None:
     """Raises: InvalidInput."""
     if ":" in skill.name:
         raise InvalidInput(
-            f"{skill.name} is a plugin's: `mainspring plugin remove` takes all of it"
+            f"{skill.name} is a plugin's: `mainspring plugin remove` removes the plugin"
         )
     if skill.scope == "managed":
-        raise InvalidInput(f"{skill.name} is there for everybody on this machine: {skill.file}")
+        raise InvalidInput(f"{skill.name} is installed for everybody on this machine: {skill.file}")
     if skill.kind == "command":
         raise InvalidInput(f"{skill.name} is a single file: delete {skill.file}")
 
@@ -348,8 +348,8 @@ def _lenient_findings(folder: Path) -> list[Finding]:
     )
     if file is None:
         return [Finding(level="error", file=folder.name, what="has no SKILL.md")]
-    shown = f"{folder.absolute().name}/{file.name}"
-    skill, findings = read_skill(file, PartLocation(folder.parent, "project"), shown)
+    display_path = f"{folder.absolute().name}/{file.name}"
+    skill, findings = read_skill(file, PartLocation(folder.parent, "project"), display_path)
     if skill is None and not any(finding.level == "error" for finding in findings):
-        return [*findings, Finding(level="error", file=shown, what="cannot be used")]
+        return [*findings, Finding(level="error", file=display_path, what="cannot be used")]
     return findings

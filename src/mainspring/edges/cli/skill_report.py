@@ -126,7 +126,7 @@ def require_consent(
     """
     if report.severity == "danger" and not consent.covers_danger:
         refusal = InvalidInput("something in it is dangerous: it is not trusted")
-        raise with_hints(refusal, "read it; if you know why it is there, --trust-anyway")
+        raise with_hints(refusal, "read it; if you accept the risk, --trust-anyway")
     return consent.is_given or confirm(settings, question)
 
 
@@ -193,7 +193,7 @@ def usage_text(use: SkillUse) -> str:
     times, sessions = plural(use.uses, "time"), plural(use.sessions, "session")
     return (
         f"used {times} in {sessions}, {use.by_user} of them by a user;"
-        f" {use.succeeded} went well, {use.failed} did not; {dollars(use.cost_usd)};"
+        f" {use.succeeded} succeeded, {use.failed} failed; {dollars(use.cost_usd)};"
         f" last on {use.last.date().isoformat()}"
     )
 

@@ -160,27 +160,27 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
 async def show(settings: Settings, *, tenant: TenantId, json: JsonOption = False) -> int:
     """Show a tenant, its limits and what it has spent today."""
     async with open_as_operator(settings) as operator:
-        stored = await Tenants(operator.records).get(tenant)
+        tenant_object = await Tenants(operator.records).get(tenant)
         spent = await DailyBudgetLedger(operator.records).spent_usd(tenant, "tenant", tenant)
     screen = Screen(settings)
     if json:
-        screen.json(TenantView(tenant=stored, spent_today_usd=spent))
+        screen.json(TenantView(tenant=tenant_object, spent_today_usd=spent))
         return 0
-    rate = stored.requests_per_minute
-    disabled_at = stored.disabled_at
+    rate = tenant_object.requests_per_minute
+    disabled_at = tenant_object.disabled_at
     lines = [
-        ("name", stored.name),
-        ("created", local_time(stored.created_at)),
+        ("name", tenant_object.name),
+        ("created", local_time(tenant_object.created_at)),
         ("state", f"disabled {local_time(disabled_at)}" if disabled_at else "enabled"),
         ("requests a minute", "the platform's default" if rate is None else str(rate)),
-        ("budget a day", _amount_text(stored.daily_budget_usd) or "none"),
+        ("budget a day", _amount_text(tenant_object.daily_budget_usd) or "none"),
         ("spent today", dollars(spent)),
         *(
             (f"agent {name}", f"{dollars(amount)} a day")
-            for name, amount in stored.agent_daily_budgets_usd.items()
+            for name, amount in tenant_object.agent_daily_budgets_usd.items()
         ),
     ]
-    screen.line((stored.id, "bold"))
+    screen.line((tenant_object.id, "bold"))
     for label, value in lines:
         screen.line((f"  {label:<18}", "dim"), (value, ""))
     return 0

@@ -63,7 +63,9 @@ async def put(
 
 def _read_value(name: str) -> str:
     if sys.stdin.isatty():
-        return getpass(f"Value of {name}: ")  # echoes nothing, not even what was typed early
+        return getpass(
+            f"Value of {name}: "
+        )  # echoes nothing, not even what was typed before the prompt
     content = sys.stdin.buffer.read(MAX_VALUE_BYTES + 3)
     try:
         return content.decode().removesuffix("\n").removesuffix("\r")

@@ -32,7 +32,7 @@ async def open_worktree(settings: Settings, arguments: RunArguments) -> RunOptio
         return options
     if arguments.session() is not None or options.workspace is not None:
         raise typer.BadParameter(
-            "--worktree makes a workspace for a new session: do not give --resume or --workspace"
+            "--worktree creates a workspace: do not combine it with --resume or --workspace"
         )
     folder, place = Path(settings.folder), _worktrees_folder(settings)
     name = arguments.worktree or f"session-{ids.new_id(ids.SESSION)[-_ID_DIGITS:]}"

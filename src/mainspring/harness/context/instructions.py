@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import PurePosixPath
-from xml.sax.saxutils import quoteattr
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.context.frontmatter import read_frontmatter
 from mainspring.harness.context.instruction_files import (
     CandidateFinder,
@@ -35,6 +36,11 @@ from mainspring.harness.context.instruction_parsing import (
     without_comments,
 )
 from mainspring.retrieval.globs import matches_glob
+
+if TYPE_CHECKING:
+    from xml.sax import saxutils
+else:
+    saxutils = LazyModule("xml.sax.saxutils")  # it imports the HTTP client of the library
 
 MAX_IMPORT_DEPTH = 4
 _MAX_FILE_BYTES = 4_000_000
@@ -126,10 +132,8 @@ def render(instructions: Instructions) -> str:
 def render_section(section: Section) -> str:
     """Escape the end tag of a section, so that a file cannot pretend to be of another scope."""
     text = re.sub(r"<(?=\s*/?\s*instructions)", "&lt;", section.text, flags=re.IGNORECASE)
-    return (
-        f"<instructions source={quoteattr(section.source)} scope={quoteattr(section.scope)}>\n"
-        f"{text}\n</instructions>"
-    )
+    source, scope = saxutils.quoteattr(section.source), saxutils.quoteattr(section.scope)
+    return f"<instructions source={source} scope={scope}>\n{text}\n</instructions>"
 
 
 @dataclass(frozen=True, slots=True)

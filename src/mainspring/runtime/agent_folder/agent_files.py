@@ -94,8 +94,8 @@ def content_hash(folder: Path) -> str:
 def file_hash(file: Path) -> str:
     """Raises: InvalidInput."""
     try:
-        with file.open("rb") as opened:
-            return hashlib.file_digest(opened, "sha256").hexdigest()
+        with file.open("rb") as stream:
+            return hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
         raise InvalidInput(f"{file}: {error.strerror or error}") from error
 

@@ -157,7 +157,7 @@ def _subagents(
     names = manifest.subagents.names
     if names is None:
         return tuple(available.values()), ()
-    missing = [
+    findings = [
         Finding(
             level="warning",
             file=FILE,
@@ -168,7 +168,7 @@ def _subagents(
         for name in names
         if name not in available
     ]
-    return tuple(available[name] for name in names if name in available), tuple(missing)
+    return tuple(available[name] for name in names if name in available), tuple(findings)
 
 
 _AGENT_FILES = frozenset(("agent.yaml", "AGENTS.md", "CLAUDE.md"))

@@ -129,14 +129,14 @@ class PathInstructions:
     async def for_path(self, path: str, *, thread_id: str = "") -> list[Section]:
         """The sections for a file that a thread has not seen yet, the most general first."""
         sections = await to_thread.run_sync(self._sections, path)
-        shown = self._shown.setdefault(thread_id, set())
+        seen_sections = self._shown.setdefault(thread_id, set())
         new: list[Section] = []
         room = MAX_PATH_INSTRUCTION_CHARS
         for section in sections:
-            if section.source in shown or (new and len(section.text) > room):
+            if section.source in seen_sections or (new and len(section.text) > room):
                 continue
             room -= len(section.text)
-            shown.add(section.source)
+            seen_sections.add(section.source)
             new.append(section)
         return new
 

@@ -84,13 +84,13 @@ def stored_inputs(secrets: SecretStore, folder: Path) -> dict[str, str]:
     Raises: InvalidInput: the vault cannot be opened.
     """
     values: dict[str, str] = {}
-    if not (stored := secrets.values()):
+    if not (secret_values := secrets.values()):
         return values
     kinds: tuple[InputKind, ...] = get_args(InputKind)
     for kind in kinds:
-        index = stored.get(_secret_name(kind, folder))
+        index = secret_values.get(_secret_name(kind, folder))
         for id_ in _read_index(index).inputs:
-            if (value := stored.get(_secret_name(kind, folder, id_))) is not None:
+            if (value := secret_values.get(_secret_name(kind, folder, id_))) is not None:
                 values[input_variable(kind, id_)] = _decode_value(value)
     return values
 

@@ -104,6 +104,6 @@ def manifest_text(new_agent: NewAgent) -> str:
 
 
 def _write_new(file: Path, text: str) -> Path:
-    with file.open("x", encoding="utf-8", newline="\n") as opened:
-        opened.write(text)
+    with file.open("x", encoding="utf-8", newline="\n") as stream:
+        stream.write(text)
     return file

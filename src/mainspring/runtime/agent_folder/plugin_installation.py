@@ -83,8 +83,8 @@ def find_offer(root: Path, name: str | None) -> PluginOffer:
         name = next(iter(offers))
     if name is None or name not in offers:
         what = "no plugin has that name" if name else "it offers several plugins: name one of them"
-        listed = ", ".join(sorted(offers)[:50]) or "nothing"
-        raise InvalidInput(f"{name or FILE}: {what}; it offers {listed}")
+        names = ", ".join(sorted(offers)[:50]) or "nothing"
+        raise InvalidInput(f"{name or FILE}: {what}; it offers {names}")
     entry = dict(offers[name])
     base = entry.pop("pluginRoot")
     source = entry.get("source", f"./{name}")

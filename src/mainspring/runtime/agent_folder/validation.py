@@ -283,11 +283,11 @@ def server_label(server: McpServer) -> str:
 
 
 def _plugins(installed: InstalledPlugins, agent: Agent, is_pinned: IsPinned) -> PartReport:
-    used = [plugin for plugin in installed.plugins if not plugin.is_rejected]
-    idle = [item for item in used if item.hooks and not is_pinned(item.root)]
+    usable = [plugin for plugin in installed.plugins if not plugin.is_rejected]
+    idle = [item for item in usable if item.hooks and not is_pinned(item.root)]
     return PartReport(
         name="plugins",
-        supported=tuple(_plugin(item, agent) for item in used),
+        supported=tuple(_plugin(item, agent) for item in usable),
         ignored=tuple(
             IgnoredItem(f"{item.name}: hooks", _UNTRUSTED.format(item.root)) for item in idle
         ),

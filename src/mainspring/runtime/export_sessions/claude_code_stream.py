@@ -114,8 +114,8 @@ class ClaudeCodeStream:
         match event.payload:
             case events.ModelRequestStarted(purpose=None, model=model):
                 return [self._event(piece) for piece in self._pieces.begin(event.id, model)]
-            case events.ModelRequestEnded(purpose=None) as ended:
-                return [self._event(piece) for piece in self._pieces.end(ended)]
+            case events.ModelRequestEnded(purpose=None) as request_end:
+                return [self._event(piece) for piece in self._pieces.end(request_end)]
             case _:
                 return []
 
@@ -153,11 +153,11 @@ class ClaudeCodeStream:
         payload = event.payload
         match payload:
             case (
-                events.AgentToolUse(name=name, input=given)
-                | events.AgentMcpToolUse(name=name, input=given)
-                | events.AgentCustomToolUse(name=name, input=given)
+                events.AgentToolUse(name=name, input=tool_input)
+                | events.AgentMcpToolUse(name=name, input=tool_input)
+                | events.AgentCustomToolUse(name=name, input=tool_input)
             ):
-                self._calls[event.id] = (name, given)
+                self._calls[event.id] = (name, tool_input)
             case events.AgentToolResult() | events.AgentMcpToolResult():
                 self._note_result(payload)
             case events.ModelRequestStarted():
@@ -171,10 +171,10 @@ class ClaudeCodeStream:
 
     def _note_result(self, result: events.AgentToolResult | events.AgentMcpToolResult) -> None:
         call_id = call_id_of(result) or ""
-        name, given = self._calls.pop(call_id, ("", {}))
+        name, tool_input = self._calls.pop(call_id, ("", {}))
         if result.error == "denied":
             denial = {"tool_name": claude_code_name(name), "tool_use_id": call_id}
-            self._denials.append({**denial, "tool_input": dict(given)})
+            self._denials.append({**denial, "tool_input": dict(tool_input)})
 
     def _note_request(self, ended: events.ModelRequestEnded, time: datetime) -> None:
         started = self._requests.pop(ended.model_request_start_id, None)
@@ -248,19 +248,19 @@ class ReplyPieces:
     def delta(self, delta: Delta) -> list[StreamMessage]:
         match delta:
             case TextDelta(text=text):
-                opened = self._open("text", {"type": "text", "text": ""})
+                start = self._open("text", {"type": "text", "text": ""})
                 piece: StreamMessage = {"type": "text_delta", "text": text}
             case ThinkingDelta(text=text):
-                opened = self._open("thinking", {"type": "thinking", "thinking": ""})
+                start = self._open("thinking", {"type": "thinking", "thinking": ""})
                 piece = {"type": "thinking_delta", "thinking": text}
             case ToolInputDelta(id=id_, name=name, json=json):
                 use: StreamMessage = {"type": "tool_use", "id": id_}
                 use |= {"name": claude_code_name(name), "input": dict[str, object]()}
-                opened = self._open(id_, use)
+                start = self._open(id_, use)
                 piece = {"type": "input_json_delta", "partial_json": json}
             case _:
                 return []
-        return [*opened, {"type": "content_block_delta", "index": self._index, "delta": piece}]
+        return [*start, {"type": "content_block_delta", "index": self._index, "delta": piece}]
 
     def end(self, ended: events.ModelRequestEnded) -> list[StreamMessage]:
         delta = {"stop_reason": ended.stop_reason, "stop_sequence": None}

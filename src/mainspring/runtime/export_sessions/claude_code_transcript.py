@@ -179,9 +179,14 @@ def reply_content(
             return [api_block(block, media) for block in content]
         case ExportedThinking(text=text, signature=signature):
             return [{"type": "thinking", "thinking": text, "signature": signature or ""}]
-        case ExportedToolUse(name=name, input=given):
+        case ExportedToolUse(name=name, input=tool_input):
             return [
-                {"type": "tool_use", "id": entry.id, "name": claude_code_name(name), "input": given}
+                {
+                    "type": "tool_use",
+                    "id": entry.id,
+                    "name": claude_code_name(name),
+                    "input": tool_input,
+                }
             ]
 
 

@@ -305,11 +305,11 @@ def _part_entry(
         case events.AgentThinking(text=text, signature=signature):
             return ExportedThinking(at=at, exported_reply=reply, text=text, signature=signature)
         case (
-            events.AgentToolUse(name=name, input=given)
-            | events.AgentMcpToolUse(name=name, input=given)
-            | events.AgentCustomToolUse(name=name, input=given)
+            events.AgentToolUse(name=name, input=tool_input)
+            | events.AgentMcpToolUse(name=name, input=tool_input)
+            | events.AgentCustomToolUse(name=name, input=tool_input)
         ):
-            return ExportedToolUse(at=at, exported_reply=reply, name=name, input=given)
+            return ExportedToolUse(at=at, exported_reply=reply, name=name, input=tool_input)
 
 
 def _result_entries(thread: _Thread, at: Position, result: CallResult) -> list[ExportedEntry]:

@@ -108,8 +108,8 @@ class HtmlPage:
     def _call(self, entry: ExportedToolUse) -> Markup:
         result = self._results.get(entry.id)
         failed = result is not None and result.is_error
-        shown = msgspec.json.format(msgspec.json.encode(entry.input), indent=2).decode()
-        parts = [_code(shown)]
+        input_json = msgspec.json.format(msgspec.json.encode(entry.input), indent=2).decode()
+        parts = [_code(input_json)]
         if result is not None:
             parts.append(self._result(result))
         if (agent := self._conversation_fold.started_by.get(entry.id)) in self._threads:

@@ -82,14 +82,14 @@ def facts_list(facts: Sequence[tuple[str, str]]) -> Markup:
 
 def page_head(title: str) -> Markup:
     """Everything up to the heading; `page_end` closes what this opens."""
-    shown = escape(title)
+    heading = escape(title)
     return Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
         '<meta name="viewport" content="width=device-width,initial-scale=1">\n'
         '<meta name="referrer" content="no-referrer">\n'
-        f"<title>{shown}</title>\n<style>{_STYLE}</style></head>\n"
-        f'<body><main>\n<h1 dir="auto">{shown}</h1>\n'
+        f"<title>{heading}</title>\n<style>{_STYLE}</style></head>\n"
+        f'<body><main>\n<h1 dir="auto">{heading}</h1>\n'
     )
 
 

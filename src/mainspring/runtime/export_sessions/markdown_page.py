@@ -59,9 +59,9 @@ def render_markdown(
 
 def _section(entry: ExportedEntry, level: str) -> str:
     match entry:
-        case ExportedToolUse(name=name, input=given):
-            shown = msgspec.json.format(msgspec.json.encode(given), indent=2).decode()
-            return f"\n{level} Call of {_line(name)}\n\n{_code_block(shown, 'json')}"
+        case ExportedToolUse(name=name, input=tool_input):
+            input_json = msgspec.json.format(msgspec.json.encode(tool_input), indent=2).decode()
+            return f"\n{level} Call of {_line(name)}\n\n{_code_block(input_json, 'json')}"
         case ExportedToolResult(content=content, is_error=is_error):
             heading = "Error" if is_error else "Result"
             return f"\n{level} {heading}\n\n{_code_block(_text(content))}"
@@ -139,7 +139,7 @@ def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
 
 def _code_block(text: str, language: str = "") -> str:
     """Exactly this text, as code."""
-    shown = strip_control_characters(text)
-    longest = max((len(run) for run in re.findall(r"`+", shown)), default=0)
+    code = strip_control_characters(text)
+    longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
-    return f"{fence}{language}\n{shown.rstrip(chr(10))}\n{fence}\n"
+    return f"{fence}{language}\n{code.rstrip(chr(10))}\n{fence}\n"

@@ -85,7 +85,7 @@ class TranscriptFiles:
                 new = [event for event in staged if event.seq > self._seq]
                 if new and (new[0].seq, new[0].prev) == (self._seq + 1, self._tip):
                     await self._take(new)
-                if not all(written.is_compared for written in self._files.values()):
+                if not all(progress.is_compared for progress in self._files.values()):
                     await to_thread.run_sync(self._compare_rest)
             except (OSError, StoreFailed, SessionNotFound) as error:
                 self._start_over()
@@ -128,27 +128,27 @@ class TranscriptFiles:
 
     def _write(self, text: dict[str, bytes]) -> None:
         for thread_id, more in text.items():
-            written = self._files.setdefault(thread_id, _FileProgress())
+            progress = self._files.setdefault(thread_id, _FileProgress())
             with self._open(thread_id) as file:
-                if not written.is_compared:
-                    known = os.pread(file, len(more), written.size)
-                    same = len(known) if more.startswith(known) else 0
-                    if same < len(known):
-                        os.ftruncate(file, written.size)
-                    written.is_compared = same < len(more)
-                    written.size, more = written.size + same, more[same:]
+                if not progress.is_compared:
+                    present = os.pread(file, len(more), progress.size)
+                    same = len(present) if more.startswith(present) else 0
+                    if same < len(present):
+                        os.ftruncate(file, progress.size)
+                    progress.is_compared = same < len(more)
+                    progress.size, more = progress.size + same, more[same:]
                 while more:
-                    count = os.pwrite(file, more, written.size)
-                    written.size, more = written.size + count, more[count:]
+                    count = os.pwrite(file, more, progress.size)
+                    progress.size, more = progress.size + count, more[count:]
 
     def _compare_rest(self) -> None:
         """Drop what an earlier process wrote beyond the log."""
-        for thread_id, written in self._files.items():
-            if not written.is_compared:
+        for thread_id, progress in self._files.items():
+            if not progress.is_compared:
                 with self._open(thread_id) as file:
-                    if os.fstat(file).st_size > written.size:
-                        os.ftruncate(file, written.size)
-                written.is_compared = True
+                    if os.fstat(file).st_size > progress.size:
+                        os.ftruncate(file, progress.size)
+                progress.is_compared = True
 
     def _place(self, thread_id: str) -> tuple[str, ...]:
         if thread_id == self._main_thread:

@@ -85,9 +85,9 @@ class ClaudeCodeReader:
         side = [entry for entry in file.entries if entry.is_sidechain]
         if not main:  # a subagent's own file
             main, side = side, []
-        chosen = _branch(main, session, lines)
-        _describe(session, chosen)
-        session.main = conversation(chosen, session)
+        branch = _branch(main, session, lines)
+        _describe(session, branch)
+        session.main = conversation(branch, session)
         _add_inline_subagents(session, side)
         started = _started_agents(file.entries)
         if not is_subagent_file(path):
@@ -153,13 +153,13 @@ def _metadata(path: Path) -> dict[str, object]:
 
 def _read_entries(lines: JsonLines, session: SourceSession) -> _File:
     file = _File()
-    seen: set[str] = set()
+    uuids: set[str] = set()
     for line in lines:
         uuid = string(line.value.get("uuid"))
         if not uuid:
             _take_other(file, session, lines, line)
-        elif uuid not in seen:  # a resumed session may repeat its beginning
-            seen.add(uuid)
+        elif uuid not in uuids:  # a resumed session may repeat its beginning
+            uuids.add(uuid)
             file.entries.append(_entry(line, uuid))
     return file
 
@@ -193,28 +193,28 @@ def _branch(
         return main
     index_of = {entry.uuid: index for index, entry in enumerate(main)}
     last = max((i for i, entry in enumerate(main) if entry.type in _SPOKEN), default=None)
-    chosen = branch_indexes(main, index_of, last, lines)
-    replies = {main[i].message_id for i in chosen if main[i].type == "assistant"}
-    chosen |= {
+    indexes = branch_indexes(main, index_of, last, lines)
+    replies = {main[i].message_id for i in indexes if main[i].type == "assistant"}
+    indexes |= {
         i
         for i, entry in enumerate(main)
         if entry.type == "assistant" and entry.message_id in replies
     }
-    calls = {string(block.get("id")) for i in chosen for block in main[i].blocks} - {""}
+    calls = {string(block.get("id")) for i in indexes for block in main[i].blocks} - {""}
     for i, entry in enumerate(main):
-        if i not in chosen and result_ids(entry) and calls.issuperset(result_ids(entry)):
-            chosen.add(i)
-        elif i not in chosen and entry.type in _SPOKEN:
+        if i not in indexes and result_ids(entry) and calls.issuperset(result_ids(entry)):
+            indexes.add(i)
+        elif i not in indexes and entry.type in _SPOKEN:
             session.left_out["other branch"] += 1
-    return [main[i] for i in sorted(chosen)]
+    return [main[i] for i in sorted(indexes)]
 
 
 def _describe(session: SourceSession, entries: list[ClaudeCodeEntry]) -> None:
     for entry in entries:
         session.started = session.started or entry.time
-        for ours, theirs in (("cwd", "cwd"), ("version", "version"), ("git_branch", "gitBranch")):
-            if value := string(entry.value.get(theirs)):
-                session.metadata.setdefault(ours, value)
+        for name, key in (("cwd", "cwd"), ("version", "version"), ("git_branch", "gitBranch")):
+            if value := string(entry.value.get(key)):
+                session.metadata.setdefault(name, value)
 
 
 def _add_inline_subagents(session: SourceSession, side: list[ClaudeCodeEntry]) -> None:

@@ -234,10 +234,10 @@ def branch_indexes(
 ) -> set[int]:
     """The indexes of an entry and all its ancestors. If a parent is missing, the preceding entry
     counts as the parent."""
-    chosen: set[int] = set()
+    indexes: set[int] = set()
     at = last
-    while at is not None and at not in chosen:
-        chosen.add(at)
+    while at is not None and at not in indexes:
+        indexes.add(at)
         entry = entries[at]
         if entry.parent is None:
             break
@@ -248,7 +248,7 @@ def branch_indexes(
             )
             above = at - 1
         at = above
-    return chosen
+    return indexes
 
 
 def head_lines(path: Path, most: int = 20) -> list[dict[str, object]]:

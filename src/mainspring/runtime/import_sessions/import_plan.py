@@ -192,8 +192,10 @@ class _Planner:
         self.depth += 1
         self.thread(subagent.thread, thread_id)
         self.depth -= 1
-        ended = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=name)
-        self.add(f"subagent-ended:{subagent.id}:{self.planned.events[-1].id}", parent, None, ended)
+        thread_end = ThreadStatusTerminated(session_thread_id=thread_id, agent_name=name)
+        self.add(
+            f"subagent-ended:{subagent.id}:{self.planned.events[-1].id}", parent, None, thread_end
+        )
 
     def is_full(self) -> bool:
         if len(self.planned.events) < MAX_EVENTS:
@@ -320,13 +322,13 @@ class _ThreadPlanner:
                     calls_made[call_id] = self._add(f"call:{call_id}", None, use)
                 case SourceCall():
                     pass
-        ended = ModelRequestEnded(
+        request_end = ModelRequestEnded(
             model_request_start_id=started,
             model_usage=item.usage,
             model=item.model,
             stop_reason="tool_use" if calls else "end_turn",
         )
-        self._add(f"replied:{item.id}:{len(parts)}", None, ended)
+        self._add(f"replied:{item.id}:{len(parts)}", None, request_end)
         self._is_owed = self._lacks_result = False
         self._settle(calls_made)
 

@@ -99,11 +99,11 @@ class _ImportWriter:
         new = self.planned.events[same:]
         if not new:
             return ImportResult(session_id=existing.id, import_status="unchanged", events=0)
-        stored = dict(seqs[:same])
+        stored_seqs = dict(seqs[:same])
         if same == len(seqs):
-            await self._append(existing, new, stored)
+            await self._append(existing, new, stored_seqs)
             return ImportResult(session_id=existing.id, import_status="grown", events=len(new) + 1)
-        return await self._fork(existing, new, stored, at=seqs[same - 1][1] if same else 0)
+        return await self._fork(existing, new, stored_seqs, at=seqs[same - 1][1] if same else 0)
 
     async def _append(
         self, existing: SessionRow, new: Sequence[PlannedEvent], stored: Mapping[str, int]

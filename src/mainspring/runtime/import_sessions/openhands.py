@@ -129,11 +129,11 @@ def _describe(session: SourceSession, path: Path) -> str | None:
 def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
     digest = hashlib.sha256()
     if path.is_dir():
-        left = MAX_FILE_BYTES
+        bytes_left = MAX_FILE_BYTES
         for file in event_files(path)[:_MAX_EVENTS]:
             content = read_whole(file)
-            left -= len(content)
-            if left < 0:
+            bytes_left -= len(content)
+            if bytes_left < 0:
                 raise InvalidInput(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB")
             digest.update(content)
             value = decode_object(content)

@@ -99,9 +99,9 @@ def _entry(line: JsonLine, before: list[_Entry]) -> _Entry:
 
 def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> list[_Entry]:
     index_of = {entry.id: index for index, entry in enumerate(entries)}
-    chosen = branch_indexes(entries, index_of, len(entries) - 1 if entries else None, lines)
-    session.left_out["other branch"] += len(entries) - len(chosen)
-    return [entries[i] for i in sorted(chosen)]
+    indexes = branch_indexes(entries, index_of, len(entries) - 1 if entries else None, lines)
+    session.left_out["other branch"] += len(entries) - len(indexes)
+    return [entries[i] for i in sorted(indexes)]
 
 
 def _take(session: SourceSession, entry: _Entry) -> None:

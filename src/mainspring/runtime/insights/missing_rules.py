@@ -93,8 +93,10 @@ class RuleDetector:
 
     def _alike(self, words: frozenset[str]) -> int | None:
         """The group of similar corrections; a new one if there is none and the limit allows it."""
-        shared = Counter(at for word in words for at in self._by_word.get(word, ())[:_MAX_COMPARED])
-        for at, count in shared.most_common(_MAX_COMPARED):
+        common_words = Counter(
+            at for word in words for at in self._by_word.get(word, ())[:_MAX_COMPARED]
+        )
+        for at, count in common_words.most_common(_MAX_COMPARED):
             if count / len(words | self.corrections[at].words) >= _MIN_SIMILARITY:
                 return at
         if len(self.corrections) >= MAX_KEYS:

@@ -100,11 +100,11 @@ class WasteDetector:
             return
         thread, usage = self._thread(event), payload.model_usage
         if thread.has_cache and thread.requests > 1 and _is_miss(usage):
-            lost = prompt_tokens(usage) - usage.cache_read_input_tokens
+            uncached = prompt_tokens(usage) - usage.cache_read_input_tokens
             has_changed = payload.model is not None and thread.model not in (None, payload.model)
             changed = "model changed" if has_changed else None
             reason = thread.cache_break or changed or _pause(thread.last, event.time)
-            self.misses.group(reason).add(event.session_id, event.seq, tokens=lost)
+            self.misses.group(reason).add(event.session_id, event.seq, tokens=uncached)
         thread.has_cache |= bool(usage.cache_read_input_tokens or usage.cache_creation_input_tokens)
         thread.last, thread.model = event.time, payload.model or thread.model
 

@@ -174,8 +174,8 @@ class SessionBundle:
                     pass
         if digest.hexdigest() != self.bundle_manifest.log:
             raise InvalidInput("the log in the bundle is not the one that was sent")
-        moved = SessionMoved(transfer_id=self.bundle_manifest.transfer_id)
-        if last is None or read_line(last).payload != moved:
+        move = SessionMoved(transfer_id=self.bundle_manifest.transfer_id)
+        if last is None or read_line(last).payload != move:
             raise InvalidInput("the session was not ended for this transfer where it comes from")
         return last.seq
 
@@ -243,10 +243,10 @@ def check_headers(file: Path, limits: UploadLimits) -> None:
     size = file.stat().st_size
     if size > limits.max_bytes:
         raise TooLarge(f"a session that is pushed has {limits.max_bytes:,} bytes at most")
-    with file.open("rb") as opened:
+    with file.open("rb") as stream:
         at = count = 0
         before = b""
-        while (header := _header(opened, at)) is not None:
+        while (header := _header(stream, at)) is not None:
             kind, length = header
             count += kind != _PAX
             if count > limits.max_entries:
@@ -254,7 +254,7 @@ def check_headers(file: Path, limits: UploadLimits) -> None:
             if kind == _PAX:
                 if before == _PAX:
                     raise InvalidInput("the bundle has two headers for one file")
-                _check_pax(opened.read(length))
+                _check_pax(stream.read(length))
             before = kind
             at += _BLOCK + -(-length // _BLOCK) * _BLOCK
             if at > size:

@@ -98,8 +98,8 @@ async def receive(
         with open_checked(file, _LIMITS) as archive:
             bundle = SessionBundle.read(archive, session_id=session_id, transfer_id=transfer_id)
             left_out = bundle.bundle_manifest.left_out
-            sent = await to_thread.run_sync(bundle.check_log)
-            if await _is_received(log, session_id, transfer_id, sent=sent):
+            last_seq = await to_thread.run_sync(bundle.check_log)
+            if await _is_received(log, session_id, transfer_id, sent=last_seq):
                 return left_out
             await to_thread.run_sync(_place_workspace, bundle, workspace, hidden)
             async with aclosing(bundle.lines()) as lines:
@@ -112,7 +112,7 @@ async def receive(
         session_id, owner=local_owner(ids.new_id(ids.WORKER)), is_receiving=True
     )
     try:
-        if not await _is_received(log, session_id, transfer_id, sent=sent):
+        if not await _is_received(log, session_id, transfer_id, sent=last_seq):
             [last] = await log.tail(session_id, 1)
             if last.payload != SessionMoved(transfer_id=transfer_id):
                 raise InvalidInput(f"session {session_id} was moved by another transfer")
@@ -132,8 +132,8 @@ async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, se
         return False
     if isinstance(last.payload, SessionMoved):
         return False
-    ours = await log.read(session_id, after=sent, limit=1)
-    payload = ours[0].payload if ours else None
+    events = await log.read(session_id, after=sent, limit=1)
+    payload = events[0].payload if events else None
     return isinstance(payload, SessionReceived) and payload.transfer_id == transfer_id
 
 

@@ -103,14 +103,14 @@ class _Reader:
                 self._reply(event).parts.append(SourceText(plain_text(content)))
             case events.AgentThinking(text=text):
                 self._reply(event).parts.append(SourceThinking(text))
-            case events.AgentToolUse(name=name, input=given):
+            case events.AgentToolUse(name=name, input=tool_input):
                 self.callable_ids.add(event.id)
-                self._call(event, name, given)
+                self._call(event, name, tool_input)
             case (
-                events.AgentMcpToolUse(name=name, input=given)
-                | events.AgentCustomToolUse(name=name, input=given)
+                events.AgentMcpToolUse(name=name, input=tool_input)
+                | events.AgentCustomToolUse(name=name, input=tool_input)
             ):
-                self._call(event, name, given)
+                self._call(event, name, tool_input)
             case events.UserMessage(content=content):
                 self._prompt(event, content, is_person=True)
             case events.ThreadMessageReceived(content=content):
@@ -191,7 +191,7 @@ class _Reader:
         return not isinstance(part, SourceCall) or part.id in self.source.main.results
 
     def _content(self, blocks: tuple[Block, ...]) -> tuple[Block, ...]:
-        return tuple(ours for block in blocks for ours in self._block(block))
+        return tuple(item for block in blocks for item in self._block(block))
 
     def _block(self, block: Block) -> tuple[Block, ...]:
         match block:

@@ -152,10 +152,10 @@ def _pack_entry(
     entry.mtime = min(max(int(state.st_mtime), 0), _MAX_TIME)
     if stat.S_ISDIR(state.st_mode):
         result.total.add(path, 0)
-        opened = os.open(name, _FOLDER, dir_fd=folder)
+        descriptor = os.open(name, _FOLDER, dir_fd=folder)
         entry.type = tarfile.DIRTYPE
         archive.addfile(entry)
-        return opened
+        return descriptor
     if stat.S_ISREG(state.st_mode):
         _pack_file(archive, entry, os.open(name, _FILE, dir_fd=folder), result)
     elif stat.S_ISLNK(state.st_mode) and _stays_inside(
@@ -304,12 +304,12 @@ def _make_folder(root: int, path: str) -> None:
 def _unpack_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: int, path: str) -> str:
     above, name = _above(root, path)
     try:
-        opened = os.open(name, _NEW_FILE, 0o600, dir_fd=above)
+        descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=above)
     finally:
         os.close(above)
     digest = hashlib.sha256()
     with (
-        os.fdopen(opened, "wb") as file,
+        os.fdopen(descriptor, "wb") as file,
         archive.extractfile(entry) or open(os.devnull, "rb") as source,
     ):
         while piece := source.read(_CHUNK):
@@ -331,11 +331,11 @@ def _link(root: int, path: str, target: str) -> str:
 
 
 def _set_mode(root: int, path: str, mode: int) -> None:
-    opened = open_beneath(root, path, _FOLDER)
+    descriptor = open_beneath(root, path, _FOLDER)
     try:
-        os.fchmod(opened, mode & 0o755 | 0o700)
+        os.fchmod(descriptor, mode & 0o755 | 0o700)
     finally:
-        os.close(opened)
+        os.close(descriptor)
 
 
 def _above(root: int, path: str) -> tuple[int, str]:

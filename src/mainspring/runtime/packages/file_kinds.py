@@ -90,8 +90,8 @@ def language_of(path: str, content: bytes) -> str:
 
 def is_disguised(path: str, content: bytes, kind: FileKind) -> bool:
     """Whether it can be run although its name is that of a text or an image."""
-    named = PurePosixPath(path).suffix.lower()
-    looks_harmless = named in (_PROSE - {""}) | _OFFICE | _VIEWED_ENDINGS
+    suffix = PurePosixPath(path).suffix.lower()
+    looks_harmless = suffix in (_PROSE - {""}) | _OFFICE | _VIEWED_ENDINGS
     is_run = kind == "program" or _SHEBANG.match(content) is not None
     return looks_harmless and is_run
 

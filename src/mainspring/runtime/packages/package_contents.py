@@ -68,17 +68,17 @@ def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator
     # Archives inside the archive have entries of their own, hence the generous factor.
     if content.count(_ENTRY) > 10 * limits.max_files:
         raise TooLarge(f"{path}: a skill has {limits.max_files} files at most")
-    left = limits.max_bytes
+    bytes_left = limits.max_bytes
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for entry in archive.infolist():
                 if entry.is_dir() or entry.filename.startswith(f"{_MACOS}/"):
                     continue
                 _check_entry(entry)
-                with archive.open(entry) as opened:
-                    unpacked = opened.read(left + 1)
-                left -= len(unpacked)
-                if left < 0:
+                with archive.open(entry) as stream:
+                    unpacked = stream.read(bytes_left + 1)
+                bytes_left -= len(unpacked)
+                if bytes_left < 0:
                     raise _too_large(limits)
                 yield UploadedFile(
                     path=entry.filename,
@@ -98,15 +98,15 @@ def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[
         raise TooLarge(f"a skill has {limits.max_files} files at most")
     if sum(len(upload.content) for upload in uploads) > limits.max_bytes:
         raise _too_large(limits)
-    taken: dict[str, str] = {}
+    names: dict[str, str] = {}
     for upload in uploads:
         check_path(upload.path)
         # As file systems that ignore case or normalise see it.
         place = unicodedata.normalize("NFC", upload.path).casefold()
-        if place in taken:
-            raise InvalidInput(f"{upload.path}: the path exists already, as {taken[place]}")
-        taken[place] = upload.path
-    _check_no_file_is_folder(taken)
+        if place in names:
+            raise InvalidInput(f"{upload.path}: the path exists already, as {names[place]}")
+        names[place] = upload.path
+    _check_no_file_is_folder(names)
     return {
         upload.path: UploadedFile(
             path=upload.path, content=upload.content, is_executable=_is_script(upload)
@@ -120,21 +120,23 @@ def check_path(path: str) -> PurePosixPath:
 
     Raises: InvalidInput.
     """
-    shown = repr(path[:_MAX_PATH])
+    display_path = repr(path[:_MAX_PATH])
     if not path or len(path) > _MAX_PATH:
-        raise InvalidInput(f"{shown}: a path has 1 to {_MAX_PATH} characters")
+        raise InvalidInput(f"{display_path}: a path has 1 to {_MAX_PATH} characters")
     if "\\" in path or ":" in path:
-        raise InvalidInput(f"{shown}: folders are separated by /, and no path has a drive")
+        raise InvalidInput(f"{display_path}: folders are separated by /, and no path has a drive")
     if not path.isprintable():
-        raise InvalidInput(f"{shown}: has a character that cannot be seen")
+        raise InvalidInput(f"{display_path}: has a character that cannot be seen")
     segments = path.split("/")
     if len(segments) > _MAX_DEPTH:
-        raise InvalidInput(f"{shown}: at most {_MAX_DEPTH} folders deep")
+        raise InvalidInput(f"{display_path}: at most {_MAX_DEPTH} folders deep")
     for segment in segments:
         if segment in ("", ".", "..") or segment != segment.strip():
-            raise InvalidInput(f"{shown}: must be a plain relative path, such as skill/{MANIFEST}")
+            raise InvalidInput(
+                f"{display_path}: must be a plain relative path, such as skill/{MANIFEST}"
+            )
         if len(segment.encode()) > _MAX_SEGMENT_BYTES:
-            raise InvalidInput(f"{shown}: a name has {_MAX_SEGMENT_BYTES} bytes at most")
+            raise InvalidInput(f"{display_path}: a name has {_MAX_SEGMENT_BYTES} bytes at most")
     return PurePosixPath(path)
 
 
@@ -143,13 +145,13 @@ def _too_large(limits: PackageLimits) -> TooLarge:
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
-    shown = repr(entry.filename[:_MAX_PATH])
+    display_path = repr(entry.filename[:_MAX_PATH])
     if stat.S_IFMT(_unix_mode(entry)) not in (0, stat.S_IFREG):
-        raise InvalidInput(f"{shown}: neither a file nor a folder; links are not accepted")
+        raise InvalidInput(f"{display_path}: neither a file nor a folder; links are not accepted")
     if entry.flag_bits & 0x1:
-        raise InvalidInput(f"{shown}: encrypted")
+        raise InvalidInput(f"{display_path}: encrypted")
     if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise InvalidInput(f"{shown}: compressed with an unsupported method")
+        raise InvalidInput(f"{display_path}: compressed with an unsupported method")
 
 
 def _unix_mode(entry: zipfile.ZipInfo) -> int:
@@ -157,10 +159,10 @@ def _unix_mode(entry: zipfile.ZipInfo) -> int:
 
 
 def _check_no_file_is_folder(taken: dict[str, str]) -> None:
-    for place, shown in taken.items():
+    for place, display_path in taken.items():
         for parent in PurePosixPath(place).parents:
             if str(parent) in taken:
-                raise InvalidInput(f"{shown}: {taken[str(parent)]} is a file, not a folder")
+                raise InvalidInput(f"{display_path}: {taken[str(parent)]} is a file, not a folder")
 
 
 def _is_script(file: UploadedFile) -> bool:
@@ -189,15 +191,15 @@ def read_contents(place: Path, limits: PackageLimits = DISK_LIMITS) -> tuple[Con
     """
     root = Path(os.path.realpath(place))
     items: list[ContentItem] = []
-    left = limits.max_bytes
+    bytes_left = limits.max_bytes
     try:
         for path in [root] if root.is_file() else _walk(root, 0):
             if len(items) == limits.max_files:
                 raise TooLarge(f"{place.name}: a skill has {limits.max_files:,} files at most")
             name = path.name if path == root else path.relative_to(root).as_posix()
-            item = _read(path, name, left)
-            left -= len(item.content)
-            if left < 0:
+            item = _read(path, name, bytes_left)
+            bytes_left -= len(item.content)
+            if bytes_left < 0:
                 raise TooLarge(f"{place.name}: a skill has {limits.max_bytes:,} bytes at most")
             items.append(item)
     except OSError as error:
@@ -238,7 +240,7 @@ def _read(path: Path, name: str, max_bytes: int) -> ContentItem:
         return ContentItem(path=name, link=os.readlink(path))
     if not stat.S_ISREG(mode):
         return ContentItem(path=name, is_special=True)
-    with open_regular(path, follows_links=False) as opened:
-        mode = os.fstat(opened.fileno()).st_mode
-        content = opened.read(max_bytes + 1)
+    with open_regular(path, follows_links=False) as stream:
+        mode = os.fstat(stream.fileno()).st_mode
+        content = stream.read(max_bytes + 1)
     return ContentItem(path=name, content=content, is_executable=bool(mode & 0o111))

@@ -231,12 +231,14 @@ def _file_matches(
 
 
 def _name_matches(item: ContentItem) -> Iterator[ScanMatch]:
-    shown = make_visible(item.path)
+    display_path = make_visible(item.path)
     if has_mixed_letters(item.path) or not item.path.isprintable():
         why = "Its name is not what it looks like."
-        yield ScanMatch("deceptive-name", "hidden", "danger", None, shown, why)
+        yield ScanMatch("deceptive-name", "hidden", "danger", None, display_path, why)
     elif any(part.startswith(".") for part in PurePosixPath(item.path).parts):
-        yield ScanMatch("hidden-file", "hidden", "note", None, shown, "It is not shown by default.")
+        yield ScanMatch(
+            "hidden-file", "hidden", "note", None, display_path, "It is not shown by default."
+        )
     if steering := find_steering_file(item.path):
         yield steering
 
@@ -257,22 +259,22 @@ def _special_file_matches(item: ContentItem) -> Iterator[ScanMatch]:
 
 
 def _kind_matches(item: ContentItem, kind: FileKind) -> Iterator[ScanMatch]:
-    shown = make_visible(item.path)
+    display_path = make_visible(item.path)
     if is_disguised(item.path, item.content, kind):
         why = "It can be run, although its name says that it is something else."
-        yield ScanMatch("disguised", "binaries", "danger", None, shown, why)
+        yield ScanMatch("disguised", "binaries", "danger", None, display_path, why)
     if kind == "program":
         why = "A compiled program: people cannot read what it does."
-        yield ScanMatch("program", "binaries", "danger", None, shown, why)
+        yield ScanMatch("program", "binaries", "danger", None, display_path, why)
     elif kind == "archive":
         why = "An archive: its contents were not scanned."
-        yield ScanMatch("archive", "binaries", "caution", None, shown, why)
+        yield ScanMatch("archive", "binaries", "caution", None, display_path, why)
     elif kind == "binary":
         why = "Not a text: it was not scanned."
-        yield ScanMatch("binary", "binaries", "note", None, shown, why)
+        yield ScanMatch("binary", "binaries", "note", None, display_path, why)
     elif len(item.content) > MAX_SCANNED_BYTES:
         why = f"Only the first {MAX_SCANNED_BYTES:,} bytes were scanned."
-        yield ScanMatch("too-long", "size", "caution", None, shown, why)
+        yield ScanMatch("too-long", "size", "caution", None, display_path, why)
 
 
 def _limit_hits(path: str, matches: Iterable[ScanMatch]) -> Iterator[ScanHit]:

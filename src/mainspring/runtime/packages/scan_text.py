@@ -91,8 +91,8 @@ class ScannedText:
             start += 1
         first = max(self.text.rfind(b"\n", 0, start) + 1, start - 40)
         last = self.text.find(b"\n", start, start + 240)
-        shown = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
-        excerpt = self.told + make_visible(shown)
+        line_text = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
+        excerpt = self.told + make_visible(line_text)
         return ScanMatch(rule.name, rule.topic, severity, self.line(start), excerpt, rule.why)
 
 
@@ -177,8 +177,8 @@ def _is_filter(text: bytes, end: int) -> bool:
     """Whether the interpreter gets its program on the command line: the fetched data is only its
     input."""
     line_end = text.find(b"\n", end)
-    rest = text[end : len(text) if line_end < 0 else line_end]
-    return _INLINE_PROGRAM.match(rest) is not None and _RUNS_INPUT.search(rest) is None
+    tail = text[end : len(text) if line_end < 0 else line_end]
+    return _INLINE_PROGRAM.match(tail) is not None and _RUNS_INPUT.search(tail) is None
 
 
 def _is_mention(text: bytes, start: int, end: int) -> bool:
@@ -240,8 +240,8 @@ def _decode(blob: bytes) -> str | None:
             text = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
     except (ValueError, binascii.Error):
         return None
-    seen = sum(item.isprintable() or item in "\n\t" for item in text)
-    return text if seen >= 0.9 * len(text) else None
+    printable = sum(item.isprintable() or item in "\n\t" for item in text)
+    return text if printable >= 0.9 * len(text) else None
 
 
 def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:

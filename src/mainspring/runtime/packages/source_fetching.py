@@ -119,8 +119,10 @@ def _git(arguments: list[str], source: str) -> str:
     except FileNotFoundError as error:
         raise InvalidInput("git is not installed, and is needed to fetch a repository") from error
     except subprocess.TimeoutExpired as error:
-        shown = without_login(source)
-        raise InvalidInput(f"{shown}: git did not fetch it within {_SECONDS} seconds") from error
+        display_source = without_login(source)
+        raise InvalidInput(
+            f"{display_source}: git did not fetch it within {_SECONDS} seconds"
+        ) from error
     if result.returncode:
         why = _git_error(result.stderr) or f"git ended with {result.returncode}"
         raise InvalidInput(f"{without_login(source)}: {why}")

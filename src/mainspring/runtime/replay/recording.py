@@ -202,9 +202,9 @@ def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) ->
         case events.MessageWithheld(event_id=event_id, reason=reason):
             recording.withheld[event_id] = reason
         case events.ContextAdded(source=source) if source != WORKING_STATE:  # the loop makes it
-            heard = len(recording.messages)
+            message_count = len(recording.messages)
             recording.hook_context.append(
-                HookContext(due=progress, heard=heard, payload=event.payload)
+                HookContext(due=progress, heard=message_count, payload=event.payload)
             )
         case _:
             pass

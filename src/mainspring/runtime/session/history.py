@@ -130,12 +130,12 @@ class _Events:
                 case ToolUse(id=id_):
                     self._calls[id_] = self._add(AgentToolUse(name=part.name, input=part.input))
         has_calls = any(isinstance(part, ToolUse) for part in message.content)
-        ended = ModelRequestEnded(
+        request_end = ModelRequestEnded(
             model_request_start_id=started,
             model_usage=Usage(),
             stop_reason="tool_use" if has_calls else "end_turn",
         )
-        self._add(ended)
+        self._add(request_end)
 
     def _add(self, payload: KnownPayload) -> str:
         self.payloads.append(payload)

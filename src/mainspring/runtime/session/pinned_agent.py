@@ -46,9 +46,9 @@ class AgentDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def definition_of(agent: Agent) -> AgentDefinition:
     """Subagents and checks that are code are left out: like tools, the caller passes them again."""
-    stored = [item for item in agent.subagents if not isinstance(item, AgentSubagent)]
+    subagents = [item for item in agent.subagents if not isinstance(item, AgentSubagent)]
     checks = [item for item in agent.checks if isinstance(item, AnswerCheck)]
-    plain = replace(agent, subagents=stored, checks=checks)
+    plain = replace(agent, subagents=subagents, checks=checks)
     return msgspec.convert(plain, AgentDefinition, from_attributes=True)
 
 
@@ -84,13 +84,13 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
         return pinned, ()
     is_too_long = bool(agent.skills) and exceeds_window(agent.skills, window=window)
     if agent.version is None:
-        listed = fit_to_window(agent.skills, window=window) if is_too_long else agent.skills
-        return replace(agent, skills=listed), ()
+        skills = fit_to_window(agent.skills, window=window) if is_too_long else agent.skills
+        return replace(agent, skills=skills), ()
     if is_too_long:
         counts = {name: use.uses for name, use in (await read_skill_usage(setup.log)).items()}
         query = await _first_message(setup)
-        listed = fit_to_window(agent.skills, window=window, uses=counts, query=query)
-        agent = replace(agent, skills=listed)
+        skills = fit_to_window(agent.skills, window=window, uses=counts, query=query)
+        agent = replace(agent, skills=skills)
     content = msgspec.json.encode(definition_of(agent))
     blob = await setup.writer.put_blob(content, media_type="application/json")
     return agent, (AgentAdopted(definition=blob.hash, version=agent.version),)

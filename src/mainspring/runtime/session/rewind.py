@@ -162,8 +162,8 @@ async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) 
         if last is None or last.snapshot != present:
             # logged before any file changes, so that it is known after a crash
             await writer.append(events.WorkspaceSnapshotted(snapshot=present, files=files))
-        left = writer.head.seq
+        undo_seq = writer.head.seq
         changed = await snapshots.restore(snapshot)
         if changed:
             await writer.append(events.WorkspaceRestored(snapshot=snapshot, files=len(changed)))
-    return RestoreResult(left, tuple(changed))
+    return RestoreResult(undo_seq, tuple(changed))

@@ -198,7 +198,7 @@ def result_of_log(
 ) -> RunResult[Output]:
     """The result of the last run."""
     thread_tree, text = ThreadTree(main_id), FinalMessage(main_id, ignore_event)
-    ended = Ended("requires_action")
+    run_end = Ended("requires_action")
     for event in events:
         thread_tree.apply(event)
         text.on_event(event)
@@ -206,5 +206,5 @@ def result_of_log(
         if is_current and isinstance(event.payload, StatusIdle):
             idle = event.payload
             reason = cast("EndReason", idle.reason or "completed")
-            ended = Ended(reason, idle.detail, idle.stop_reason.event_ids)
-    return run_result(agent, session_id, ended, thread_tree, text)
+            run_end = Ended(reason, idle.detail, idle.stop_reason.event_ids)
+    return run_result(agent, session_id, run_end, thread_tree, text)

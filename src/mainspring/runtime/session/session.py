@@ -377,16 +377,16 @@ class Session(Generic[Output]):
                     context.note(*facts, *toolbox.facts)
                     if end_reason is None:
                         await self._begin(context)
-                        ended = await run_conversation(supervisor, context, emit)
+                        run_end = await run_conversation(supervisor, context, emit)
                         context.note(*tree.utility.due())
                     else:
                         await context.run_hooks(hook_events.session_ended(end_reason))
-                        ended = None
+                        run_end = None
                     await context.event_sink.commit()
             self._folded = FoldedLog(tree, writer.head.seq)
-        if ended is None:
+        if run_end is None:
             return None
-        return run_result(self.agent, self.id, ended, tree, final_message)
+        return run_result(self.agent, self.id, run_end, tree, final_message)
 
     async def _begin(self, context: ThreadContext) -> None:
         """Once in every process that runs the session."""

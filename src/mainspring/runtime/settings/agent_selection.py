@@ -68,10 +68,10 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         place = self._place(options.agent or (recorded.folder if recorded else None))
         loaded = load_policy(place, home=self.home, read_scripts=self.read_scripts)
         scopes = self._scopes(place, loaded.preferences.disabled_plugins)
-        used = recorded.model if recorded is not None else None
+        recorded_model = recorded.model if recorded is not None else None
 
         def model_for(own: str) -> str:
-            return options.model or used or own or self.default_model
+            return options.model or recorded_model or own or self.default_model
 
         agent_folder = read_agent(
             scopes,

@@ -294,8 +294,8 @@ class _SettingsReport:
         for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
             name = key.partition("@")[0]
             if is_used and name not in self.plugins:
-                missing = "it is not installed; `mainspring plugin install SOURCE` does that"
-                self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", missing))
+                reason = "it is not installed; `mainspring plugin install SOURCE` does that"
+                self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", reason))
             else:
                 self._add_setting(
                     file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}"
@@ -306,9 +306,9 @@ class _SettingsReport:
         unknown |= {
             key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS
         }
-        for key, shown in unknown.items():
+        for key, label in unknown.items():
             why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
-            self.ignored.append(IgnoredItem(f"{file.shown}: {shown}", why))
+            self.ignored.append(IgnoredItem(f"{file.shown}: {label}", why))
 
     def _rules(self, file: JsonFile, key: Permission, value: object) -> Iterator[str]:
         rules = as_list(value)

@@ -122,9 +122,10 @@ def _plugin_and_skill_hooks(
     """The trusted hooks of plugins and of skills."""
     disabled = loaded.preferences.disabled_plugins
     folder = Path(loaded.policy.workspace)
-    of_plugins = plugin_hooks.trusted_plugin_hooks(home, folder, disabled)
-    skills = {skill.file: skill for skill in setup.agent.skills if skill.hooks}
-    return [of_plugins, plugin_hooks.trusted_skill_hooks(home, folder, skills.values())]
+    hooks = [plugin_hooks.trusted_plugin_hooks(home, folder, disabled)]
+    if skills := {skill.file: skill for skill in setup.agent.skills if skill.hooks}:
+        hooks.append(plugin_hooks.trusted_skill_hooks(home, folder, skills.values()))
+    return hooks
 
 
 def _mode_message(mode: Mode) -> ContextAdded:
@@ -174,9 +175,11 @@ def _allowed_path_facts(setup: SetupRequest, policy: Policy) -> tuple[KnownPaylo
     Raises:
         InvalidInput: a path is not a protected file, or goes through a link.
     """
-    known = reduce(apply, setup.thread.session_state.permissions, GrantState()).allowed_protected
+    recorded_paths = reduce(
+        apply, setup.thread.session_state.permissions, GrantState()
+    ).allowed_protected
     paths = tuple(map(partial(_protected_file, policy), setup.options.allow_protected))
-    if known.issuperset(paths):
+    if recorded_paths.issuperset(paths):
         return ()
     update = PermissionUpdate(type="allowProtected", paths=paths)
     return (PermissionUpdated(updates=(update,), by="operator"),)

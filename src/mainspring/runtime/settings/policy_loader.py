@@ -174,8 +174,8 @@ def _subagent_hooks(subagents: Iterable[SubagentFile]) -> Iterator[HookSettings]
 def _subagent_files(
     files: Mapping[str, bytes], folder: Path, scope: Literal["user", "project"]
 ) -> Iterator[SubagentFile]:
-    for shown, content in files.items():
-        parts, file = parts_of_subagent(content), folder / shown
+    for display_path, content in files.items():
+        parts, file = parts_of_subagent(content), folder / display_path
         yield SubagentFile(parts.name or file.stem, scope, str(file), parts)
 
 
@@ -291,8 +291,8 @@ def _decode(file: Path, content: bytes) -> RawSettings:
 
 
 def _unknown_keys(fields: Mapping[str, object], kind: type[Struct]) -> list[str]:
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    return [key for key in fields if key not in known and key != "$schema"]
+    names = {field.encode_name for field in msgspec.structs.fields(kind)}
+    return [key for key in fields if key not in names and key != "$schema"]
 
 
 def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], list[str]]:

@@ -356,12 +356,12 @@ def unscheduled_reason(project: ProjectFiles) -> str | None:
 
     Raises: InvalidInput: a file is not valid, so this is unknown.
     """
-    lost = [
+    restrictions = [
         f"{what} ({name})"
         for name, text in project.settings.items()
         for what in _ignored_restrictions(name, text)
     ]
-    return _UNSCHEDULED_MESSAGE.format(lost=", ".join(lost)) if lost else None
+    return _UNSCHEDULED_MESSAGE.format(lost=", ".join(restrictions)) if restrictions else None
 
 
 def _ignored_restrictions(name: str, content: bytes) -> Iterator[str]:

@@ -73,11 +73,11 @@ def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]
     needs trust in the project."""
     if scopes.home is None:
         return
-    pins = TrustPins(scopes.home / PINS_FILE)
     for plugin in read_plugins(scopes).plugins:
         if not plugin.servers or plugin.name in loaded.preferences.disabled_plugins:
             continue
         is_vouched = plugin.scope != "project" or loaded.is_trusted
+        pins = TrustPins(scopes.home / PINS_FILE)
         if is_vouched and pins.trusted_contents(plugin.root) is not None:
             yield from plugin.servers
 
@@ -161,9 +161,9 @@ class ProjectServers:
     def unused_reason(self, server: McpServer) -> str | None:
         if server.unused_reason is not None or server.name in (item.name for item in self.usable):
             return server.unused_reason
-        used = {item.name for item in self.usable}
+        usable_names = {item.name for item in self.usable}
         for other in self.every:
-            if other.name in used and other.content == server.content:
+            if other.name in usable_names and other.content == server.content:
                 return f"it is the same server as {other.name}"
         if server.plugin is not None:
             return "its plugin is not trusted, or disabled"

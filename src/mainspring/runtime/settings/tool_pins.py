@@ -48,15 +48,15 @@ class ServerHistory:
     ) -> dict[str, str | None]:
         """Tools that may not be used, and why: disabled tools, dangerous texts, and changed tools.
         `texts` and `hashes` are those of each tool's definition, by name."""
-        refused: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
+        refusals: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
         for name, text in texts.items():
-            if name not in refused and (why := danger_in(text)) is not None:
-                refused[name] = why
+            if name not in refusals and (why := danger_in(text)) is not None:
+                refusals[name] = why
         try:
             changed = {} if self.home is None else check_pins(self.home, server, hashes)
         except InvalidInput as error:  # the earlier definitions are unknown
             changed = dict.fromkeys(hashes, str(error))
-        return {**changed, **refused}
+        return {**changed, **refusals}
 
     def danger_in(self, text: str) -> str | None:
         return danger_in(text)

@@ -76,14 +76,14 @@ def fit_to_window(
     def rank(skill: Skill) -> tuple[float, float, str]:
         return -counts.get(skill.name, 0), -fit.get(skill.name, 0.0), skill.name
 
-    listed: set[str] = set()
+    listed_names: set[str] = set()
     room = max_list_tokens(window)
     for skill in sorted(filter(is_in_catalogue, skills), key=rank):
         room -= tokens_of(skill)
         if room < 0:
             break
-        listed.add(skill.name)
-    return tuple(structs.replace(skill, is_listed=skill.name in listed) for skill in skills)
+        listed_names.add(skill.name)
+    return tuple(structs.replace(skill, is_listed=skill.name in listed_names) for skill in skills)
 
 
 def _line(skill: Skill) -> str:

@@ -57,12 +57,12 @@ class SkillFileCache:
         cached = self._kept.get(key)
         if cached is not None and cached[0] == stamp:
             return cached[1]
-        parsed = skill_reader(file, place, shown)
+        skill_and_findings = skill_reader(file, place, shown)
         if stamp is not None:
             if len(self._kept) >= _MAX_CACHED:
                 self._kept.clear()
-            self._kept[key] = (stamp, parsed)
-        return parsed
+            self._kept[key] = (stamp, skill_and_findings)
+        return skill_and_findings
 
 
 def discover(
@@ -73,10 +73,10 @@ def discover(
     walk = PartWalk(scopes)
     by_name: dict[str, Skill] = {}
     for part, place in _places(scopes):
-        choose, read = _KINDS[part]
+        choose, read_file = _KINDS[part]
         max_depth = 1 if part == "skills" and place.plugin is not None else MAX_DEPTH
         for file in walk.files(place, choose, max_depth=max_depth):
-            skill, findings = cache.read(file, place, scopes.display_path(file), read)
+            skill, findings = cache.read(file, place, scopes.display_path(file), read_file)
             walk.findings += findings
             if skill is not None and skill.name in scopes.disabled_skills:
                 walk.disabled(file, skill.name)

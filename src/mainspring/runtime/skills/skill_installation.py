@@ -74,12 +74,14 @@ def fetch(source: str, staging: Path, choice: SkillChoice = DEFAULT_CHOICE) -> S
         _unpack(Path(source), into)
     else:
         fetch_source(source, into)
-    shown = without_login(source)
-    skills = _skills_in(into, shown)
-    chosen = _choose(skills, into, shown, choice)
+    display_source = without_login(source)
+    skills = _skills_in(into, display_source)
+    selection = _choose(skills, into, display_source, choice)
     return SkillOffer(
-        candidates=tuple(_scan_candidate(skill, shown, commit) for skill in chosen),
-        others=tuple(sorted({skill.name for skill in skills} - {skill.name for skill in chosen})),
+        candidates=tuple(_scan_candidate(skill, display_source, commit) for skill in selection),
+        others=tuple(
+            sorted({skill.name for skill in skills} - {skill.name for skill in selection})
+        ),
     )
 
 
@@ -156,22 +158,22 @@ def _rank(file: Path, root: Path) -> int:
 def _choose(skills: Sequence[Skill], root: Path, source: str, choice: SkillChoice) -> list[Skill]:
     names = {name: skill for skill in skills for name in (Path(skill.folder).name, skill.name)}
     if unknown := sorted(choice.names - set(names)):
-        missing = InvalidInput(f"{source}: it has no skill {unknown[0]}")
-        missing.add_note(f"it has {_join_names(skills)}")
-        raise missing
+        error = InvalidInput(f"{source}: it has no skill {unknown[0]}")
+        error.add_note(f"it has {_join_names(skills)}")
+        raise error
     if choice.takes_all:
-        chosen = [skill for skill in skills if Path(skill.folder) != root or len(skills) == 1]
+        selection = [skill for skill in skills if Path(skill.folder) != root or len(skills) == 1]
     elif choice.names:
-        chosen = [skill for skill in skills if skill in [names[name] for name in choice.names]]
+        selection = [skill for skill in skills if skill in [names[name] for name in choice.names]]
     elif len(skills) == 1 or Path(skills[0].folder) == root:
-        chosen = [skills[0]]
+        selection = [skills[0]]
     else:
         several = InvalidInput(f"{source}: it has {len(skills)} skills")
         several.add_note(f"--all installs all of them, --only some of them: {_join_names(skills)}")
         raise several
-    for skill in chosen:
+    for skill in selection:
         check_name(skill.name)
-    return chosen
+    return selection
 
 
 def _join_names(skills: Sequence[Skill]) -> str:

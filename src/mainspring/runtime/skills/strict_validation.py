@@ -40,16 +40,16 @@ def check_strict(folder: Path) -> list[Finding]:
     if name is None:
         what = "has no SKILL.md" if folder.is_dir() else "is not a folder"
         return [Finding(level="error", file=folder.name, what=what)]
-    shown = f"{folder.absolute().name}/{name}"
-    text = read_text(folder / name, shown)
+    display_path = f"{folder.absolute().name}/{name}"
+    text = read_text(folder / name, display_path)
     if isinstance(text, Finding):
         return [text]
     try:
         pairs = _read(text.replace("\r\n", "\n").replace("\r", "\n"))
     except _Broken as broken:
         line, fix = broken.line + 1, broken.fix
-        return [Finding(level="error", file=shown, line=line, what=str(broken), fix=fix)]
-    return list(_Check(shown, folder.absolute().name, pairs).all())
+        return [Finding(level="error", file=display_path, line=line, what=str(broken), fix=fix)]
+    return list(_Check(display_path, folder.absolute().name, pairs).all())
 
 
 def _read(text: str) -> list[Pair]:

@@ -69,11 +69,11 @@ class SkillSubstitution:
     def _placeholders(self) -> re.Pattern[str]:
         """A backslash before an argument's placeholder escapes it."""
         names = "|".join(map(re.escape, sorted(self._positions, key=len, reverse=True)))
-        named = rf"|(?P<name>{names})(?!\w)" if names else "|(?P<name>(?!))"
+        name_pattern = rf"|(?P<name>{names})(?!\w)" if names else "|(?P<name>(?!))"
         return re.compile(
             r"(?P<escape>(?<!\\)\\)?\$(?:"
             r"ARGUMENTS\[(?P<index>[0-9]{1,6})\]|(?P<all>ARGUMENTS)(?!\w)"
-            rf"|(?P<number>[0-9]{{1,6}})(?!\w){named})|{_FACT}"
+            rf"|(?P<number>[0-9]{{1,6}})(?!\w){name_pattern})|{_FACT}"
         )
 
     def _filled(self, match: re.Match[str]) -> str:

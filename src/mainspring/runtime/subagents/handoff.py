@@ -87,7 +87,7 @@ async def run_conversation(
 
     After a crash in the middle of a handoff, the main thread first records that it is done."""
     thread_tree = supervisor.thread_tree
-    ended = await supervisor.run(main)
+    run_end = await supervisor.run(main)
     node = thread_tree.handed_to(thread_tree.main)
     while node is not None:
         async with supervisor.thread_factory.open_context(node) as context:
@@ -95,6 +95,6 @@ async def run_conversation(
             # clients send interrupts to the main thread, even after a handoff
             watch = partial(main.writer.watch_interrupts, main.thread.id, context.interrupt)
             async with run_in_background(partial(retry_unavailable, watch)):
-                ended = await supervisor.run(context) or ended
+                run_end = await supervisor.run(context) or run_end
         node = thread_tree.handed_to(node)
-    return ended
+    return run_end

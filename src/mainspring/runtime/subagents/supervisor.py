@@ -204,11 +204,11 @@ class SubagentSupervisor:
         self._foreground = main.thread.id
         self._running[main.thread.id] = _RunningThread(main)
         self._reschedule()
-        ended = await run(main)
+        run_end = await run(main)
         while self._is_busy(main):
             await self._wait_for_change(main.thread.id)
-            ended = await run(main) or ended
-        return await self._with_pending_calls(main, ended)
+            run_end = await run(main) or run_end
+        return await self._with_pending_calls(main, run_end)
 
     def _is_busy(self, main: ThreadContext) -> bool:
         self._reschedule()
@@ -246,10 +246,10 @@ class SubagentSupervisor:
         if ended is None and not self._has_run:
             return None
         waiting = self.pending_calls_below(main.thread.id)
-        known = ended.waiting_for if ended is not None else ()
-        if not waiting or set(waiting) <= set(known):
+        call_ids = ended.waiting_for if ended is not None else ()
+        if not waiting or set(waiting) <= set(call_ids):
             return ended
-        whole = Ended("requires_action", waiting_for=(*known, *waiting))
+        whole = Ended("requires_action", waiting_for=(*call_ids, *waiting))
         await main.note_idle(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
         return whole
 

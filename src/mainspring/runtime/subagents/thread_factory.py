@@ -1,6 +1,4 @@
-"""Builds the context of each thread of a session: the agent derived from its subagent type, its
-tools, its permission mode, its limits.
-"""
+"""Builds the context of each thread of a session: agent, tools, permission mode, limits."""
 
 from __future__ import annotations
 
@@ -11,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, InvalidOperation
 from functools import reduce
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
 from msgspec import structs
@@ -21,6 +19,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import BlobNotFound, InvalidInput
 from mainspring.core.events import ThreadCreated, ThreadMessageReceived
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.tool import Tool
 from mainspring.function_tools.output_types import output_tool
@@ -37,17 +36,20 @@ from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
 from mainspring.harness.toolbox import Toolbox
-from mainspring.retrieval.history import search_history
 from mainspring.runtime.agent import Agent, AgentSubagent, AnyAgent, prefix_of, tools_of
 from mainspring.runtime.session_context import (
     Models,
     SessionContext,
     SetupRequest,
-    ToolboxFactory,
     toolbox_without_tools,
 )
 from mainspring.runtime.skills.skill_body import preload_facts, preloaded_text
 from mainspring.runtime.subagent import GENERAL, Subagent
+
+if TYPE_CHECKING:
+    from mainspring.retrieval import history
+else:
+    history = LazyModule("mainspring.retrieval.history")  # used when the history is searched
 
 ALL_TOOLS = "*"
 _CALLABLE_NAMES = re.compile(r"(?:Agent|Task)\(([^)]*)\)")
@@ -374,26 +376,24 @@ class ThreadFactory:
             workspace=None if worktree is None else Path(worktree.path),
             options=session.options,
         )
-        open_toolbox: ToolboxFactory = session.toolbox.for_thread or toolbox_without_tools(
-            session.toolbox.authorizer
-        )
-        return open_toolbox(request)
+        without_tools = toolbox_without_tools(session.toolbox.authorizer)
+        return (session.toolbox.for_thread or without_tools)(request)
 
 
 def _history_tools(session: SessionContext) -> tuple[Tool, ...]:
     """Tools to find and read what a compaction or a size limit has removed from the context."""
-    log, session_id = session.log, session.event_sink.writer.session_id
+    log, own_id = session.log, session.event_sink.writer.session_id
 
     async def read_blob(digest: str) -> bytes:
         """Reads only blobs of this session and of the sessions it was forked from."""
-        for segment in await log.lineage(session_id):
+        for segment in await log.lineage(own_id):
             if digest in await log.store.blobs(segment.session_id):
                 return await log.blob(digest)
         raise BlobNotFound(digest)
 
     return (
         history_search(
-            lambda query, limit: search_history(log, query, session_id=session_id, limit=limit)
+            lambda query, limit: history.search_history(log, query, session_id=own_id, limit=limit)
         ),
         history_read(read_blob),
     )

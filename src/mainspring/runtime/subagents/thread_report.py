@@ -29,10 +29,10 @@ def report_text(node: ThreadNode, note: str = "") -> str:
     thread = node.thread
     words = _answer(node)
     why = _STOP_REASONS.get(thread.last_reason or "")
-    ended = f"[It did not finish: {why}. Its last message:]\n{words}" if why else words
+    report = f"[It did not finish: {why}. Its last message:]\n{words}" if why else words
     spent = node.spend_account.spending
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
-    text = f"{ended}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
+    text = f"{report}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"
     return f"{text}\n{note}" if note else text
 
 

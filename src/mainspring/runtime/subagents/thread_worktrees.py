@@ -48,8 +48,10 @@ class ThreadWorktrees(Struct, kw_only=True):
                 "You work in a worktree yourself, which cannot have worktrees: call it with the"
                 " isolation shared, to work where you do."
             )
-        opened = await self.worktrees.open(_worktree_name(created, self.session_id))
-        return (WorktreeOpened(path=str(opened.path), branch=opened.branch, commit=opened.commit),)
+        worktree = await self.worktrees.open(_worktree_name(created, self.session_id))
+        return (
+            WorktreeOpened(path=str(worktree.path), branch=worktree.branch, commit=worktree.commit),
+        )
 
     async def reopen(self, node: ThreadNode, *, is_within: bool) -> None:
         """Open a closed worktree again for a thread that continues.
@@ -57,8 +59,8 @@ class ThreadWorktrees(Struct, kw_only=True):
         Raises: ToolEnvironmentError.
         """
         if node.worktree is None and node.created_event is not None:
-            for opened in await self.open_for(node.created_event, is_within=is_within):
-                self.note(node.id, opened)
+            for event in await self.open_for(node.created_event, is_within=is_within):
+                self.note(node.id, event)
 
     async def changed_paths(self, node: ThreadNode) -> tuple[str, ...]:
         """Paths in the workspace that would change if its worktree were merged.
@@ -83,15 +85,15 @@ class ThreadWorktrees(Struct, kw_only=True):
 
         Raises: ToolEnvironmentError.
         """
-        opened, created = node.worktree, node.created_event
-        if self.worktrees is None or opened is None or created is None:
+        worktree, created = node.worktree, node.created_event
+        if self.worktrees is None or worktree is None or created is None:
             return None
         message = created.description or f"Work of {created.agent_name}"
-        closed = await self.worktrees.close(_worktree(opened), merge=merge, message=message)
+        closed = await self.worktrees.close(_worktree(worktree), merge=merge, message=message)
         self.note(
             node.id,
             WorktreeClosed(
-                path=opened.path,
+                path=worktree.path,
                 outcome=closed.outcome,
                 commit=closed.commit,
                 reason=closed.reason,

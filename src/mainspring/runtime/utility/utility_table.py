@@ -182,8 +182,8 @@ async def update_utility(log: SessionLog, table: UtilityTable, *, newest: int | 
 async def _update_session(log: SessionLog, table: UtilityTable, session_id: str) -> None:
     await credit_session(log, session_id)
     row = await log.session(session_id)
-    read = await log.read(session_id, types=RELEVANT_TYPES)
-    await to_thread.run_sync(table.record, session_id, row.head.seq, read)
+    log_events = await log.read(session_id, types=RELEVANT_TYPES)
+    await to_thread.run_sync(table.record, session_id, row.head.seq, log_events)
 
 
 async def credit_session(log: SessionLog, session_id: str) -> int:

@@ -170,7 +170,7 @@ class Audit:
             count += 1
         if not is_met:
             problems.append(
-                f"there is no entry with the hash {head}: the end was cut off or remade"
+                f"there is no entry with the hash {head}: the end was removed or rewritten"
             )
         return AuditVerification(
             tenant_id=tenant,
@@ -295,7 +295,7 @@ def _chain_problems(last: _ChainEnd, entry: AuditEntry) -> list[str]:
     if entry.seq != last.seq + 1:
         problems.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
     elif entry.previous != last.hash:
-        problems.append(f"entry {entry.seq} does not go on from {last.seq}")
+        problems.append(f"entry {entry.seq} does not continue entry {last.seq}")
     if entry.hash != _entry_hash(entry):
         problems.append(f"entry {entry.seq} was changed")
     return problems

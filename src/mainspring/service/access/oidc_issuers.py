@@ -53,6 +53,6 @@ def check_issuers(issuers: tuple[OidcIssuer, ...]) -> None:
         parts = urlsplit(issuer.jwks_url)
         is_local = parts.scheme == "http" and parts.hostname in _LOOPBACK
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
-            raise InvalidInput(f"jwks_url: {issuer.jwks_url} is no https:// address")
+            raise InvalidInput(f"jwks_url: {issuer.jwks_url} is not an https:// address")
     if len({issuer.issuer for issuer in issuers}) != len(issuers):
         raise InvalidInput("issuer: one occurs twice")

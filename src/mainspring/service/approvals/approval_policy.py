@@ -188,8 +188,8 @@ class AnswerPermission:
         principal.require(policy.needed_role(is_escalated=is_escalated))
         if policy.four_eyes and await self._has_spoken(principal, session):
             raise Forbidden(
-                f"four eyes: {principal.name or principal.key_id} made this session or spoke in it;"
-                " somebody else has to answer"
+                f"four eyes: {principal.name or principal.key_id} created this session or wrote in"
+                " it; somebody else must answer"
             )
 
     async def note_speaker(self, principal: Principal, session: SessionRecord) -> None:

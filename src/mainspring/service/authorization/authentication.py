@@ -210,7 +210,7 @@ class Authenticator:
         try:
             tenant = await self._tenants.get(principal.tenant)
         except NotFound:
-            raise Forbidden(f"there is no tenant {principal.tenant} any more") from None
+            raise Forbidden(f"the tenant {principal.tenant} no longer exists") from None
         if tenant.disabled_at is not None:
             raise Forbidden(f"the tenant {tenant.id} is disabled")
         return tenant

@@ -137,7 +137,7 @@ class JobExecutor:
         try:
             await self._on_failed(claim.job, error)
         except Exception:  # noqa: BLE001 (whatever it is, the job is over)
-            _LOG.exception("%s: nobody could be told that it failed", claim.job.name)
+            _LOG.exception("%s: the failure could not be reported", claim.job.name)
         await self._settle(lambda: self._queue.finish(claim))
 
     async def _postpone(self, claim: ClaimedJob, seconds: float) -> None:

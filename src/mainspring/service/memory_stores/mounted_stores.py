@@ -75,10 +75,12 @@ class MountedStores:
         for store in stores:
             present = await _files(workspace, store.folder) or {}
             noted = (await to_thread.run_sync(_read_noted, workspace)).stores
-            ours = noted.get(store.store_id, {}).keys() if store.is_writable else present.keys()
+            own_paths = (
+                noted.get(store.store_id, {}).keys() if store.is_writable else present.keys()
+            )
             stored_memories = await self.memories.all(tenant, store.store_id)
             current = {memory.path: memory for memory in stored_memories}
-            for path in (present.keys() & ours) - current.keys():
+            for path in (present.keys() & own_paths) - current.keys():
                 await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
             for path, memory in current.items():
                 if present.get(path) != memory.content_sha256:
@@ -145,8 +147,8 @@ class _Saving:
         self._saved.pop(path, None)
 
     async def _write(self, path: str, before: _Memory | None) -> None:
-        read = partial(_read, self.workspace, f"{self.store.folder}{path}")
-        content = await to_thread.run_sync(read)
+        read_file = partial(_read, self.workspace, f"{self.store.folder}{path}")
+        content = await to_thread.run_sync(read_file)
         if content is None:
             return
         try:

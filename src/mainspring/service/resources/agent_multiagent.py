@@ -214,9 +214,7 @@ class MultiagentResolver:
             entry = AgentParams(id=entry)
         if isinstance(entry, SelfParams) or entry.id == self.owner:
             if isinstance(entry, AgentParams) and entry.version not in (None, self.version):
-                raise InvalidInput(
-                    f'{where}: an agent has only itself as it is: {{"type": "self"}}'
-                )
+                raise InvalidInput(f'{where}: the only reference to itself is {{"type": "self"}}')
             return AgentReference(id=self.owner, version=self.version)
         try:
             agent = await self.find_agent(entry.id, entry.version)

@@ -213,5 +213,5 @@ def _check_zone(name: str) -> None:
         ZoneInfo(name)
     except (KeyError, ValueError, OSError) as error:
         raise InvalidInput(
-            f"schedule.timezone: {name[:64]!r} is no IANA time zone, as Europe/Paris"
+            f"schedule.timezone: {name[:64]!r} is not an IANA time zone such as Europe/Paris"
         ) from error

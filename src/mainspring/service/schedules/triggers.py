@@ -280,7 +280,7 @@ def _context(tenant: str, trigger_id: str) -> str:
 
 
 def _bad_signature() -> Unauthenticated:
-    return Unauthenticated("there is no such trigger, or the signature does not hold")
+    return Unauthenticated("there is no such trigger, or the signature is not valid")
 
 
 def _index_columns(trigger: Trigger) -> IndexColumns:

@@ -82,4 +82,4 @@ class WorkTokens:
             sealed = base64.urlsafe_b64decode(token.removeprefix(PREFIX))
             return msgspec.json.decode(self._seal.unseal(sealed, _CONTEXT), type=_TokenClaims)
         except (binascii.Error, ValueError, StoreCorrupt):
-            raise Unauthenticated("this is no token of a work item") from None
+            raise Unauthenticated("this is not the token of a work item") from None

@@ -294,11 +294,11 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
     config = spec.environment
     if isinstance(config, CloudConfig):
         packages = {name: getattr(config.packages, name) for name in ("cargo", "gem", "go")}
-        missing = "; ".join(
+        package_list = "; ".join(
             f"{name}: {', '.join(names)}" for name, names in packages.items() if names
         )
-        if missing:
-            yield f"These packages were asked for; look whether they are installed: {missing}."
+        if package_list:
+            yield f"These packages were asked for; look whether they are installed: {package_list}."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not available here: {', '.join(unknown)}."
     if advisor_models(spec.agent.multiagent):

@@ -29,9 +29,9 @@ class CallVerdict(Struct, frozen=True, kw_only=True):
     seq: int
     thread_id: str
     said: events.Permission | None = None
-    """The first decision of a gate."""
+    """The first decision about the call."""
     input: Mapping[str, object] | None = None
-    """The input, if a gate changed it."""
+    """The input, if a hook or the authorizer changed it."""
     is_handed: bool = False
     """Whether the client runs the call."""
     has_run: bool = False

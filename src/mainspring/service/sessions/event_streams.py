@@ -287,8 +287,7 @@ class EventStreams:
         )
         if after > session.head.seq:
             raise InvalidInput(
-                f"session {session.id} has events 1 to {session.head.seq}; none to go on after"
-                f" {after}"
+                f"session {session.id} has events 1 to {session.head.seq}; none follows {after}"
             )
         if request.thread_id not in (None, session.thread_id):
             await self._check_thread(session.id, request.thread_id or "")

@@ -141,7 +141,7 @@ class SessionOutputs:
         refused_files, count = _RefusedFiles(session_id), 0
         for start in range(0, len(changed), _BATCH):
             if await is_stopped():
-                _LOG.info("session %s: outputs were not all looked at: it was stopped", session_id)
+                _LOG.info("session %s: some outputs were not checked: it was stopped", session_id)
                 break
             batch = changed[start : start + _BATCH]
             count += await self._keep(tenant, current, batch, folder, refused_files)

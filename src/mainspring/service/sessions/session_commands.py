@@ -106,8 +106,8 @@ def _check(principal: Principal, name: str, arguments: str) -> None:
         return
     if name == "approve":
         raise InvalidInput(
-            "answer with a user.tool_confirmation, or at /v1/mainspring/approvals: there it is"
-            " known who may; /approve alone lists what waits"
+            "answer with a user.tool_confirmation, or at /v1/mainspring/approvals, which check who"
+            " may answer; /approve alone lists what waits"
         )
     if name == "mode":
         principal.require_human()
@@ -117,6 +117,6 @@ def _check(principal: Principal, name: str, arguments: str) -> None:
 def _unknown_command_message(name: str, slash_commands: list[SlashCommand]) -> str:
     if any(slash_command.name == name for slash_command in slash_commands):
         return f"/{name} is about a client's own state: there is nothing to do here"
-    meant = similar_names(name, slash_commands)
-    hint = f"; did you mean {' or '.join(f'/{item}' for item in meant)}?" if meant else ""
+    similar = similar_names(name, slash_commands)
+    hint = f"; did you mean {' or '.join(f'/{item}' for item in similar)}?" if similar else ""
     return f"there is no command /{name}{hint}"

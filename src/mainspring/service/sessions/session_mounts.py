@@ -263,7 +263,7 @@ class ForkWorkspaces:
         before = Path(past.workspace or "")
         if not await to_thread.run_sync(before.is_dir):
             raise InvalidInput(
-                f"session {past.session_id} goes on from work in {before}, which is not on this"
+                f"session {past.session_id} continues work in {before}, which is not on this"
                 " machine; give all workers the same MAINSPRING_WORKSPACES on a disk that they"
                 " share"
             )

@@ -57,8 +57,8 @@ _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
 
 _EXPIRED = (
-    "Your workspace was removed because nobody used it for long. It is new now: what you have"
-    " written there before is gone, except for files that you had put into outputs."
+    "Your workspace was removed because it was unused for a long time. It is new now: your earlier"
+    " files are gone, except those in outputs."
 )
 
 OUTPUTS_NOTE = (

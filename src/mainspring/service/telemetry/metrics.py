@@ -72,7 +72,7 @@ class Metrics:
             "takeovers", "Runs that another worker had begun and did not end."
         )
         self.approvals_asked = self._counter(
-            "approvals_asked", "Tool calls that a person has to allow."
+            "approvals_asked", "Tool calls that need a person's approval."
         )
         self.approvals_answered = self._counter(
             "approvals_answered", "Answers of people to tool calls.", "result"
@@ -109,7 +109,7 @@ class Metrics:
 
     def _make_store(self) -> None:
         self.store_errors = self._counter(
-            "store_errors", "Failures of the store that somebody was told of.", "where"
+            "store_errors", "Failures of the store that a caller saw.", "where"
         )
         self.sessions_parked = self._gauge(
             "sessions_parked", "Sessions that were given up after 5 failed runs, in the store."
@@ -118,7 +118,7 @@ class Metrics:
             "approvals_waiting", "Tool calls that wait for a person, in the store."
         )
         self.deliveries_dead = self._gauge(
-            "deliveries_dead", "Webhook deliveries that nobody took, in the store."
+            "deliveries_dead", "Undelivered webhook deliveries in the store."
         )
         self.jobs_waiting = self._gauge("jobs_waiting", "Jobs that are due, in the store.")
 

@@ -175,7 +175,7 @@ class Deliveries:
         """
         if (await self._webhooks.get(tenant, webhook_id)).status == "disabled":
             raise InvalidInput(f"{webhook_id} is disabled; enable it first")
-        sent = 0
+        count = 0
         query = RecordQuery(
             kind=DELIVERY_KIND,
             tenant=tenant,
@@ -188,10 +188,10 @@ class Deliveries:
             for row in rows:
                 with suppress(NotFound):  # removed just now
                     await self.resend(tenant, row.id)
-                    sent += 1
+                    count += 1
             # only forward, so that deliveries that failed again meanwhile are not resent forever
             query = dataclasses.replace(query, after=rows[-1])
-        return sent
+        return count
 
     async def sweep(self) -> int:
         """Enqueue what is due, in case its job was lost, and remove old deliveries; returns how

@@ -112,18 +112,20 @@ def is_genuine(
             stamp = headers.get("webhook-timestamp", "")
             content = _standard_content(headers.get("webhook-id", ""), stamp, body)
             expected = _mac(secret_key(secret), content)
-            sent = headers.get("webhook-signature", "").split(" ")[:8]
-            signatures = [_base64(item.removeprefix("v1,")) for item in sent if item[:3] == "v1,"]
+            header_values = headers.get("webhook-signature", "").split(" ")[:8]
+            signatures = [
+                _base64(item.removeprefix("v1,")) for item in header_values if item[:3] == "v1,"
+            ]
             is_known = bool(headers.get("webhook-id"))
             return _matches(expected, signatures) and is_known and _is_recent(stamp, now)
         case GitHubSignature():
-            sent = headers.get("x-hub-signature-256", "")
-            return _matches(_mac(secret.encode(), body), [_hex(sent, "sha256=")])
+            header_values = headers.get("x-hub-signature-256", "")
+            return _matches(_mac(secret.encode(), body), [_hex(header_values, "sha256=")])
         case SlackSignature():
             stamp = headers.get("x-slack-request-timestamp", "")
             expected = _mac(secret.encode(), b"v0:" + stamp.encode() + b":" + body)
-            sent = headers.get("x-slack-signature", "")
-            return _matches(expected, [_hex(sent, "v0=")]) and _is_recent(stamp, now)
+            header_values = headers.get("x-slack-signature", "")
+            return _matches(expected, [_hex(header_values, "v0=")]) and _is_recent(stamp, now)
         case HmacSignature():
             return _is_genuine_hmac(scheme, request, secret=secret, now=now)
 

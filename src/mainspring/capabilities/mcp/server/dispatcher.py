@@ -94,7 +94,7 @@ class McpServer:
         self.info = info
         self._signer = signer
         self._instructions = instructions
-        shared: dict[str, tuple[str | None, _Method]] = {
+        methods: dict[str, tuple[str | None, _Method]] = {
             "tools/list": ("tools", _lists("tools", lambda own: own.tools())),
             "tools/call": ("tools", self._call_tool),
             "resources/list": ("resources", _lists("resources", lambda own: own.resources())),
@@ -110,12 +110,12 @@ class McpServer:
             "skills/get": (SKILLS_EXTENSION, self._get_skill),
         }
         self._modern: dict[str, tuple[str | None, _Method]] = {
-            **shared,
+            **methods,
             "server/discover": (None, self._discover),
             "subscriptions/listen": (None, self._listen),
         }
         self._legacy: dict[str, tuple[str | None, _Method]] = {
-            **shared,
+            **methods,
             "initialize": (None, self._initialize),
             "ping": (None, self._ping),
             "logging/setLevel": ("logging", self._set_level),

@@ -127,7 +127,7 @@ def page_of(items: Sequence[ItemT], cursor: str | None) -> tuple[list[ItemT], st
     """
     start = 0 if cursor is None else _start(cursor)
     if start > len(items):
-        raise invalid("cursor: the list is shorter than that by now; begin anew")
+        raise invalid("cursor: the list is shorter now; start over")
     end = start + PAGE_SIZE
     following = base64.urlsafe_b64encode(b"%d" % end).decode("ascii")
     return list(items[start:end]), following if end < len(items) else None

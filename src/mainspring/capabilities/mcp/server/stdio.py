@@ -68,7 +68,7 @@ class _LineServer:
             return
         message = None if line is None else decode_message(line)
         if message is None:
-            why = "no message of the protocol" if line is not None else "the message is too long"
+            why = "not a message of the protocol" if line is not None else "the message is too long"
             await self.send(encode_refusal(None, INVALID_REQUEST, why))
         elif message.is_response:
             self._connection.settle(message)

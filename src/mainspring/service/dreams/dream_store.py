@@ -21,7 +21,7 @@ from mainspring.service.memory_stores.memory_records import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StoreDoor:
+class DreamStore:
     memories: Memories
     tenant: str
     source: str

@@ -1,4 +1,5 @@
-"""OAuth for links by which people log in to MCP servers, without state stored in between."""
+"""OAuth logins to MCP servers through the API: a person opens a link. No state is stored in
+between. `oauth` has the protocol; `oauth_grants` the login at the terminal."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
 
 
-class LoginRequest(Protocol):
+class LoginTarget(Protocol):
     """The server, and the client id; without one, a client is registered."""
 
     @property
@@ -34,13 +35,13 @@ class LoginRequest(Protocol):
     def scopes(self) -> tuple[str, ...]: ...
 
 
-class OAuthLogin:
+class ApiLogin:
     """A `LoginClient`."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
 
-    async def begin(self, request: LoginRequest, make_state: Callable[[bytes], str]) -> str:
+    async def begin(self, request: LoginTarget, make_state: Callable[[bytes], str]) -> str:
         try:
             page, _ = await self._client(request).begin(
                 Challenge(),
@@ -51,14 +52,14 @@ class OAuthLogin:
             raise InvalidInput(f"{request.mcp_server_url}: {error}") from error
         return page
 
-    async def finish(self, request: LoginRequest, pending: bytes, back: str, state: str) -> Grant:
+    async def finish(self, request: LoginTarget, pending: bytes, back: str, state: str) -> Grant:
         grant = msgspec.json.decode(pending, type=PendingGrant)
         try:
             return await self._client(request).finish(grant, back, state)
         except McpFailed as error:
             raise InvalidInput(str(error)) from error
 
-    def _client(self, request: LoginRequest) -> OAuthClient:
+    def _client(self, request: LoginTarget) -> OAuthClient:
         return OAuthClient(
             url=request.mcp_server_url,
             fetch=self._fetch,
