@@ -176,7 +176,7 @@ async def created(service: Service) -> str:
 class DyingLog(SessionLog):
     """Whose process dies as it forks."""
 
-    is_forked: bool = False
+    is_forked = False
 
     async def fork(
         self,

@@ -9,7 +9,6 @@ from functools import partial
 from typing import NamedTuple
 
 import anyio.lowlevel
-from msgspec import Struct
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock, now, to_micros
@@ -61,15 +60,23 @@ class Segment(NamedTuple):
         )
 
 
-class SessionLog(Struct, eq=False):
+class SessionLog:
     """All sessions of one store. Cheap to create; all its state is in the store."""
 
-    store: Store
-    clock: Clock = now
-    new_id: Callable[[str], str] = ids.new_id
-    scrub: Scrub = no_scrub
-    """Removes secrets from everything that is written."""
-    _lineages: dict[str, tuple[Segment, ...]] = {}
+    def __init__(
+        self,
+        store: Store,
+        *,
+        clock: Clock = now,
+        new_id: Callable[[str], str] = ids.new_id,
+        scrub: Scrub = no_scrub,
+    ) -> None:
+        """`scrub` removes secrets from everything that is written."""
+        self.store = store
+        self.scrub = scrub
+        self._clock = clock
+        self._new_id = new_id
+        self._lineages: dict[str, tuple[Segment, ...]] = {}
 
     async def create(
         self,
@@ -86,7 +93,7 @@ class SessionLog(Struct, eq=False):
             created or SessionCreated(),
             session_id=session_id,
             sender=sender,
-            thread_id=self.new_id(ids.THREAD),
+            thread_id=self._new_id(ids.THREAD),
             base=Head(0, GENESIS),
             parent_id=None,
         )
@@ -134,11 +141,11 @@ class SessionLog(Struct, eq=False):
         session_id: str | None,
         sender: Sender | None,
     ) -> SessionRow:
-        session_id = session_id or self.new_id(ids.SESSION)
-        moment = self.clock()
+        session_id = session_id or self._new_id(ids.SESSION)
+        moment = self._clock()
         drafts = [
             EventDraft(
-                id=self.new_id(ids.EVENT),
+                id=self._new_id(ids.EVENT),
                 thread_id=thread_id,
                 time=moment,
                 payload=payload,
@@ -196,8 +203,8 @@ class SessionLog(Struct, eq=False):
             self.store,
             lease,
             session,
-            clock=self.clock,
-            new_id=self.new_id,
+            clock=self._clock,
+            new_id=self._new_id,
             scrub=self.scrub,
         )
 
@@ -348,13 +355,13 @@ class SessionLog(Struct, eq=False):
         await require_not_moved(self.store, session_id)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
-        event_id = self.new_id(ids.EVENT)
+        event_id = self._new_id(ids.EVENT)
         _, body = encode_scrubbed(payload, self.scrub)
         item = InboxItem(
             event_id=event_id,
             client_id=client_id or event_id,
             thread_id=thread_id or main,
-            time=to_micros(self.clock()),
+            time=to_micros(self._clock()),
             version=FORMAT,
             type=kind,
             body=body.decode(),
