@@ -37,7 +37,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session_context import Models
 from mainspring.service.access.principal import Principal
-from mainspring.service.dreams.dream_store import DreamStore
+from mainspring.service.dreams.api_dream_store import ApiDreamStore
 from mainspring.service.dreams.dream_types import (
     ENDED,
     MAX_SESSIONS,
@@ -266,7 +266,7 @@ class Dreams:
         )
         sender = Sender(kind="system", id="dreams")
         await create_dream(needs.log, created, store=f"{tenant}:{dream.store_id}", sender=sender)
-        store_access = DreamStore(
+        store = ApiDreamStore(
             memories=needs.memories,
             tenant=tenant,
             source=dream.store_id,
@@ -280,7 +280,7 @@ class Dreams:
             await self._check_suite(tenant, dream.suite)
             cents = dream.suite_budget and dream.suite_budget.max_list_cost.amount
             score = suite_score.SuiteScore(
-                store=store_access,
+                store=store,
                 folder=needs.suites.folder,
                 suite=dream.suite,
                 budget_usd=Decimal(cents) / 100 if cents else None,
@@ -288,7 +288,7 @@ class Dreams:
                 open_runner=needs.suites.open_runner,
             )
         dreamer = Dreamer(
-            log=needs.log, store=store_access, clock=needs.clock, models=needs.models, score=score
+            log=needs.log, store=store, clock=needs.clock, models=needs.models, score=score
         )
         return await dreamer.run(dream.id)
 

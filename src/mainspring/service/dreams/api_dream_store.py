@@ -21,7 +21,9 @@ from mainspring.service.memory_stores.memory_records import (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DreamStore:
+class ApiDreamStore:
+    """A `DreamStore`."""
+
     memories: Memories
     tenant: str
     source: str
