@@ -135,7 +135,7 @@ def test_a_folders_own_script_answers_and_resumes(tmp_path: Path, environ: dict[
     (agent / "play.yaml").write_text("[{when: two, steps: [{says: Two}]}, {steps: [{says: One}]}]")
     first = fork_server.run("run", "one", "--agent", "agent", cwd=tmp_path, env=environ)
     assert (first.stdout, first.returncode) == ("One\n", 0)
-    assert "scripted:play.yaml answers, a script" in first.stderr
+    assert "scripted:play.yaml answers: a script" in first.stderr
     session = first.stderr.split()[-1]
     second = fork_server.run("run", "two", "--resume", session, cwd=tmp_path, env=environ)
     assert (second.stdout, second.returncode) == ("Two\n", 0)

@@ -134,7 +134,7 @@ async def test_rules_that_forbid_to_edit_too_many_files_are_refused(scene: Scene
     for number in range(201):
         scene.write(f"{number}.lock")
     async with scene.play(calls("bash", command="true"), mode="bypassPermissions") as play:
-        with pytest.raises(InvalidInput, match="forbid to edit over 200"):
+        with pytest.raises(InvalidInput, match="deny edit access to more than 200"):
             await play.run()
 
 

@@ -46,8 +46,8 @@ async def insights(
     ] = 10,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all.")] = False,
 ) -> int:
-    """Show what your sessions waste. Also shows what fails repeatedly, which rules are missing,
-    and which tools and skills are never used. Includes imported sessions; calls no model."""
+    """Show what wastes tokens, fails, or lacks a rule. Also shows which tools and skills are never
+    used. Includes imported sessions; calls no model."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     moment = None if since is None else clock.now() - since
     async with open_existing_log(settings) as log:

@@ -124,7 +124,7 @@ def _link_target(path: str) -> str:
 def _refuse_many(paths: list[str], access: str) -> None:
     if len(paths) > _MAX_DENIED_PATHS:
         raise InvalidInput(
-            f"rules deny to {access} over {_MAX_DENIED_PATHS} paths: name their folders"
+            f"rules deny {access} access to more than {_MAX_DENIED_PATHS} paths: name their folders"
         )
 
 
