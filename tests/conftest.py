@@ -1,5 +1,6 @@
 """What every test shares. `anyio_mode = "auto"` in pyproject.toml runs every async test."""
 
+import gc
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
@@ -16,6 +17,9 @@ pytest.register_assert_rewrite("tests.contracts")
 # A busy machine stalls at times: pytest-timeout bounds a test; a deadline per example flakes.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
+
+# What collection makes stays until the end: it is never searched for garbage, which takes long.
+gc.disable()
 
 # A shell that starts pytest in the background has it ignore SIGINT, and so would the processes that
 # tests start and interrupt.
@@ -44,6 +48,12 @@ def home(tmp_path: Path) -> Path:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--slice", help="3/12: of twelve parts of the tests chosen, run the third")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(trylast=True)

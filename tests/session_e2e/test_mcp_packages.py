@@ -103,7 +103,8 @@ async def test_installers_use_the_login_of_a_registry_without_seeing_it(
 
 
 async def test_a_program_of_the_project_is_not_looked_for_elsewhere(scene: Scene) -> None:
-    scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": SERVERS["npx"]}}))
+    server = {**SERVERS["npx"], "env": {"npm_config_fetch_retries": "0"}}
+    scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": server}}))
     scene.write("node_modules/.bin/notes", "#!/bin/sh\nexit 3\n").chmod(0o755)
     trust(scene.workspace, home=scene.home)
     async with running_registry() as registry:

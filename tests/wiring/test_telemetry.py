@@ -265,7 +265,10 @@ async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_p
     assert all(size > 0 for _, _, size in received.requests)
 
 
-async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(tmp_path: Path):
+async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     before = set(threading.enumerate())
     async with collector(Received()) as url:
         pass
