@@ -32,13 +32,7 @@ _SEARCH_USD = Decimal("0.01")
 
 def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> AskModel:
     async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
-        request = Request(
-            model=model,
-            system=(system,),
-            tools=(),
-            messages=(User((TextBlock(question),)),),
-            max_tokens=_MAX_TOKENS,
-        )
+        request = text_request(model, system, [("user", question)], _MAX_TOKENS)
         try:
             reply, facts = await read_reply(models, request, purpose=purpose)
         except ProviderFailed as error:
@@ -55,10 +49,19 @@ async def read_reply(
 
     Raises: ProviderFailed.
     """
+    reply = await complete(models, request)
+    return reply, _cost_facts(models, reply, purpose)
+
+
+async def complete(models: Models, request: Request) -> Reply:
+    """The reply to a request, whose cost the caller records.
+
+    Raises: ProviderFailed.
+    """
     async with aclosing(models.open(request.model).stream(request)) as deltas:
         async for delta in deltas:
             if isinstance(delta, Reply):
-                return delta, _cost_facts(models, delta, purpose)
+                return delta
     raise ProviderFailed(request.model, "malformed", "the stream ended without a reply")
 
 
@@ -69,7 +72,19 @@ async def read_text(
 
     Raises: ProviderFailed.
     """
-    request = Request(
+    return await read_reply(models, text_request(model, system, messages, max_tokens))
+
+
+def text_request(
+    model: str,
+    system: str,
+    messages: Sequence[tuple[str, str]],
+    max_tokens: int,
+    *,
+    request_id: str = "",
+) -> Request:
+    """A request without tools: a conversation of texts, each with its role."""
+    return Request(
         model=model,
         system=(system,) if system else (),
         tools=(),
@@ -78,8 +93,8 @@ async def read_text(
             for role, text in messages
         ),
         max_tokens=max_tokens,
+        request_id=request_id,
     )
-    return await read_reply(models, request)
 
 
 def reply_text(reply: Reply) -> str:

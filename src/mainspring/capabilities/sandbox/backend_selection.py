@@ -27,7 +27,8 @@ from mainspring.capabilities.sandbox.landlock import Landlock
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.capabilities.sandbox.macos import Seatbelt
 from mainspring.core.clock import Clock, now
-from mainspring.core.errors import SandboxFailed
+from mainspring.core.errors import InvalidInput, SandboxFailed
+from mainspring.files.atomic_file import write_atomic
 
 BackendName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "docker", "none"]
 
@@ -254,13 +255,11 @@ class _ProbeCache:
         self._shown.add(key)
         if self._path is None:
             return
-        beside = self._path.with_name(f"{self._path.name}.{os.getpid()}")
         verified = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
-        with suppress(OSError):  # a home that cannot be written: the next run tries again
+        # a home that cannot be written: the next run tries again
+        with suppress(OSError, InvalidInput):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            beside.touch(mode=0o600)
-            beside.write_bytes(msgspec.json.encode(verified))
-            beside.replace(self._path)
+            write_atomic(self._path, msgspec.json.encode(verified))
 
 
 _VERIFIED_DECODER = msgspec.json.Decoder(_VerifiedBackends)

@@ -110,8 +110,8 @@ class SandboxOpening:
     async def close(self) -> None:
         """Close the sandbox if it was opened, and what is being opened as well."""
         async with self._lock:
-            await self._cleanup.aclose()
             self._is_closed = True
+            await self._cleanup.aclose()
 
 
 class SessionServices:

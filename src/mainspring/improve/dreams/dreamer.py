@@ -45,7 +45,7 @@ from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
 from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.recall import UtilityValues
-from mainspring.runtime.model_question import read_reply, reply_text
+from mainspring.runtime.model_question import complete, reply_text
 from mainspring.runtime.session_context import Models
 
 MAX_SESSIONS = 100
@@ -208,7 +208,7 @@ async def _answer(
         cost_usd="0",
     )
     try:
-        reply, _ = await read_reply(models, request)
+        reply = await complete(models, request)
     except ProviderFailed as error:
         return None, replace(ended, stop_reason=error.kind)
     except InvalidInput:  # no key for it, no such model: what needs no model is proposed

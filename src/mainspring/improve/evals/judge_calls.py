@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from mainspring.core import ids
-from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.events import (
     BudgetReserved,
@@ -15,11 +14,11 @@ from mainspring.core.events import (
     ModelRequestStarted,
     Usage,
 )
-from mainspring.core.model import Request, User
+from mainspring.core.model import Request
 from mainspring.harness.budget import Charge
 from mainspring.improve.evals.judges import AskJudge
 from mainspring.log.writer import Writer
-from mainspring.runtime.model_question import read_reply, reply_text
+from mainspring.runtime.model_question import complete, reply_text, text_request
 from mainspring.runtime.session_context import Models
 
 PURPOSE = "judge"
@@ -56,14 +55,7 @@ def new_request(
     facts = models.facts(model)
     tokens = int(len(system + question) / facts.bytes_per_token) + 1
     most = (tokens * facts.price.input + max_tokens * facts.price.output) / 10**6
-    request = Request(
-        model=model,
-        system=(system,),
-        tools=(),
-        messages=(User((TextBlock(question),)),),
-        max_tokens=max_tokens,
-        request_id=request_id,
-    )
+    request = text_request(model, system, [("user", question)], max_tokens, request_id=request_id)
     return request, Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
 
 
@@ -82,7 +74,7 @@ def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None)
         start_id = "" if writer is None else await _record_start(writer, request, charge)
         reply, problem = None, ""
         try:
-            reply, _ = await read_reply(models, request)
+            reply = await complete(models, request)
         except ProviderFailed as error:
             problem = str(error)
         cost = Decimal(0) if reply is None else models.cost(reply.model, reply.usage)
