@@ -46,7 +46,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import new_id
-from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.mcp_file import defined_servers
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.mcp_server import McpServer, ServerParts
@@ -64,9 +64,9 @@ from mainspring.wiring.sandbox_environment import read_environment, session_path
 from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import (
     load_policy,
-    read_settings_commands,
+    read_folder_policy,
+    settings_commands,
     user_servers,
-    with_inputs,
 )
 from mainspring.wiring.user_vault import user_vault
 
@@ -88,8 +88,8 @@ def server_auth(
     if server.headers_helper is not None:
 
         async def run() -> str:
-            commands = await read_settings_commands(settings, Path(settings.folder))
-            return await commands.server_headers(server)
+            loaded = await read_folder_policy(settings, Path(settings.folder))
+            return await settings_commands(settings, loaded).server_headers(server)
 
         return HelperHeaders(run, server.headers, learn)
     if any(name.lower() == "authorization" for name in server.headers):
@@ -220,9 +220,8 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     folder, home = Path(settings.folder).resolve(), Path(settings.home)
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
     loaded = load_policy(folder, home=home)
-    environment = with_inputs(settings, folder)
     return ProjectServers(
-        every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
+        every=defined_servers(scopes, plugins=read_plugins(scopes).servers).servers,
         usable=user_servers(settings, folder, loaded)[0],
         loaded=loaded,
     )

@@ -27,7 +27,7 @@ from mainspring.service.service import (
 )
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
-from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
@@ -87,7 +87,7 @@ def _agent_folder(settings: Settings) -> AgentFolderPorts:
         folder=folder,
         home=home,
         read_project=lambda: read_project_files(folder, home=home),
-        open_agent=lambda: open_agent(settings, RunOptions()).agent,
+        open_agent=lambda: agent_selection(settings).open(RunOptions()).agent,
         open_runner=lambda options, is_drill: eval_assembly.open_suite_runner(
             settings, options, is_drill=is_drill
         ),

@@ -21,7 +21,7 @@ from mainspring.runtime.session.session_paths import SessionPaths, hide_denied_p
 from mainspring.runtime.session.session_removal import SessionRemoval
 from mainspring.runtime.settings.pinned_policy import read_pinned_policy
 from mainspring.wiring.sandbox_environment import session_paths, state_folders
-from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.settings_files import read_folder_policy
 from mainspring.wiring.thread_workspace import open_worktrees
 
 
@@ -55,8 +55,7 @@ async def open_snapshots(
     paths = session_paths(settings, workspace, rewind_history.session_id)
     if rewind_history.policy is not None:
         # what was hidden from the session is in none of its snapshots: a restore would remove it
-        home = Path(settings.home)
-        loaded = await to_thread.run_sync(lambda: load_policy(paths.workspace, home=home))
+        loaded = await read_folder_policy(settings, paths.workspace)
         pinned = await read_pinned_policy(log, rewind_history.policy, loaded)
         paths = await to_thread.run_sync(hide_denied_paths, paths, pinned.policy)
     return _snapshots(paths)

@@ -53,8 +53,8 @@ from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
     ThreadWorkspaces,
+    open_worktrees,
     sandbox_preparation,
-    session_worktrees,
     shared_repository,
 )
 
@@ -216,7 +216,10 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            workspace = thread_workspace.paths.workspace
+            workspace, worktrees = thread_workspace.paths.workspace, None
+            if setup.workspace is None:  # a thread in a worktree cannot have worktrees
+                place = thread_workspace.paths.worktrees(setup.writer.session_id)
+                worktrees = open_worktrees(workspace, place)
             memory = None
             if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
                 memory = memories.memory_sources(self._settings).of_thread(setup, workspace, stack)
@@ -263,7 +266,7 @@ class ToolboxBuilder:
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=sandbox_preparation(sandbox_session),
                 hook_events=hooked,
-                worktrees=session_worktrees(setup, thread_workspace.paths),
+                worktrees=worktrees,
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
             )

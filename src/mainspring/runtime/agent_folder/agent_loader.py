@@ -63,19 +63,15 @@ class AgentFolder:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings for every run. Those about skills are summarized in one line."""
-        warnings = [
-            finding
-            for finding in self._skill_warnings("manifest", "instructions")
-            if finding.level == "warning"
-        ]
-        count = len(self._skill_warnings("skills", "subagents"))
+        findings = self.findings_by_source
+        own = (*findings["manifest"], *findings["instructions"])
+        warnings = tuple(str(finding) for finding in own if finding.level == "warning")
+        parts = (*findings["skills"], *findings["subagents"])
+        count = sum(finding.level != "note" for finding in parts)
+        if not count:
+            return warnings
         problems = "1 problem" if count == 1 else f"{count} problems"
-        summary = (f"{problems} in skills or subagents; `mainspring validate` lists them",)
-        return (*(str(item) for item in warnings), *(summary if count else ()))
-
-    def _skill_warnings(self, *sources: FindingSource) -> list[Finding]:
-        findings = (finding for source in sources for finding in self.findings_by_source[source])
-        return [finding for finding in findings if finding.level != "note"]
+        return (*warnings, f"{problems} in skills or subagents; `mainspring validate` lists them")
 
 
 def read_agent(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -133,6 +133,9 @@ class ProjectFiles:
                 " `mainspring policy trust` lets them start"
             )
 
+    def subagents_in(self, folder: Path) -> dict[Path, bytes]:
+        return {folder / name: content for name, content in self.subagents.items()}
+
     def script_hashes(self, folder: Path) -> dict[str, str]:
         return {
             str(folder / name): hashlib.sha256(content).hexdigest()
@@ -209,7 +212,7 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     users = (read_bounded(home / name) for name in USER_FILES)
     contents = (*settings.values(), *(content for content in users if content is not None))
     commands = [command for content in contents for command in _commands(content)]
-    subagents = subagents_with_commands(Scopes(folder=folder))
+    subagents = subagents_with_commands(Scopes(folder=folder), "project")
     hook_settings = (parts_of_subagent(content).hooks for content in subagents.values())
     commands += [command for hooks in hook_settings for command in _commands_in([hooks])]
     subagent_files = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
@@ -222,10 +225,11 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     )
 
 
-def subagents_with_commands(scopes: Scopes) -> dict[Path, bytes]:
-    """The files of subagents with hooks or MCP servers of their own, without those of plugins."""
+def subagents_with_commands(scopes: Scopes, scope: Literal["user", "project"]) -> dict[Path, bytes]:
+    """The files of a scope's subagents with hooks or MCP servers of their own."""
     walk, contents = PartWalk(scopes), dict[Path, bytes]()
-    for place in scopes.places("agents"):
+    places = (place for place in scopes.places("agents") if place.scope == scope)
+    for place in places:
         for file in walk.files(place, select_markdown):
             with suppress(InvalidInput):
                 content = read_bounded(file) or b""
