@@ -27,6 +27,7 @@ from mainspring.core.model import (
     User,
 )
 
+_HELLO = User((TextBlock("Reply with one word: ready"),))
 _CODE_WORD = "indigo-47"
 _LOOK_UP = ToolSpec(
     name="look_up",
@@ -64,18 +65,15 @@ Judge: TypeAlias = Callable[[Reply], str | None]
 """The problem with a reply; `None` if there is none."""
 
 
-async def ask_once(
-    model: Model, name: str, prompt: str = "Reply with one word: ready"
-) -> TimedReply:
+async def ask_once(model: Model, name: str) -> TimedReply:
     """Raises: ProviderFailed."""
-    return await _ask(model, _request(name, User((TextBlock(prompt),))))
+    return await _ask(model, _request(name, _HELLO))
 
 
 async def check_model(model: Model, name: str) -> AsyncGenerator[ModelCheck, None]:
     """Check that a model can work as an agent: answer, call a tool, and use its result."""
-    hello = User((TextBlock("Reply with one word: ready"),))
     question = User((TextBlock("Use look_up with the key 'alpha'. Then tell me the code word."),))
-    yield await _check(model, "answers", _request(name, hello), _has_words)
+    yield await _check(model, "answers", _request(name, _HELLO), _has_words)
     yield await _check(model, "calls a tool", _request(name, question, tools=True), _has_called)
     use = ToolUse(id="toolu_1", name="look_up", input={"key": "alpha"})
     result = ToolResultBlock(tool_use_id="toolu_1", content=(TextBlock(f"alpha is {_CODE_WORD}"),))

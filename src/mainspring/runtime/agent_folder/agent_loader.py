@@ -24,7 +24,7 @@ from mainspring.runtime.agent_folder.manifest import FILE, AgentManifest, read_m
 from mainspring.runtime.agent_folder.subagent_files import discover_subagents
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import Scopes
-from mainspring.runtime.skills.skill_discovery import IsPinned, SkillFileCache, discover
+from mainspring.runtime.skills.skill_discovery import IsPinned, discover
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 MAX_SUBAGENT_DEPTH = 5
@@ -78,7 +78,6 @@ def read_agent(
     scopes: Scopes,
     *,
     is_pinned: IsPinned = _never_pinned,
-    skill_file_cache: SkillFileCache | None = None,
     instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
     allows_errors: bool = False,
@@ -100,7 +99,7 @@ def read_agent(
     instructions = read_instructions(
         scopes, instruction_files=instruction_files, instruction_limits=limits_for(manifest.model)
     )
-    skills = discover(scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache)
+    skills = discover(scopes, is_pinned=is_pinned)
     files = discover_subagents(scopes)
     subagents, unknown = _subagents(manifest, files.subagents)
     agent = Agent(

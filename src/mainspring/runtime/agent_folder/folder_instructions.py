@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TypeAlias, TypeVar
 
 from anyio import to_thread
@@ -53,15 +53,11 @@ class FolderInstructions(Struct, frozen=True, kw_only=True):
 def read_instructions(
     scopes: Scopes,
     *,
-    project: Path | None = None,
-    cwd: Path | None = None,
     instruction_files: InstructionFiles | None = None,
     instruction_limits: InstructionLimits | None = None,
 ) -> FolderInstructions:
-    """Read the instructions from disk, unless other files are given. `project` is the larger folder
-    around the agent's folder whose instructions apply too; `cwd` is the folder further down where
-    the work is done."""
-    places = places_of(scopes, project=project, cwd=cwd)
+    """Read the instructions from disk, unless other files are given."""
+    places = places_of(scopes)
     instructions = load(instruction_files or InstructionFiles(), places, instruction_limits)
     findings = tuple(finding_of(issue) for issue in instructions.issues)
     return FolderInstructions(
@@ -69,13 +65,11 @@ def read_instructions(
     )
 
 
-def places_of(
-    scopes: Scopes, *, project: Path | None = None, cwd: Path | None = None
-) -> InstructionRoots:
+def places_of(scopes: Scopes) -> InstructionRoots:
     folder = PurePosixPath(scopes.folder)
     return InstructionRoots(
-        project=folder if project is None else PurePosixPath(project),
-        cwd=folder if cwd is None else PurePosixPath(cwd),
+        project=folder,
+        cwd=folder,
         agent=folder,
         home=None if scopes.home is None else PurePosixPath(scopes.home),
         managed=_managed(scopes),

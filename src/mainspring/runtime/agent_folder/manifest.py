@@ -124,14 +124,14 @@ class AgentManifest:
         return next((finding for finding in self.findings if finding.level == "error"), None)
 
 
-def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
+def read_manifest(file: Path) -> AgentManifest:
     """Read a manifest; an empty one if the file does not exist."""
-    reader = YamlReader(shown)
+    reader = YamlReader(FILE)
     try:
         text = _text(file)
     except InvalidInput as error:
         reader.findings.append(
-            Finding(level="error", file=shown, what=str(error).removeprefix(f"{file}: "))
+            Finding(level="error", file=FILE, what=str(error).removeprefix(f"{file}: "))
         )
         text = ""
     node = _own_root(reader, text)
