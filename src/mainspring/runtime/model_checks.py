@@ -1,5 +1,5 @@
-"""Small calls that check whether a model works: one to time it, a few to see that it can call
-tools. They are made outside any session and are not recorded."""
+"""Small requests that check whether a model works: one to time it, a few to see that it can call
+tools. They belong to no session and are not recorded."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ _LOOK_UP = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedReply:
-    """One call, from request to end."""
+    """The reply to one request, with times."""
 
     reply: Reply
     first_seconds: float
     """The time to the first part of the reply."""
     seconds: float
     switched: str | None
-    """The model that answered and why, if it was not the first choice."""
+    """The model that answered, and why, if it was not the first choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ async def check_model(model: Model, name: str) -> AsyncGenerator[ModelCheck, Non
 def _request(name: str, *messages: Message, tools: bool = False) -> Request:
     return Request(
         model=name,
-        system=("You answer shortly and do exactly what you are asked.",),
+        system=("Answer briefly and do exactly what you are asked.",),
         tools=(_LOOK_UP,) if tools else (),
         messages=messages,
         max_tokens=512,
@@ -137,7 +137,7 @@ def _has_words(reply: Reply) -> str | None:
 def _has_called(reply: Reply) -> str | None:
     uses = [part for part in reply.content if isinstance(part, ToolUse)]
     if not uses:
-        return f"it called nothing and said: {_text(reply)[:80]}"
+        return f"it called no tool and said: {_text(reply)[:80]}"
     is_right = uses[0].name == "look_up" and uses[0].input == {"key": "alpha"}
     return None if is_right else f"it called {uses[0].name} with {uses[0].input}"
 

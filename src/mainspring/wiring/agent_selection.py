@@ -1,4 +1,4 @@
-"""Agents of this user: select, open and validate them."""
+"""Selects, opens and validates the agents of this user."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 async def open_suite_runner(
     settings: Settings, options: RunOptions, *, is_drill: bool = False
 ) -> AsyncGenerator[SuiteRunner, None]:
-    """`is_drill`: the first of the agent's models is treated as down.
+    """`is_drill`: act as if the first of the agent's models were down.
 
     Raises: InvalidInput: the agent or its model cannot be used.
     """

@@ -1,5 +1,5 @@
-"""MCP servers of a session, or of a person without one: which there are, their credentials, and
-where their programs run."""
+"""The MCP servers of a session, or of a command without a session: their credentials and where
+their programs run."""
 
 from __future__ import annotations
 
@@ -80,8 +80,8 @@ def server_auth(
     learn: Learn,
     browser: Browser | DeviceScreen | None = None,
 ) -> ServerAuth:
-    """With what its helper prints, or with its headers if they have an `Authorization`; otherwise
-    with OAuth.
+    """The headers that its helper prints, or its own headers if they contain `Authorization`;
+    otherwise OAuth.
 
     Raises: McpFailed: its `oauth` is not valid.
     """
@@ -115,7 +115,7 @@ def stored_grants(settings: Settings, server: McpServer) -> StoredGrants:
 
 
 async def log_in(settings: Settings, server: McpServer, browser: Browser | DeviceScreen) -> bool:
-    """Connect to a server, and let a person authorize it if it requires that; False if it does not.
+    """Connect to a server and let a person log in; False if it needs no login.
 
     Raises: McpFailed, InvalidInput.
     """
@@ -138,7 +138,7 @@ async def _open_address(
     *,
     networks: tuple[Network, ...] | None = None,
 ) -> Transport:
-    """`networks`: addresses that are not public and may be reached anyway; `None`: all."""
+    """`networks`: private addresses that may be reached; `None`: all."""
     connector = None if networks is None else await guarded_connector(url, networks)
     new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
     return await open_url(kind, url, new_decoder, auth, connector)
@@ -234,8 +234,8 @@ async def connect_servers(
     names: Collection[str] | None = None,
     trace: Trace | None = None,
 ) -> AsyncGenerator[SessionServers[McpServer], None]:
-    """Connect to the servers as a session would, without one. `names`: only these.
-    `trace` shows every message.
+    """Connect to the servers as a session would. `names`: only these servers. `trace` receives
+    every message.
 
     Raises: InvalidInput, SandboxFailed.
     """

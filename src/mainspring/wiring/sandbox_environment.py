@@ -1,6 +1,4 @@
-"""Sandbox settings and folders of a session: what trusted settings say about its sandbox and
-network.
-"""
+"""The sandbox settings, network rules and folders of a session."""
 
 from __future__ import annotations
 
@@ -45,7 +43,7 @@ def read_environment(
 
 
 def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:
-    """Which hosts may be reached; `None`: there is no network. Raises: InvalidInput."""
+    """Which hosts programs may reach; `None`: there is no network. Raises: InvalidInput."""
     return network.parse_rules(environment.networking) if environment.networking else None
 
 

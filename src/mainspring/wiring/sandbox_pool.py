@@ -1,4 +1,4 @@
-"""The sandboxes of this user's sessions: what is protected in them, and their way out."""
+"""The sandboxes of this user's sessions: what they mount and protect, and their network access."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Saved environments of this user: what a sandbox gets of one, and checkouts that prove one."""
+"""Saved environments of this user, and the checkouts in which they are tested."""
 
 from __future__ import annotations
 

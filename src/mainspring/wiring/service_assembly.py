@@ -1,4 +1,4 @@
-"""Open the service (`service/service.py`): its store, models, messaging and ways out."""
+"""Opens the service (`service/service.py`): its store, models, messaging and network access."""
 
 from __future__ import annotations
 
@@ -49,9 +49,8 @@ async def open_service(
     metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post,
 ) -> AsyncGenerator[Service, None]:
     """The service over the store of the settings, without workers and without access control.
-    `networks`: addresses that it may call although they are not public; `metered` wraps the poster
-    of webhooks, to count what it posts; `tenant_limit`: the most jobs of one tenant that run at
-    once.
+    `networks`: private addresses that it may call; `metered` wraps the poster of webhooks, to count
+    its posts; `tenant_limit`: how many jobs of one tenant may run at once.
 
     Raises: InvalidInput, StoreFailed: why it cannot be opened.
     """
@@ -98,7 +97,7 @@ def _agent_folder(settings: Settings) -> AgentFolderPorts:
 async def _open_messaging(
     settings: Settings, log: SessionLog, tenant_limit: int | None
 ) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
-    """How processes of the service inform each other: through the database, if they share one."""
+    """How processes of the service notify each other: through the database, if they share one."""
     if not is_postgres(settings.store):
         yield EmbeddedDispatcher(log.store.records, tenant_limit=tenant_limit), LocalDeltas()
         return

@@ -1,6 +1,5 @@
-"""Files of sessions that do not run: snapshots of their workspaces, and what deleted ones leave
-on disk.
-"""
+"""Files of sessions that are not running: snapshots of their workspaces, and the removal of deleted
+sessions' files."""
 
 from __future__ import annotations
 
@@ -46,10 +45,10 @@ def session_removal(settings: Settings, log: SessionLog) -> SessionRemoval:
 async def open_snapshots(
     settings: Settings, log: SessionLog, rewind_history: RewindHistory
 ) -> Snapshots:
-    """Of the last workspace of the session, or of this folder if it had none.
+    """The snapshots of the session's last workspace, or of this folder if it had none.
 
     Raises:
-        InvalidInput: the workspace is not there, or a settings file cannot be understood.
+        InvalidInput: the workspace does not exist, or a settings file is not valid.
     """
     workspace = Path(rewind_history.workspace or settings.folder)
     paths = session_paths(settings, workspace, rewind_history.session_id)

@@ -1,6 +1,5 @@
-"""Settings files and project trust, with the reader of hook scripts that they need, and commands
-besides hooks that settings files name.
-"""
+"""Settings files and project trust, with the reader of hook scripts that they need; also other
+commands that settings files name."""
 
 from __future__ import annotations
 
@@ -48,7 +47,7 @@ trust = partial(project_trust.trust_current_files, read_scripts=read_scripts)
 
 
 def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
-    """The environment, and the values of inputs.
+    """The environment variables, and the values of inputs.
 
     Raises: InvalidInput: the vault cannot be opened.
     """

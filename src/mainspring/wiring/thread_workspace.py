@@ -95,7 +95,7 @@ class ThreadWorkspace:
 
 
 class ThreadWorkspaces:
-    """Opens workspaces."""
+    """Opens the workspaces of threads."""
 
     def __init__(
         self, settings: Settings, sandboxes: SandboxPool, warn: Callable[[RunOptions, str], None]
@@ -112,7 +112,7 @@ class ThreadWorkspaces:
     async def open(
         self, setup: SetupRequest, session: SessionRuntime, paths: SessionPaths
     ) -> AsyncGenerator[ThreadWorkspace, None]:
-        """Open a workspace with a sandbox, which is released at the end of the block."""
+        """Open a workspace with a sandbox, which is released when the block ends."""
         key = sandbox_key(setup)
         skills = [folder for folder in skill_folders(setup.agent) if paths.needs_mount(folder)]
         paths = with_plugin_folders(
@@ -171,7 +171,8 @@ class ThreadWorkspaces:
     async def _with_packages(
         self, options: RunOptions, paths: SessionPaths, environment: SandboxEnvironment
     ) -> SandboxEnvironment:
-        """Without its packages if they cannot be installed: the run warns and continues."""
+        """The environment with its packages installed. If that fails, the run warns and continues
+        without them."""
         say = partial(self._warn, options)
         try:
             return await mcp_packages.with_packages(

@@ -50,11 +50,11 @@ class AgentFolder:
     """The model is empty if the folder names none."""
     agent_manifest: AgentManifest
     instructions: FolderInstructions
-    """The instruction files, and where they were looked for."""
+    """The instruction files, and the places that were searched."""
     findings_by_source: Mapping[FindingSource, tuple[Finding, ...]]
     """Findings by source."""
     is_described: bool
-    """Whether the folder describes an agent at all."""
+    """Whether the folder describes an agent."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -82,13 +82,14 @@ def read_agent(
     limits_for: LimitsFor = _default_limits,
     allows_errors: bool = False,
 ) -> AgentFolder:
-    """Read a folder and what wider scopes add to it. `instruction_files` are the files that
+    """Read a folder, and the parts of wider scopes. `instruction_files` are the files that
     instructions may be in and may import; by default all files on disk. `limits_for` gives the
     length limits of instructions for the model in the manifest, which may be empty. With
     `allows_errors`, errors in the manifest are only reported: for display, not for running.
 
     Raises:
-        InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
+        InvalidInput: there is no such folder, or its `agent.yaml` is not valid; the message names
+            the line.
     """
     folder = scopes.folder
     if not folder.is_dir():

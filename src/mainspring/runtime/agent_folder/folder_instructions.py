@@ -46,7 +46,7 @@ _CLAUDE_MANAGED = {
 class FolderInstructions(Struct, frozen=True, kw_only=True):
     instructions: Instructions
     instruction_roots: InstructionRoots
-    """The places they come from; instructions for single files are looked for there too."""
+    """The places they come from; instructions for single files are searched there too."""
     findings: tuple[Finding, ...]
 
 
@@ -96,8 +96,8 @@ def _managed(scopes: Scopes) -> tuple[PurePosixPath, ...]:
 
 
 MAX_PATH_INSTRUCTION_CHARS = 40_000
-"""The most that comes with one tool result, as for a single file. The rest comes with the next
-result."""
+"""The maximum length of instructions in one tool result, as for a single file. The rest comes with
+the next result."""
 _RESULT_MAX_CHARS = MAX_PATH_INSTRUCTION_CHARS + 2000  # tags and notices
 
 AnyTool = TypeVar("AnyTool", bound=Tool)

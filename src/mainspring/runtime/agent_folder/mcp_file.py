@@ -1,4 +1,4 @@
-"""Reads the definitions of MCP servers, mostly from `.mcp.json`. Connecting is done elsewhere."""
+"""Reads the definitions of MCP servers, mostly from `.mcp.json`. It does not connect to them."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
 def inline_servers(
     entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
 ) -> McpServers:
-    """The servers that a file of another format has, such as that of a subagent."""
+    """The servers that a file of another format defines, such as that of a subagent."""
     encoded = msgspec.json.encode({SERVERS: entries})
     servers, findings = _servers_in(decode_object(encoded, shown), scope)
     return McpServers(tuple(servers), tuple(findings))
@@ -256,7 +256,7 @@ class _ServerEntry(Struct, frozen=True):
             return None
         needed = "command" if transport == "stdio" else "url"
         if not isinstance(fields.get(needed), str) or not fields[needed]:
-            return self.warn("error", f"a server by {transport} needs a {needed}")
+            return self.warn("error", f"a server of type {transport} needs a {needed}")
         name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
         values = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}

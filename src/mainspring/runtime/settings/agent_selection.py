@@ -43,7 +43,7 @@ else:
 
 
 class AgentSelection(Struct, frozen=True, kw_only=True):
-    """Finds agents for one user."""
+    """Opens agents for one user."""
 
     folder: Path
     """Where the user works; other folders are relative to it."""
@@ -66,7 +66,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         agent's folder.
 
         Raises:
-            InvalidInput: there is no such folder, or its file or settings are wrong.
+            InvalidInput: there is no such folder, or its file or settings are not valid.
         """
         place = self._place(options.agent or (recorded.folder if recorded else None))
         if loaded is None or loaded.policy.workspace != place.as_posix():
@@ -104,7 +104,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         return agent_folder if style is None else _with_style(agent_folder, scopes, style)
 
     def scopes(self, folder: str | Path | None = None) -> Scopes:
-        """The places of an agent's parts; the agent is in this folder, unless another is given."""
+        """The places of an agent's parts; by default, of the agent in the current folder."""
         place = self._place(folder)
         return self._scopes(place, self.disabled_plugins(place))
 
@@ -141,7 +141,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         return lambda place: pins().trusted_hash(place)
 
     def origin(self, options: RunOptions) -> dict[str, str] | None:
-        """Where the agent came from: stored in the session, so that it can continue from
+        """The agent's folder, which is stored in the session so that it can continue from
         anywhere."""
         if options.agent is None:
             return None
@@ -194,21 +194,21 @@ def without_own_parts(
 
 
 def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
-    """If only plugins may bring parts: whether the part is a plugin's, the operator's or built in.
-    A name is no evidence: anybody can put a colon into one."""
+    """If only plugins may bring parts: whether the part belongs to a plugin or the operator, or is
+    built in. Its name does not prove that: anybody can write a colon into a name."""
     roots = [place.plugin_root or place.path for place in scopes.plugins]
     is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
     return is_plugins or part.scope in (None, "managed")
 
 
 def _readable_disk(policy: Policy) -> InstructionFiles:
-    """Without files that rules deny reading: instruction files cannot import them."""
+    """All files except those that rules deny reading: instruction files cannot import these."""
     return InstructionFiles(
         is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix())
     )
 
 
 def _store_version(folder: Path) -> str | None:
-    """Number the current state of the folder, unless it is the last stored one."""
+    """Record the current state of the folder as a version, unless it is the last recorded one."""
     version = folder_versions.record_version(folder, clock.now)
     return version.label if version.number else None

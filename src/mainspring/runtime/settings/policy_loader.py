@@ -111,8 +111,8 @@ def load_policy(
     """Load the policy for work in a folder.
 
     Args:
-        only_managed: read only the operator's settings.
-        agent: the agent's own folder, if it is another one: its settings apply, too.
+        only_managed: read only the operator's settings. agent: the agent's own folder, if it is
+            another one: its settings also apply.
 
     Raises:
         InvalidInput: a file, or a rule that forbids something, is not valid. Continuing
@@ -274,7 +274,7 @@ def _read_file(scope: Scope, file: Path, folder: Path, content: bytes) -> _Loade
     unknown = [key for key in _unknown_keys(fields, SettingsFile) if key not in others]
     permissions = msgspec.convert(fields.get("permissions", {}), RawSettings)
     unknown += [f"permissions.{key}" for key in _unknown_keys(permissions, PermissionSettings)]
-    text = f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why"
+    text = f"{file}: {', '.join(unknown)}: ignored; `mainspring validate` says why"
     warnings = (text,) if unknown else ()
     return _LoadedFile(scope=scope, file=file, folder=folder, settings=settings, warnings=warnings)
 

@@ -75,7 +75,7 @@ class ProjectFiles:
     @property
     def fingerprint(self) -> str:
         """A hash of the bytes and of which settings in them are applied: trust does not cover a
-        setting that was ignored when the trust was given."""
+        setting that was ignored when the user gave it."""
         scripts = {f"runs {name}": content for name, content in self.scripts.items()}
         keys = {
             f"honours {name}": ",".join(added).encode()
@@ -115,13 +115,14 @@ class ProjectFiles:
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """Names of the variables it sets, and where; without values, which may be secrets."""
+        """Names of the variables that the project sets, and where; without values, which may be
+        secrets."""
         for file, content in self.settings.items():
             if env := as_object(_decode_object(content).get("env")):
                 yield ", ".join(env), f"env, {file}"
 
     def ignored_parts(self, folder: Path) -> Iterator[str]:
-        """What an untrusted folder brings besides settings, and why it has no effect."""
+        """The parts of an untrusted folder besides its settings, and why they have no effect."""
         for name in self.subagents:
             yield (
                 f"{folder / name}: this folder is not trusted, so the hooks and MCP servers of this"
@@ -239,7 +240,7 @@ def subagents_with_commands(scopes: Scopes, scope: Literal["user", "project"]) -
 
 
 class SubagentParts(Struct, frozen=True):
-    """What runs something in the frontmatter of a subagent's file."""
+    """The parts of a subagent's frontmatter that run something."""
 
     name: str
     hooks: dict[str, object]
@@ -349,8 +350,8 @@ def _write_trusted(trusted: dict[str, str], home: Path) -> None:
 _PERMISSION_KEYS = ("allow", "ask", "deny", "defaultMode")
 _BYPASS_MODE = "bypassPermissions"
 _UNSCHEDULED_MESSAGE = (
-    "not scheduled: a scheduled session is one of the service, where this would not apply: {lost}."
-    " Remove it from the folder, or create a deployment with the API: the tools of its agent have"
+    "not scheduled: in a scheduled session, which belongs to the service, this would not apply:"
+    " {lost}. Remove it from the folder, or create a deployment with the API: the tools of its agent have"
     " permission policies"
 )
 

@@ -68,8 +68,8 @@ def read_plugins(scopes: Scopes) -> InstalledPlugins:
 
 
 def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]:
-    """The servers of plugins that are byte for byte what the user trusted; a project's plugin also
-    needs trust in the project."""
+    """The servers of plugins whose files are exactly those that the user trusted; a project's
+    plugin also needs trust in the project."""
     if scopes.home is None:
         return
     for plugin in read_plugins(scopes).plugins:
