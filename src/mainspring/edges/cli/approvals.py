@@ -84,9 +84,10 @@ async def ls(
         str | None, typer.Option(help="Only calls of this agent.", metavar="ID")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Only in this session.", metavar="ID")
+        str | None,
+        typer.Option("--session", "-s", help="Only calls of this session.", metavar="ID"),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Include answered ones.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include answered approvals.")] = False,
     json: JsonOption = False,
 ) -> int:
     """List pending approvals, oldest first."""
@@ -120,7 +121,7 @@ async def show(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Show what a call would do, why approval is needed, and until when."""
+    """Show what a call would do, why it needs approval, and the deadline."""
     async with open_approvals(settings, tenant) as context:
         [approval] = await _find_approvals(context, [id_or_part], everything=True)
     return print_view(settings, approval, _print_approval, json=json)
@@ -134,7 +135,9 @@ async def allow(  # noqa: PLR0913 (the options of the command)
     tenant: TenantOption = "default",
     for_session: Annotated[
         bool,
-        typer.Option("--for-session", help="Also allow similar calls in its session from now on."),
+        typer.Option(
+            "--for-session", help="Also allow similar calls in the same session from now on."
+        ),
     ] = False,
     form: FormOption = None,
     yes: YesOption = False,
@@ -153,7 +156,7 @@ async def deny(
     tenant: TenantOption = "default",
     message: Annotated[
         str | None,
-        typer.Option("--message", "-m", help="Why not; the agent reads it.", metavar="TEXT"),
+        typer.Option("--message", "-m", help="The reason, which the agent reads.", metavar="TEXT"),
     ] = None,
     yes: YesOption = False,
     json: JsonOption = False,
@@ -227,7 +230,7 @@ def _confirm_answers(screen: Screen, approvals: Sequence[Approval], result: Appr
         _print_approval(screen, item)
         screen.paragraph(("", ""))
     if not sys.stdin.isatty():
-        raise InvalidInput(f"{plural(len(approvals), 'call')}: look at them, then add --yes")
+        raise InvalidInput(f"{plural(len(approvals), 'call')}: review them, then add --yes")
     typer.confirm(f"{result} these {len(approvals)}?", abort=True, err=True)
 
 
@@ -298,8 +301,8 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
 def _deadline_text(approval: Approval) -> str | None:
     if approval.expires_at is None:
         return None
-    then = "it keeps waiting" if approval.is_left else "it is denied then"
-    return f"{local_time(approval.expires_at)}; {then}"
+    outcome = "then it keeps waiting" if approval.is_left else "then it is denied"
+    return f"{local_time(approval.expires_at)}; {outcome}"
 
 
 def role_text(role: str, *, four_eyes: bool) -> str:

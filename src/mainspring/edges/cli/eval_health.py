@@ -26,8 +26,8 @@ async def health(
     agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Only
-    judges cost anything. Exit status 1 if a suite is not healthy."""
+    """Check whether suites can be trusted: doing nothing must fail, and solutions must pass. Only
+    judges cost money. Exit status 1 if a suite is not healthy."""
     folder = Path(settings.folder, agent or ".")
     screen, status = Screen(settings), 0
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:

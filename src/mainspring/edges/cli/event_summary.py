@@ -12,7 +12,7 @@ from mainspring.core.envelope import Event, UnknownPayload, message_text
 from mainspring.edges.cli.printing import sanitize_line
 
 MAX_CHARS = 500
-"""The maximum length of a summary; `--json` has the whole payload."""
+"""The maximum length of a summary; `--json` prints the whole payload."""
 
 _ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{16,24}([0-9a-z]{8})\b")
 

@@ -57,11 +57,14 @@ class ServeArguments:
         typer.Option(
             "--agent",
             metavar="DIR",
-            help="An agent's folder; can be repeated. [default: this folder]",
+            help="An agent's folder. Can be repeated. [default: this folder]",
         ),
     ] = None
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="Instead of the agents'.")
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="The model to use instead of the agents' own."
+        ),
     ] = None
     workspace: Annotated[
         str | None,
@@ -107,7 +110,7 @@ class HttpArguments:
     no_auth: Annotated[
         bool,
         typer.Option(
-            "--no-auth", help="Ask for no API key. For functions, and on this machine only."
+            "--no-auth", help="Require no API key. Only for functions, and only on this machine."
         ),
     ] = False
     allow_origin: Annotated[
@@ -115,7 +118,7 @@ class HttpArguments:
         typer.Option(
             "--allow-origin",
             metavar="URL",
-            help="A web page that may use the server, besides those of this machine.",
+            help="An origin of web pages that may use the server, in addition to this machine.",
         ),
     ] = None
 
@@ -141,8 +144,8 @@ async def serve(
 ) -> int:
     """Serve agents to MCP clients, each as a tool; or functions with @tool, @resource, @prompt.
 
-    Over standard input and output, as `mainspring mcp add NAME -- mainspring mcp serve` starts it;
-    or over HTTP, with the API keys of this store.
+    By default over standard input and output, for `mainspring mcp add NAME -- mainspring mcp
+    serve`; with --http over HTTP, with the API keys of this store.
     """
     if http_arguments.no_auth and (file is None or http_arguments.http is None):
         raise typer.BadParameter("for functions over HTTP only", param_hint="--no-auth")

@@ -32,7 +32,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     """Of the protocol."""
     tools: int = 0
     tokens: int = 0
-    """An estimate of what the definitions of its tools take in every request."""
+    """The estimated tokens of its tools' definitions in every request."""
 
 
 class ToolView(Struct, frozen=True, kw_only=True):

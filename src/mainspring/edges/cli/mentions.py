@@ -1,4 +1,4 @@
-"""`@file`, `@folder` and `@url` in a message: attaches what is mentioned."""
+"""`@file`, `@folder` and `@url` in a message: attaches files, folders and pages."""
 
 from __future__ import annotations
 

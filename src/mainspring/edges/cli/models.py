@@ -145,7 +145,7 @@ async def call_model(
     name: Annotated[str, typer.Argument(metavar="NAME", help="provider:name, or an alias.")],
     json: JsonOption = False,
 ) -> int:
-    """Make one tiny call and show how long it took and what it cost."""
+    """Make one small call, and show its duration and cost."""
     screen = Screen(settings)
     async with open_model_registry(settings) as registry:
         trial = await model_checks.ask_once(registry.open(name), name)
@@ -194,13 +194,13 @@ async def drill(
     budget: Annotated[
         Decimal | None,
         typer.Option(
-            "--budget", parser=parse_dollars, metavar="USD", help="With --suite: the most it costs."
+            "--budget", parser=parse_dollars, metavar="USD", help="With --suite: the cost limit."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Treat the first model as down and test the next one with an agent's work: three small calls,
-    or with --suite a suite, compared with its newest run. Exit status 1 if it fails."""
+    """Act as if the first model were down, and test the next one: with three small calls, or with a
+    suite that is compared with its newest run. Exit status 1 if it fails."""
     if suite is not None:
         return await suite_drill.drill_suite(settings, names, suite, budget=budget, json=json)
     screen = Screen(settings)

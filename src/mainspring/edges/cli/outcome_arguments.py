@@ -24,8 +24,8 @@ class OutcomeArguments:
         typer.Option(
             "--outcome",
             metavar="FILE",
-            help="A rubric: the work is graded against it, and revised until it is met."
-            " A line `- run: COMMAND` is a criterion that is run.",
+            help="A rubric: the work is graded by it, and revised until it meets it. A line `-"
+            " run: COMMAND` is a command that must succeed.",
         ),
     ] = None
     max_iterations: Annotated[
@@ -35,7 +35,7 @@ class OutcomeArguments:
             min=1,
             max=20,
             metavar="N",
-            help="How often it is graded at most. [default: 3]",
+            help="How often to grade at most. [default: 3]",
         ),
     ] = None
 
@@ -49,7 +49,7 @@ class OutcomeArguments:
         try:
             return content.decode()
         except UnicodeDecodeError as error:
-            raise InvalidInput(f"--outcome {self.outcome}: not a text") from error
+            raise InvalidInput(f"--outcome {self.outcome}: not UTF-8 text") from error
 
 
 def estimate_text(estimate: GradingEstimate) -> str:

@@ -88,8 +88,8 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
     continue.
 
     Raises:
-        InvalidInput, TooLarge: it cannot be moved; nothing was changed.
-        NetworkRefused: the server cannot be reached, or refuses; it says why.
+        InvalidInput, TooLarge: it cannot be moved; nothing was changed. NetworkRefused: the server
+        cannot be reached, or refuses the request.
     """
     base, key = server_address(options.url), server_key(settings)
     push = await _stored_push(log, options.session_id, base)
@@ -241,7 +241,7 @@ class _Server:
     async def choose(self, kind: str, option: str, given: str | None) -> str:
         """The id of an agent or an environment: by its id or name, or the only one on the server.
 
-        Raises: InvalidInput: it names the ones that exist.
+        Raises: InvalidInput: there is no such object; the message names those that exist.
         """
         if given is not None and given.startswith(_PREFIXES):
             return given  # a key of limited scope may not list them
@@ -323,7 +323,7 @@ def _ambiguous_option(
     if not objects:
         return InvalidInput(f"the server has no {option}: create one there first")
     what = f"--{option} is missing" if given is None else f"--{option} {given} does not exist"
-    error = InvalidInput(f"{what}: name one that the server has")
+    error = InvalidInput(f"{what}: choose one of the server's")
     for item in objects[:_MAX_LISTED]:
         error.add_note(f"--{option} {item.id}  {item.name}")
     return error

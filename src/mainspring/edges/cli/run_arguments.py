@@ -46,16 +46,22 @@ class RunArguments:
             "--model",
             "-m",
             metavar="NAME",
-            help="Which model; separate fallbacks with commas."
-            " [default: the agent's, else $MAINSPRING_MODEL, else by the keys that are set]",
+            help="The model; separate fallbacks with commas. [default: the agent's, else"
+            " $MAINSPRING_MODEL, else one whose key is set]",
         ),
     ] = None
     resume: Annotated[
         str | None,
-        typer.Option("--resume", "-r", metavar="SESSION", help="Continue a session; or `last`."),
+        typer.Option(
+            "--resume",
+            "-r",
+            metavar="SESSION",
+            help="Continue this session; `last` is the last one.",
+        ),
     ] = None
     is_continued: Annotated[
-        bool, typer.Option("--continue", "-c", help="Continue the last session: --resume last.")
+        bool,
+        typer.Option("--continue", "-c", help="Continue the last session, like --resume last."),
     ] = False
     max_turns: Annotated[
         int | None, typer.Option("--max-turns", min=1, metavar="N", help="For the whole session.")
@@ -75,7 +81,7 @@ class RunArguments:
         typer.Option(
             "--mode",
             "--permission-mode",
-            help="What may be done without asking. [default: what the settings say, else default]",
+            help="What the agent may do without asking. [default: from the settings, else default]",
             show_choices=True,
         ),
     ] = None
@@ -85,7 +91,7 @@ class RunArguments:
             "--workspace",
             "-w",
             metavar="DIR",
-            help="The folder it works in; it can change nothing else. [default: this folder]",
+            help="The folder to work in; the agent can change nothing else. [default: this folder]",
         ),
     ] = None
     worktree: Annotated[
@@ -93,8 +99,8 @@ class RunArguments:
         typer.Option(
             "--worktree",
             metavar="[NAME]",
-            help="Work in a git worktree, on the branch mainspring/NAME; without a name, in a new"
-            " one.",
+            help="Work in a git worktree, on the branch mainspring/NAME; without a name, in a"
+            " new worktree.",
         ),
     ] = None
     unsandboxed: Annotated[
@@ -107,7 +113,8 @@ class RunArguments:
     no_memory: Annotated[
         bool,
         typer.Option(
-            "--no-memory", help="Neither read nor write memories in this session, now and later."
+            "--no-memory",
+            help="Do not read or write memories in this session, even if it continues later.",
         ),
     ] = False
     allow_protected: Annotated[
@@ -116,14 +123,14 @@ class RunArguments:
             "--allow-protected",
             metavar="PATH",
             help="Let the file tools change this protected file, such as .vscode/settings.json,"
-            " without asking; can be repeated. Recorded in the session.",
+            " without asking. Can be repeated; recorded in the session.",
         ),
     ] = None
 
     def session(self) -> str | None:
         """The session to continue, as `find_session` takes it."""
         if self.is_continued and self.resume is not None:
-            raise typer.BadParameter("--continue and --resume name two sessions; give one")
+            raise typer.BadParameter("use either --continue or --resume")
         return LAST_SESSION if self.is_continued else self.resume
 
     def options(self) -> RunOptions:
@@ -153,14 +160,14 @@ class PrintArguments:
     is_print: Annotated[
         bool,
         typer.Option(
-            "--print", "-p", help="Print only the result. Nobody is asked: such calls are denied."
+            "--print", "-p", help="Print only the result. Calls that need approval are denied."
         ),
     ] = False
     output_format: Annotated[
         Literal["text", "json", "stream-json"] | None,
         typer.Option(
             "--output-format",
-            help="With -p: the final text, one JSON object, or JSON lines as they come.",
+            help="With -p: the final text, one JSON object, or JSON lines as they arrive.",
         ),
     ] = None
     input_format: Annotated[
@@ -172,7 +179,8 @@ class PrintArguments:
     with_partial_messages: Annotated[
         bool,
         typer.Option(
-            "--include-partial-messages", help="With stream-json: the pieces of replies, too."
+            "--include-partial-messages",
+            help="With stream-json: also print the parts of replies as they arrive.",
         ),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False
@@ -198,20 +206,20 @@ class PrintArguments:
 
     system_prompt: Annotated[
         str | None,
-        typer.Option(
-            "--system-prompt", metavar="TEXT", help="Instead of the agent's instructions."
-        ),
+        typer.Option("--system-prompt", metavar="TEXT", help="Replace the agent's instructions."),
     ] = None
     append_system_prompt: Annotated[
         str | None,
         typer.Option(
-            "--append-system-prompt", metavar="TEXT", help="After the agent's instructions."
+            "--append-system-prompt", metavar="TEXT", help="Add to the agent's instructions."
         ),
     ] = None
     tools: Annotated[
         str | None,
         typer.Option(
-            "--tools", metavar="NAMES", help="The built-in tools, separated by commas; or default."
+            "--tools",
+            metavar="NAMES",
+            help="The built-in tools to use, separated by commas; or default.",
         ),
     ] = None
     permission_prompt_tool: Annotated[
@@ -219,7 +227,7 @@ class PrintArguments:
         typer.Option(
             "--permission-prompt-tool",
             metavar="stdio",
-            help="With --input-format stream-json: ask the program that started this.",
+            help="With --input-format stream-json: ask the program that started this process.",
         ),
     ] = None
     fork_session: Annotated[
@@ -249,9 +257,14 @@ class PrintArguments:
         """Raises: BadParameter: the options cannot be combined."""
         if self.input_format == STREAM_JSON:
             if not self.is_stream:
-                raise typer.BadParameter("--input-format stream-json needs the output format, too")
+                raise typer.BadParameter(
+                    "--input-format stream-json needs --output-format stream-json"
+                )
             if prompt is not None:
-                raise typer.BadParameter("the messages come on standard input: give no PROMPT")
+                raise typer.BadParameter(
+                    "with --input-format stream-json, messages come from standard input: omit"
+                    " PROMPT"
+                )
         if self.permission_prompt_tool not in (None, STDIO):
             raise typer.BadParameter("--permission-prompt-tool can only be stdio")
         if self.with_partial_messages and not self.is_stream:

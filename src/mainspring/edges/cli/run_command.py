@@ -56,7 +56,7 @@ EXIT_STATUS: dict[EndReason, int] = {
     "interrupted_streaming": INTERRUPTED,
     "interrupted_tools": INTERRUPTED,
 }
-"""The exit status by the reason of the end; any other reason is a failure."""
+"""The exit status by the reason why the run ended; any other reason is a failure."""
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
 _PIPE_SECONDS = 3.0
 """How long to wait for the first data of a pipe, if there is also a prompt."""
@@ -64,7 +64,7 @@ _RESUME_HINT = "continue: mainspring run --resume {}"
 
 
 class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """What `--json` prints last."""
+    """The last line that `--json` prints."""
 
     session_id: str
     reason: str
@@ -82,7 +82,9 @@ async def run(
     *,
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
+        typer.Argument(
+            metavar="[PROMPT]", help="What to do; without it, or with -, standard input is read."
+        ),
     ] = None,
     arguments: RunArguments,
     printing: PrintArguments,
@@ -98,7 +100,7 @@ async def run(
         printing.check(prompt)
         return await print_mode.run_printed(settings, arguments, printing, outcome, prompt)
     if prompt is None and resumed is None and sys.stdin.isatty():
-        raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
+        raise typer.BadParameter("write what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, resumed) as runner:
@@ -147,12 +149,12 @@ async def submit_prompt(
 
 
 async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:
-    """Another process runs the session: the message is in its inbox, and that process answers."""
+    """Tell the user that another process runs the session and will answer the message."""
     if json:
         Screen(settings).json({"type": "delivered", "session_id": session.id})
     notes = Screen(settings, stderr=True)
     name = notes.id_text(session.id)
-    text = f"another process runs session {name}: it has your message and answers it"
+    text = f"another process runs session {name}: it will answer your message"
     notes.paragraph((text, ""))
     notes.paragraph((f"watch it: mainspring log follow {name}", "dim"))
     return DONE
@@ -251,7 +253,7 @@ async def _print_result(
         case None:
             return await _print_idle(notes, runner, session)
         case UserLeft():
-            notes.paragraph((f"left; session {name} is kept", "yellow"))
+            notes.paragraph((f"left; session {name} can be resumed", "yellow"))
             notes.paragraph((_RESUME_HINT.format(name), "dim"))
             return INTERRUPTED
         case RunResult():
@@ -278,7 +280,7 @@ async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) ->
 
 
 async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
-    """Print why a run ended, unless it is done, and which calls wait for the user."""
+    """Print why a run ended early, and which calls wait for the user."""
     notes.paragraph(("", ""))
     match result.reason:
         case "completed" | "compacted":

@@ -1,4 +1,4 @@
-"""Sends what the user typed to a session: text, or a skill or command of the agent."""
+"""Sends a message of the user to a session; expands skills and commands of the agent."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def reject_slash_command(agent: Agent, message: str) -> None:
     if command.name in names:
         raise InvalidInput(f"/{command.name} is for `mainspring chat`")
     near = get_close_matches(command.name, names, n=1)
-    hint = f"did you mean /{near[0]}?" if near else "begin with // to say it as it is"
+    hint = f"did you mean /{near[0]}?" if near else "begin with // to send it as text"
     raise with_hints(InvalidInput(f"there is no command /{command.name}"), hint)
 
 

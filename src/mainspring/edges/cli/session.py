@@ -68,7 +68,7 @@ _STYLES: dict[Status, str] = {
 }
 _MAX_TITLE_CHARS = 500
 _PLACEHOLDER_AGENT = Agent(model="scripted:demo")
-"""Ends an interrupted session; its model is not called."""
+"""The model for ending an interrupted session; it is not called."""
 
 
 class SessionSummaryView(Struct, frozen=True, kw_only=True):
@@ -191,12 +191,14 @@ async def fork(
     session: SessionArgument,
     at: Annotated[
         int | None,
-        typer.Option("--at", min=1, metavar="N", help="After this event. [default: the last]"),
+        typer.Option(
+            "--at", min=1, metavar="N", help="Copy the events up to this one. [default: all]"
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="A title.")] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the new session.")] = None,
     json: JsonOption = False,
 ) -> int:
-    """Start a new session with this one's events."""
+    """Start a new session with the events of this one."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         forked = await log.fork(row.id, at=at, title=title, sender=local_user(settings.user))
@@ -300,13 +302,14 @@ async def answer(
         Literal["allow", "deny"], typer.Argument(help="Whether it may run.", metavar="allow|deny")
     ],
     message: Annotated[
-        str | None, typer.Option("--message", help="Why not; the agent reads it.")
+        str | None,
+        typer.Option("--message", help="The reason for a denial, which the agent reads."),
     ] = None,
     form: FormOption = None,
 ) -> int:
-    """Answer a call that waits for approval, or a question that it asks."""
+    """Answer a call that waits for approval, or its question."""
     if message is not None and verdict == "allow":
-        raise typer.BadParameter("a message goes with deny", param_hint="--message")
+        raise typer.BadParameter("--message is for deny only", param_hint="--message")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         waiting = await read_open_calls(log, row)

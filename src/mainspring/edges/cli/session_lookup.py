@@ -1,4 +1,4 @@
-"""Finds the session that the user meant by its id or an unambiguous part of it."""
+"""Finds a session by its id, or by a part of it that is unique."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.log.store import SessionRow, all_sessions
 from mainspring.wiring.stores import has_store, open_log
 
 LAST_SESSION = "last"
-"""Means the session that was active last."""
+"""The name of the session that was active last."""
 _PAGE_SIZE = 1000
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""

@@ -28,7 +28,7 @@ class AgentPartView(Struct, frozen=True, kw_only=True):
 
 
 class ValidationReportView(Struct, frozen=True, kw_only=True):
-    """What `--json` prints."""
+    """The output of `--json`."""
 
     ok: bool
     errors: int
@@ -46,8 +46,8 @@ async def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Check an agent's folder. Shows what is wrong and how to fix it, what is supported, and what
-    is ignored and why. Exit status 1 if something is wrong."""
+    """Check an agent's folder. Shows problems and their fixes, supported parts, and ignored parts
+    with the reason. Exit status 1 if there is a problem."""
     report = await to_thread.run_sync(validate_folder, settings, folder)
     is_valid = not report.errors and not (strict and report.warnings)
     screen = Screen(settings)

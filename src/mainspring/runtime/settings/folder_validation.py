@@ -83,7 +83,7 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
             yield IgnoredItem(f"{subagent.name}: tool {name}", why)
     if (why := missing_model(subagent.model or "")) is not None:
         what = f"{subagent.name}: model {subagent.model}"
-        yield IgnoredItem(what, f"its parent's model is used: there is {why}")
+        yield IgnoredItem(what, f"its parent's model is used: {why}")
 
 
 def _is_tool(name: str) -> bool:
