@@ -120,7 +120,7 @@ async def show(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Show an agent as it would run: all its parts, including those of wider scopes, and its
+    """Show an agent as it would run. Lists all its parts, including those of wider scopes, and its
     version."""
     loaded, view = await to_thread.run_sync(_load_agent, settings, folder)
     screen = Screen(settings)

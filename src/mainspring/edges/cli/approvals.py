@@ -121,7 +121,8 @@ async def show(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Show what a call would do, why it needs approval, and the deadline."""
+    """Show a call that waits for approval. Prints what it would do, why it needs approval, and the
+    deadline."""
     async with open_approvals(settings, tenant) as context:
         [approval] = await _find_approvals(context, [id_or_part], everything=True)
     return print_view(settings, approval, _print_approval, json=json)

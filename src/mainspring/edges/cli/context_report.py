@@ -60,7 +60,8 @@ async def show(
         bool, typer.Option("--raw", help="Print the request itself, byte for byte.")
     ] = False,
 ) -> int:
-    """Show past requests: the tokens of each part, what changed, and why the cache broke."""
+    """Show past requests to the model. Lists the tokens of each part, what changed, and why the
+    cache broke."""
     if raw and json:
         raise typer.BadParameter("use either --json or --raw", param_hint="--raw")
     async with open_existing_log(settings) as log:

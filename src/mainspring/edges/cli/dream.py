@@ -99,7 +99,7 @@ class NewDream:
 
 @command(app)
 async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) -> int:
-    """Read past sessions and propose changes to memories, each with its evidence."""
+    """Read past sessions and propose changes to memories. Each change comes with its evidence."""
     suite = await _suite(settings, new)
     async with open_dreamer(settings, _dream_settings(settings, new, suite)) as dreamer:
         sessions = await _sessions(dreamer.log, settings, new)
@@ -124,7 +124,7 @@ async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) ->
 
 @command(app)
 async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOption = False) -> int:
-    """List dreams, the newest first."""
+    """List dreams, newest first."""
     async with open_existing_log(settings) as log:
         dreams = await list_dreams(log, _store(settings, scope))
         views = [_view(await read_dream(log, item.dream_id)) for item in reversed(dreams)]
@@ -147,7 +147,7 @@ async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOpti
 
 @command(app)
 async def show(settings: Settings, *, dream: DreamArgument, json: JsonOption = False) -> int:
-    """Show what a dream changes: a diff with the evidence for each change."""
+    """Show the changes of a dream. Prints a diff with the evidence for each change."""
     async with open_existing_log(settings) as log:
         return await _print_dream(settings, log, await _find(log, settings, dream), json=json)
 

@@ -90,8 +90,9 @@ async def setup(
     arguments: SetupArguments,
     json: JsonOption = False,
 ) -> int:
-    """Let an agent find out which packages and services a repository needs. It proves this with the
-    repository's tests in the sandbox, and saves it for sessions in the repository."""
+    """Let an agent set up a repository's environment. It finds out which packages and services the
+    repository needs, proves it with the repository's tests in the sandbox, and saves it for later
+    sessions."""
     repository = _repository(settings, repo)
     environments = saved_environments(Path(settings.home))
     resumed = await _unfinished(settings, repository)

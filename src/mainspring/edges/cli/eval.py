@@ -61,17 +61,6 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
 app = command_group()
-command(app)(report)
-command(app)(compare)
-command(app, "import")(import_)
-command(app)(export)
-command(app)(benchmark)
-command(app)(label)
-command(app)(calibrate)
-command(app)(health)
-command(app, "trend")(show_trend)
-command(app)(grade)
-app.add_typer(reward, name="reward", help="Check the rewards of a suite.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,7 +181,7 @@ async def init(
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Write a first suite, or ready-made suites, into the agent's folder."""
+    """Write a first suite into the agent's folder. Names write ready-made suites instead."""
     folder = Path(settings.folder, agent or ".")
     suites = [ready_suite(name) for name in ready or ()]
     files = [write_suite(folder, suite) for suite in suites] or [write_first_suite(folder)]
@@ -340,3 +329,16 @@ async def ls(
     files = load_suites(folder, [])
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
         return await print_suites(settings, runner, files, json=json)
+
+
+command(app)(report)
+command(app)(compare)
+command(app, "import")(import_)
+command(app)(export)
+command(app)(benchmark)
+command(app)(label)
+command(app)(calibrate)
+command(app)(health)
+command(app, "trend")(show_trend)
+command(app)(grade)
+app.add_typer(reward, name="reward", help="Check the rewards of a suite.")

@@ -45,7 +45,7 @@ async def import_(
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Import a suite of another tool, with its results as the baseline."""
+    """Import a suite of another tool. Its results become the baseline."""
     source = Path(settings.folder, file)
     result = await to_thread.run_sync(read_imported_suite, source, clock.now())
     suite = result.suite
@@ -116,7 +116,8 @@ async def benchmark(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Write runs as benchmark.json of skill-creator, with a grading.json for each trial."""
+    """Write runs as a skill-creator benchmark. Writes benchmark.json, and a grading.json for each
+    trial."""
     async with open_existing_log(settings) as log:
         runs: list[EvalRun] = [
             await read_run(log, (await find_session(log, name)).id)

@@ -47,7 +47,7 @@ async def grade(
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Grade the share of real sessions that `grade` in agent.yaml sets, each once. `mainspring
+    """Grade a share of real sessions, each once. `grade` in agent.yaml sets the share. `mainspring
     serve` does this automatically."""
     folder = Path(settings.folder, agent or ".")
     grading = await to_thread.run_sync(read_grading, folder)

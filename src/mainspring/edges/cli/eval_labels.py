@@ -102,7 +102,8 @@ async def calibrate(
     agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Ask the judges of a suite about labelled answers, and show how well they agree."""
+    """Measure the judges of a suite against labels. Asks them about labelled answers, and shows how
+    well they agree."""
     folder = Path(settings.folder, agent or ".")
     suite_file = load_suites(folder, [suite])[0]
     async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:

@@ -161,7 +161,7 @@ async def revoke(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The key's id, or its secret.")],
     json: JsonOption = False,
 ) -> int:
-    """Revoke a key for good. It stops working within seconds."""
+    """Revoke a key permanently. It stops working within seconds."""
     async with open_as_operator(settings) as operator:
         keys = Keys(operator.records)
         api_key = await keys.find_any_tenant(key)

@@ -159,7 +159,7 @@ async def tools(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this server.")] = None,
     json: JsonOption = False,
 ) -> int:
-    """List the MCP tools of sessions in this folder, with their approximate size in tokens."""
+    """List the MCP tools of sessions in this folder. Shows their approximate size in tokens."""
     project = await _read_servers(settings, name)
     views: list[ToolView] = []
     async with connect_servers(settings, project, None if name is None else (name,)) as servers:
@@ -258,7 +258,7 @@ async def inspect(
     ] = None,
     raw: Annotated[bool, typer.Option("--raw", help="Also print every message.")] = False,
 ) -> int:
-    """Show what a server offers, as JSON; or call one of its tools, without a model."""
+    """Show what a server offers, or call a tool. The output is JSON; no model is involved."""
     project = await _read_servers(settings, name)
     tool_input = None if arguments is None else _object(arguments)
     notes = Screen(settings, stderr=True)

@@ -73,11 +73,14 @@ class ServeArguments:
         ),
     ] = None
     max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, metavar="N", help="For each session.")
+        int | None,
+        typer.Option("--max-turns", min=1, metavar="N", help="The most turns of each session."),
     ] = None
     max_cost: Annotated[
         Decimal | None,
-        typer.Option("--max-cost", parser=parse_limit, metavar="USD", help="For each session."),
+        typer.Option(
+            "--max-cost", parser=parse_limit, metavar="USD", help="The cost limit of each session."
+        ),
     ] = None
     allow_answers: Annotated[
         bool,
@@ -142,7 +145,8 @@ async def serve(
     arguments: ServeArguments,
     http_arguments: HttpArguments,
 ) -> int:
-    """Serve agents to MCP clients, each as a tool; or functions with @tool, @resource, @prompt.
+    """Serve agents to MCP clients, each as a tool. With FILE, serve its functions with @tool,
+    @resource or @prompt instead.
 
     By default over standard input and output, for `mainspring mcp add NAME -- mainspring mcp
     serve`; with --http over HTTP, with the API keys of this store.

@@ -207,7 +207,7 @@ async def edit(
     reason: ReasonOption = "edited by hand",
     json: JsonOption = False,
 ) -> int:
-    """Change a memory in your editor ($EDITOR), or replace it with standard input."""
+    """Change a memory in your editor. $EDITOR is used; piped standard input replaces the memory."""
     _, folder = find_memory(settings, path, scope)
     before = folder.content(path)
     if sys.stdin.isatty():

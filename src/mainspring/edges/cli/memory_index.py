@@ -132,8 +132,9 @@ async def vectors(
     ] = "",
     json: JsonOption = False,
 ) -> int:
-    """Also search by vectors: from your own table, or from a provider, which then receives the
-    texts of memories and questions. Without an argument, show the current source."""
+    """Choose the vectors for searches. They come from your own table, or from a provider, which
+    then receives the texts of memories and questions. Without an argument, show the current
+    source."""
     home = Path(settings.home)
     if table == "off":
         remove_vectors(home)
@@ -151,7 +152,7 @@ async def vectors(
 
 @command(app)
 async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
-    """Encrypt the files and versions of a scope with the key of the vault."""
+    """Encrypt the files and versions of a scope. The key of the vault is used."""
     (folder,) = scoped_folders(settings, scope).values()
     count = await to_thread.run_sync(folder.encrypt)
     await to_thread.run_sync(index_files(settings).purge, scoped_folders(settings, ""), scope)

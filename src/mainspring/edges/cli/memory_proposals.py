@@ -94,7 +94,7 @@ async def propose_(
 async def proposals_(
     settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False
 ) -> int:
-    """Show the memories that agents and people have proposed, as diffs."""
+    """Show proposed memories as diffs."""
     screen, count = Screen(settings), 0
     for name, folder in scoped_folders(settings, scope).items():
         for item in await to_thread.run_sync(proposals, folder):
@@ -155,7 +155,7 @@ async def team(
         typer.Argument(metavar="[FOLDER]", help="A folder that the team shares; `off` for none."),
     ] = "",
 ) -> int:
-    """Choose the folder of the memories that you share with a team, or show it."""
+    """Choose or show the folder of your team's memories."""
     home = Path(settings.home)
     if folder == "off":
         (home / TEAM_MEMORY_FILE).unlink(missing_ok=True)

@@ -58,8 +58,8 @@ async def stats(
     ] = "",
     json: JsonOption = False,
 ) -> int:
-    """Show how useful memories, skills and tools were: 0.5 at first, then adjusted by the results
-    of sessions."""
+    """Show how useful memories, skills and tools were. The value is 0.5 at first, and is adjusted
+    by the results of sessions."""
     if type and type not in _TYPES:
         raise InvalidInput(f"{type!r} is not a type: {', '.join(_TYPES)}")
     table = await to_thread.run_sync(open_utility_table, settings)
@@ -86,7 +86,7 @@ async def stats(
 
 @command(app)
 async def why(settings: Settings, *, session: SessionArgument, json: JsonOption = False) -> int:
-    """Show which memories a session received, in which order, and why."""
+    """Show which memories a session received. Lists them in order, with the reasons."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         recalled = await log.read(row.id, types=event_types(MemoryRecalled))

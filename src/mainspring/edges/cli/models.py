@@ -72,7 +72,7 @@ class ModelTestView(Struct, frozen=True, kw_only=True):
 
 @command(app)
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
-    """List the models of the catalog: window, price, and whether a key is set."""
+    """List the models of the catalog. Shows window, price, and whether a key is set."""
     async with open_model_registry(settings) as registry:
         views = [_model_view(settings, registry, model) for model in registry.catalog.ids]
     width = Screen(settings).width
@@ -199,7 +199,7 @@ async def drill(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Act as if the first model were down, and test the next one: with three small calls, or with a
+    """Rehearse an outage of the first model. Tests the next one with three small calls, or with a
     suite that is compared with its newest run. Exit status 1 if it fails."""
     if suite is not None:
         return await suite_drill.drill_suite(settings, names, suite, budget=budget, json=json)

@@ -88,8 +88,8 @@ async def install(  # noqa: PLR0913 (the options of the command)
     consent: Consent,
     json: JsonOption = False,
 ) -> int:
-    """Scan a plugin, show its contents and what is suspicious, and install and trust it if you
-    agree. A scan cannot prove that a plugin is safe."""
+    """Scan, install and trust a plugin. Shows its contents and what is suspicious, and asks first.
+    A scan cannot prove that a plugin is safe."""
     home = Path(settings.home)
     scope: Scope = "project" if project else "user"
     place = plugin_installation.place_of(Path(settings.folder), home, scope)
@@ -152,7 +152,7 @@ async def show(
     project: ProjectOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Show the contents of a plugin, whether it is trusted, and what is suspicious."""
+    """Show the contents of a plugin. Also shows whether it is trusted, and what is suspicious."""
     plugin = await _find_plugin(settings, name, project=project)
     pins = TrustPins(Path(settings.home) / PINS_FILE)
     screen = Screen(settings)

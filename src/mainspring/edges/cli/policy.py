@@ -129,8 +129,8 @@ async def check(  # noqa: PLR0913 (the options of the command)
     ] = True,
     json: JsonOption = False,
 ) -> int:
-    """Show the decision about a call here, with the rule and the reason. Exit status 0: allowed, 3:
-    a person is asked, 1: denied."""
+    """Show whether a call would be allowed here. Names the rule and the reason. Exit status 0:
+    allowed, 3: a person is asked, 1: denied."""
     if (call is None) == (tool is None):
         raise typer.BadParameter("name a call, or use --tool", param_hint="CALL")
     name, values = (
@@ -171,7 +171,7 @@ async def check(  # noqa: PLR0913 (the options of the command)
 
 @command(app)
 async def explain(settings: Settings, *, json: JsonOption = False) -> int:
-    """Show all rules that apply here, in order of evaluation, with their meaning."""
+    """Show all rules that apply here. They are in order of evaluation, with their meaning."""
     loaded = _load_policy(settings)
     policy, mode = loaded.policy, loaded.policy.mode or "default"
     views = [_rule_view(number, rule) for number, rule in enumerate(_ordered_rules(policy), 1)]
@@ -239,7 +239,7 @@ async def retry(
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Apply other rules to the calls of past sessions, and show which decisions would differ."""
+    """Test other rules on past sessions. Shows which decisions would differ."""
     if bool(over) == every:
         raise typer.BadParameter("name sessions, or use --all", param_hint="--over")
     policy, screen = _read_rules(settings, rules), Screen(settings)
@@ -341,7 +341,7 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
 
 @command(app)
 async def untrust(settings: Settings, *, folder: FolderArgument = None) -> int:
-    """Revoke the trust in a folder: its settings can then only forbid things."""
+    """Revoke the trust in a folder. Its settings can then only forbid things."""
     place = _target_folder(settings, folder)
     screen = Screen(settings)
     if not project_trust.distrust(place, home=Path(settings.home)):

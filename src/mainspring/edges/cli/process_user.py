@@ -57,7 +57,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
 
 
 def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
-    """Give up root and its groups for good. Missing folders of the store are created first, for
+    """Give up root and its groups permanently. Missing folders of the store are created first, for
     that user.
 
     Raises:

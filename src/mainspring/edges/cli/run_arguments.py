@@ -64,7 +64,8 @@ class RunArguments:
         typer.Option("--continue", "-c", help="Continue the last session, like --resume last."),
     ] = False
     max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, metavar="N", help="For the whole session.")
+        int | None,
+        typer.Option("--max-turns", min=1, metavar="N", help="The most turns of the session."),
     ] = None
     max_cost: Annotated[
         Decimal | None,
@@ -73,7 +74,7 @@ class RunArguments:
             "--max-budget-usd",
             parser=parse_limit,
             metavar="USD",
-            help="For the whole session.",
+            help="The cost limit of the session.",
         ),
     ] = None
     mode: Annotated[

@@ -91,8 +91,8 @@ async def import_(
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Import sessions of Claude Code, Codex, pi or OpenHands, to continue them here. Importing
-    again adds only new messages."""
+    """Import sessions of other tools. Sessions of Claude Code, Codex, pi and OpenHands can be
+    continued here. Importing again adds only new messages."""
     if is_list:
         return await _list_importable(settings, paths or [], form, json=json)
     screen, notes = Screen(settings), Screen(settings, stderr=True)

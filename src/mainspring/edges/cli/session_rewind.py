@@ -247,7 +247,7 @@ def _change_views(changes: Iterable[FileChange]) -> list[FileChangeView]:
 async def snapshots(
     settings: Settings, *, session: SessionArgument, json: JsonOption = False
 ) -> int:
-    """List the snapshots of the workspace, with their events and changes."""
+    """List the snapshots of the workspace. Shows the event and the changes of each."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
         history = await read_rewind_history(log, await find_session(log, session))

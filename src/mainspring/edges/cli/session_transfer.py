@@ -45,8 +45,8 @@ async def pull(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Move a session from a server to this machine, with its workspace. The copy on the server can
-    no longer be run. MAINSPRING_API_KEY is the key."""
+    """Move a session from a server to this machine. Its workspace moves with it. The copy on the
+    server can no longer be run. MAINSPRING_API_KEY is the key."""
     target = Path(settings.folder) / (workspace or session)
     async with open_log(settings) as log:
         pulled = await pull_client.pull_session(
@@ -84,8 +84,8 @@ async def push(  # noqa: PLR0913 (the options of the command)
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Move a session from this machine to a server, with its workspace. The copy here can no longer
-    be run. MAINSPRING_API_KEY is the key."""
+    """Move a session from this machine to a server. Its workspace moves with it. The copy here can
+    no longer be run. MAINSPRING_API_KEY is the key."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         options = push_client.PushOptions(

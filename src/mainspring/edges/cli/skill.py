@@ -121,7 +121,7 @@ async def ls(
     *,
     json: JsonOption = False,
 ) -> int:
-    """List the skills and commands that agents have here, and whether each is trusted."""
+    """List the skills and commands of agents here. Shows whether each is trusted."""
     scopes, pins = agent_selection(settings).scopes(), open_pins(settings)
     catalog = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
     usage = await read_usage(settings)
@@ -187,8 +187,9 @@ async def scan(
     consent: Consent,
     json: JsonOption = False,
 ) -> int:
-    """Scan a skill for scripts, network access, secrets, hidden text and requested permissions.
-    Exit status 1 if something is dangerous. A scan cannot prove that a skill is safe."""
+    """Scan a skill for dangers. Looks for scripts, network access, secrets, hidden text and
+    requested permissions. Exit status 1 if something is dangerous. A scan cannot prove that a skill
+    is safe."""
     pins = open_pins(settings)
     place = await to_thread.run_sync(_resolve_path, settings, pins, skill)
     report = await to_thread.run_sync(look_into, place)

@@ -93,7 +93,7 @@ class InstalledSkillView(Struct, frozen=True, kw_only=True):
 async def install(
     settings: Settings, *, request: InstallRequest, consent: Consent, json: JsonOption = False
 ) -> int:
-    """Fetch skills, show what a scan finds, and install and trust them if you agree. A scan cannot
+    """Scan, install and trust skills. Shows what the scan finds, and asks first. A scan cannot
     prove that a skill is safe."""
     place = install_base(settings, is_project=request.is_project) / FOLDER
     source = resolve_source(request.source, Path(settings.folder))
