@@ -205,8 +205,8 @@ async def _find_approvals(
 
 
 def _find_approval(approvals: Sequence[Approval], id_or_part: str) -> Approval:
-    if whole := [approval for approval in approvals if approval.id == id_or_part]:
-        return whole[0]
+    if exact := [approval for approval in approvals if approval.id == id_or_part]:
+        return exact[0]
     is_long_enough = len(id_or_part) >= _MIN_ID_CHARS
     matches = [item for item in approvals if is_long_enough and _matches_id(item, id_or_part)]
     if len(matches) > 1:  # a call that was asked about again: take the pending one
@@ -215,9 +215,9 @@ def _find_approval(approvals: Sequence[Approval], id_or_part: str) -> Approval:
         return matches[0]
     if not matches:
         raise NotFound("approval", id_or_part)
-    several = f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
+    problem = f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
     suggestions = ", ".join(item.id for item in matches[:_MAX_SUGGESTIONS])
-    raise with_hints(InvalidInput(several), f"did you mean {suggestions}?")
+    raise with_hints(InvalidInput(problem), f"did you mean {suggestions}?")
 
 
 def _matches_id(approval: Approval, id_or_part: str) -> bool:
@@ -307,8 +307,8 @@ def _deadline_text(approval: Approval) -> str | None:
 
 
 def role_text(role: str, *, four_eyes: bool) -> str:
-    who = role if role == "admin" else f"{role} or more"
-    return f"{who}, except those who wrote in the session" if four_eyes else who
+    roles = role if role == "admin" else f"{role} or more"
+    return f"{roles}, except those who wrote in the session" if four_eyes else roles
 
 
 def _print_answer(settings: Settings, result: AnswerResult, *, json: bool) -> None:
@@ -317,6 +317,6 @@ def _print_answer(settings: Settings, result: AnswerResult, *, json: bool) -> No
     elif result.approval is None:
         Screen(settings, stderr=True).paragraph((result.error or "", "red"))
     else:
-        word = "allowed " if result.approval.result == "allow" else "denied "
+        verb = "allowed " if result.approval.result == "allow" else "denied "
         name = (result.approval.name, "bold")
-        Screen(settings).line((word, "green"), name, (f"  {result.id}", "dim"))
+        Screen(settings).line((verb, "green"), name, (f"  {result.id}", "dim"))

@@ -27,20 +27,20 @@ _GLOBAL_OPTIONS = ("--store", "--debug")
 
 def hoist_global_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The global options, which the parser expects first, and the other arguments."""
-    front: list[str] = []
-    others: list[str] = []
+    global_options: list[str] = []
+    other_arguments: list[str] = []
     remaining = iter(arguments)
     for argument in remaining:
         if argument == "--":
-            return front, [*others, argument, *remaining]
+            return global_options, [*other_arguments, argument, *remaining]
         name, equals, _ = argument.partition("=")
         if name not in _GLOBAL_OPTIONS:
-            others.append(argument)
+            other_arguments.append(argument)
             continue
-        front.append(argument)
+        global_options.append(argument)
         if name == "--store" and not equals:
-            front.extend(value for value in [next(remaining, None)] if value is not None)
-    return front, others
+            global_options.extend(value for value in [next(remaining, None)] if value is not None)
+    return global_options, other_arguments
 
 
 class _PlaceholderType(type):

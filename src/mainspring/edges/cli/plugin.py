@@ -110,7 +110,7 @@ async def install(  # noqa: PLR0913 (the options of the command)
         pins = TrustPins(home / PINS_FILE)
         installer.trust(candidate.package, root, pins, now())
     view = await _plugin_view(installed, pins)
-    where = (f" in {installed.shown}", "dim")
+    where = (f" in {installed.display_path}", "dim")
     return print_result(
         settings, view, ("installed ", "green"), (installed.name, "bold"), where, json=json
     )
@@ -162,7 +162,7 @@ async def show(
     contents = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
     trust = await to_thread.run_sync(pins.status, plugin.root)
     _print_header(screen, plugin)
-    screen.line(("  in ", "dim"), (plugin.shown, ""), (f", {trust}", "dim"))
+    screen.line(("  in ", "dim"), (plugin.display_path, ""), (f", {trust}", "dim"))
     _print_contents(screen, contents, is_trusted=trust == "trusted")
     if trust != "trusted":
         root = shlex.quote(str(plugin.root))
@@ -181,7 +181,7 @@ async def remove(
 ) -> int:
     """Delete an installed plugin, and revoke its trust."""
     plugin = await _find_plugin(settings, name, project=project)
-    if not yes and not confirm(settings, f"Delete {plugin.shown}?"):
+    if not yes and not confirm(settings, f"Delete {plugin.display_path}?"):
         return 1
     pins = TrustPins(Path(settings.home) / PINS_FILE)
     with staging_folder(plugin.root.parent, now=now()) as staging:
@@ -211,7 +211,7 @@ async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
         description=plugin.description,
         kind=plugin.kind,
         scope=plugin.scope,
-        place=plugin.shown,
+        place=plugin.display_path,
         standing=standing,
         skills=contents.skills,
         agents=contents.agents,

@@ -302,12 +302,12 @@ def _print_change(screen: Screen, session_id: str, replayed: ReplayedDecision) -
 
 
 def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
-    changed = sum(number for (was, now), number in tally.items() if was != now)
+    changed = sum(number for (before, after), number in tally.items() if before != after)
     screen.line((f"{plural(tally.total(), 'call')}, {changed} decided differently", "bold"))
     for behavior in EXIT_STATUS:
-        was = sum(number for (then, _), number in tally.items() if then == behavior)
-        now = sum(number for (_, then), number in tally.items() if then == behavior)
-        screen.line((f"  {behavior}: {was} -> {now}", _STYLES[behavior]))
+        before = sum(number for (decision, _), number in tally.items() if decision == behavior)
+        after = sum(number for (_, decision), number in tally.items() if decision == behavior)
+        screen.line((f"  {behavior}: {before} -> {after}", _STYLES[behavior]))
 
 
 @command(app)

@@ -22,11 +22,11 @@ from mainspring.core.events import Permission, PermissionUpdate, RuleText
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
-from mainspring.edges.cli.outcome_arguments import OutcomeArguments
 from mainspring.edges.cli.printing import Screen, sanitize_text
 from mainspring.edges.cli.run_arguments import (
     STDIO,
     STREAM_JSON,
+    OutcomeArguments,
     PrintArguments,
     RunArguments,
 )

@@ -1,4 +1,5 @@
-"""The options that `mainspring run` and `mainspring chat` share, and those of `run -p`."""
+"""The options that `mainspring run` and `mainspring chat` share, and those of `run` alone: of
+`-p`, and for an outcome."""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.options import parse_dollars
 from mainspring.edges.cli.session_lookup import LAST_SESSION
+from mainspring.files.atomic_file import read_bounded
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
+
+_MAX_RUBRIC_BYTES = 100_000
 
 
 def parse_limit(text: str) -> Decimal:
@@ -270,3 +276,38 @@ class PrintArguments:
             raise typer.BadParameter("--permission-prompt-tool can only be stdio")
         if self.with_partial_messages and not self.is_stream:
             raise typer.BadParameter("--include-partial-messages needs --output-format stream-json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeArguments:
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            "--outcome",
+            metavar="FILE",
+            help="A rubric: the work is graded by it, and revised until it meets it. A line `-"
+            " run: COMMAND` is a command that must succeed.",
+        ),
+    ] = None
+    max_iterations: Annotated[
+        int | None,
+        typer.Option(
+            "--max-iterations",
+            min=1,
+            max=20,
+            metavar="N",
+            help="How often to grade at most. [default: 3]",
+        ),
+    ] = None
+
+    def rubric(self, settings: Settings) -> str | None:
+        """Raises: InvalidInput."""
+        if self.outcome is None:
+            return None
+        content = read_bounded(Path(settings.folder, self.outcome), max_bytes=_MAX_RUBRIC_BYTES)
+        if content is None:
+            raise InvalidInput(f"--outcome {self.outcome}: there is no such file")
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"--outcome {self.outcome}: not UTF-8 text") from error

@@ -16,10 +16,9 @@ from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
-from mainspring.edges.cli.outcome_arguments import OutcomeArguments, estimate_text
-from mainspring.edges.cli.printing import Screen, print_note
+from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
-from mainspring.edges.cli.run_arguments import PrintArguments, RunArguments
+from mainspring.edges.cli.run_arguments import OutcomeArguments, PrintArguments, RunArguments
 from mainspring.edges.cli.send import reject_slash_command, send_message
 from mainspring.edges.cli.session_runner import (
     Notices,
@@ -32,7 +31,7 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.edges.cli.worktree_option import open_worktree
-from mainspring.harness.outcomes import estimate_grading
+from mainspring.harness.outcomes import GradingEstimate, estimate_grading
 from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_definition
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
@@ -144,8 +143,17 @@ async def submit_prompt(
     outcome = outcome_definition(text, rubric, iterations)
     facts = runner.runtime.models.facts(runner.runtime.models.resolve(runner.agent.model))
     estimate = estimate_grading(rubric, outcome.max_iterations or DEFAULT_ITERATIONS, facts)
-    print_note(settings, estimate_text(estimate))
+    print_note(settings, _estimate_text(estimate))
     return (await session.submit(outcome)).event_id
+
+
+def _estimate_text(estimate: GradingEstimate) -> str:
+    judged, commands = estimate.judged, estimate.commands
+    run = f" and {plural(commands, 'command')}" if commands else ""
+    cost = f"about {dollars(estimate.cost_usd)}" if judged else "nothing"
+    gradings = plural(estimate.iterations, "grading")
+    criteria = "1 criterion" if judged == 1 else f"{judged} criteria"
+    return f"outcome: {criteria}{run}, up to {gradings}; grading costs {cost}"
 
 
 async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:

@@ -143,7 +143,7 @@ async def rewind_session(
                 return None
             if plan.restore_point is not None and plan.changes:
                 result = await restore(log, plan.history, plan.restore_point)
-                plan, undo = replace(plan, changes=result.file_change), result.left
+                plan, undo = replace(plan, changes=result.changes), result.undo_seq
             if plan.forks:
                 sender = local_user(settings.user)
                 forked = await log.fork(plan.history.session_id, at=plan.to, sender=sender)

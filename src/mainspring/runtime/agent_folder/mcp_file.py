@@ -171,11 +171,11 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
 
 
 def inline_servers(
-    entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
+    entries: Mapping[str, object], display_path: str, scope: ServerScope = "project"
 ) -> McpServers:
     """The servers that a file of another format defines, such as that of a subagent."""
     encoded = msgspec.json.encode({SERVERS: entries})
-    servers, findings = _servers_in(decode_object(encoded, shown), scope)
+    servers, findings = _servers_in(decode_object(encoded, display_path), scope)
     return McpServers(tuple(servers), tuple(findings))
 
 
@@ -217,7 +217,7 @@ def _servers_in(json_file: JsonFile | Finding | None, scope: ServerScope) -> _Se
         name="",
         transport="stdio",
         scope=scope,
-        file=json_file.shown,
+        file=json_file.display_path,
         inputs=read_inputs(json_file.fields.get("inputs")),
     )
     servers, findings = read_table(server_table, start)
@@ -238,7 +238,7 @@ def _of_claude(file: JsonFile, scope: ServerScope, *path: str) -> _ServersRead:
         fields = as_object((fields or {}).get(key))
     if fields is None or SERVERS not in fields:
         return [], []
-    start = McpServer(name="", transport="stdio", scope=scope, file=file.shown)
+    start = McpServer(name="", transport="stdio", scope=scope, file=file.display_path)
     return read_table(ServerTable(file, (*path, SERVERS), fields[SERVERS]), start)
 
 

@@ -69,9 +69,9 @@ def check_manifest_names(
             fix = _suggestion(name) or f"there are {', '.join(sorted(BUILTIN_TOOL_NAMES))}"
             line = agent_manifest.lines.get("tools")
             yield finding(level="warning", line=line, what=f"there is no tool {name}", fix=fix)
-    if (why := missing_model(agent_manifest.model)) is not None:
-        what, _, fix = why.partition("; ")
-        yield finding(level="error", line=agent_manifest.lines.get("model"), what=what, fix=fix)
+    if (reason := missing_model(agent_manifest.model)) is not None:
+        problem, _, fix = reason.partition("; ")
+        yield finding(level="error", line=agent_manifest.lines.get("model"), what=problem, fix=fix)
 
 
 def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Iterator[IgnoredItem]:
@@ -79,11 +79,11 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
     that only Claude Code has."""
     for name in subagent.tools or ():
         if not _is_tool(name):
-            why = f"there is none here; {_suggestion(name)}".removesuffix("; ")
-            yield IgnoredItem(f"{subagent.name}: tool {name}", why)
-    if (why := missing_model(subagent.model or "")) is not None:
-        what = f"{subagent.name}: model {subagent.model}"
-        yield IgnoredItem(what, f"its parent's model is used: {why}")
+            reason = f"there is none here; {_suggestion(name)}".removesuffix("; ")
+            yield IgnoredItem(f"{subagent.name}: tool {name}", reason)
+    if (reason := missing_model(subagent.model or "")) is not None:
+        label = f"{subagent.name}: model {subagent.model}"
+        yield IgnoredItem(label, f"its parent's model is used: {reason}")
 
 
 def _is_tool(name: str) -> bool:
@@ -201,16 +201,16 @@ def _distrust(part: PartReport, items: Collection[str]) -> PartReport:
 
 def _check_schedule(part: PartReport, project: ProjectFiles) -> PartReport:
     try:
-        why = unscheduled_reason(project)
+        reason = unscheduled_reason(project)
     except InvalidInput as error:
-        why = str(error)
-    if why is None:
+        reason = str(error)
+    if reason is None:
         return part
-    others = (item for item in part.supported if not item.startswith("schedule "))
+    supported = (item for item in part.supported if not item.startswith("schedule "))
     return replace(
         part,
-        supported=tuple(others),
-        ignored=(IgnoredItem("schedule", why), *part.ignored),
+        supported=tuple(supported),
+        ignored=(IgnoredItem("schedule", reason), *part.ignored),
     )
 
 
@@ -272,33 +272,35 @@ class _SettingsReport:
         permissions = as_object(file.fields.get("permissions")) or {}
         self._unknown(file, permissions)
         for key in _BEHAVIORS:
-            self._add_rules(file.shown, key, [*self._rules(file, key, permissions.get(key))])
+            self._add_rules(file.display_path, key, [*self._rules(file, key, permissions.get(key))])
         mode = permissions.get("defaultMode")
         if mode is not None:
             self._mode(file, mode)
         if directories := as_list(permissions.get("additionalDirectories")):
-            self._add_setting(file.shown, f"also works in {', '.join(map(str, directories))}")
+            self._add_setting(
+                file.display_path, f"also works in {', '.join(map(str, directories))}"
+            )
         for what in _preferences(file):
-            self._add_setting(file.shown, what)
+            self._add_setting(file.display_path, what)
         self._add_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
             self.ignored.append(
-                IgnoredItem(f"{file.shown}: {key}", "only managed settings may set it")
+                IgnoredItem(f"{file.display_path}: {key}", "only managed settings may set it")
             )
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
-            self._add_setting(file.shown, "sandbox")
-            self._check_environment(file.shown, file, sandbox)
+            self._add_setting(file.display_path, "sandbox")
+            self._check_environment(file.display_path, file, sandbox)
 
     def _add_plugins(self, file: JsonFile) -> None:
         for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
             name = key.partition("@")[0]
             if is_used and name not in self.plugins:
                 reason = "it is not installed; `mainspring plugin install SOURCE` does that"
-                self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", reason))
+                self.ignored.append(IgnoredItem(f"{file.display_path}: plugin {name}", reason))
             else:
                 self._add_setting(
-                    file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}"
+                    file.display_path, f"plugin {name} {'enabled' if is_used else 'disabled'}"
                 )
 
     def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
@@ -308,7 +310,7 @@ class _SettingsReport:
         }
         for key, label in unknown.items():
             why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
-            self.ignored.append(IgnoredItem(f"{file.shown}: {label}", why))
+            self.ignored.append(IgnoredItem(f"{file.display_path}: {label}", why))
 
     def _rules(self, file: JsonFile, key: Permission, value: object) -> Iterator[str]:
         rules = as_list(value)
@@ -325,28 +327,30 @@ class _SettingsReport:
                 what = what if is_fatal else f"{what}; it allows nothing"
                 line = _line_of(file.text, text)
                 level: Level = "error" if is_fatal else "warning"
-                self.findings.append(Finding(level=level, file=file.shown, line=line, what=what))
+                self.findings.append(
+                    Finding(level=level, file=file.display_path, line=line, what=what)
+                )
 
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
             is_cautious = parse_mode(str(mode)) == STRICTEST_MODE
-            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_cautious)
+            self._add_setting(file.display_path, f"mode {mode}", is_cautious=is_cautious)
         except InvalidInput as error:
             self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
 
-    def _add_rules(self, shown: str, behavior: Permission, rules: Sequence[str]) -> None:
+    def _add_rules(self, display_path: str, behavior: Permission, rules: Sequence[str]) -> None:
         if rules:
             what = f"{behavior} {', '.join(rules)}"
-            self._add_setting(shown, what, is_cautious=behavior in _RESTRICTING)
+            self._add_setting(display_path, what, is_cautious=behavior in _RESTRICTING)
 
-    def _add_setting(self, shown: str, what: str, *, is_cautious: bool = False) -> None:
+    def _add_setting(self, display_path: str, what: str, *, is_cautious: bool = False) -> None:
         if self.is_trusted or is_cautious:
-            self.supported.append(f"{shown}: {what}")
+            self.supported.append(f"{display_path}: {what}")
         else:
-            self.ignored.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
+            self.ignored.append(IgnoredItem(f"{display_path}: {what}", _UNTRUSTED_MESSAGE))
 
     def _check_environment(
-        self, shown: str, file: JsonFile | None, fields: dict[str, object]
+        self, display_path: str, file: JsonFile | None, fields: dict[str, object]
     ) -> None:
         try:
             self.checks.check_environment(fields)
@@ -355,25 +359,27 @@ class _SettingsReport:
                 self._find("error", file, str(error), "sandbox")
             else:
                 line = self.environment_line
-                self.findings.append(Finding(level="error", file=shown, line=line, what=str(error)))
+                self.findings.append(
+                    Finding(level="error", file=display_path, line=line, what=str(error))
+                )
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:
-            if file.shown == HOOKS_FILE:
-                self.hooks_ignored.append(IgnoredItem(file.shown, "it has no `hooks`"))
+            if file.display_path == HOOKS_FILE:
+                self.hooks_ignored.append(IgnoredItem(file.display_path, "it has no `hooks`"))
             return
         try:
-            hooks, warnings = self.checks.describe_hooks(file.fields, file.shown)
+            hooks, warnings = self.checks.describe_hooks(file.fields, file.display_path)
         except InvalidInput as error:
-            what = str(error).removeprefix(f"{file.shown}: ")
+            what = str(error).removeprefix(f"{file.display_path}: ")
             self.hook_findings.append(file.finding("error", what, "hooks"))
             return
         for warning in warnings:
-            what = warning.removeprefix(f"{file.shown}: ")
+            what = warning.removeprefix(f"{file.display_path}: ")
             event = what.removeprefix("hooks.").partition(":")[0].partition("[")[0]
             self.hook_findings.append(file.finding("warning", what, "hooks", event))
         for hook in hooks:
-            what = f"{file.shown}: {hook}"
+            what = f"{file.display_path}: {hook}"
             if self.is_trusted:
                 self.hooks.append(what)
             else:
