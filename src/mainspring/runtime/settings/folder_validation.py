@@ -32,6 +32,7 @@ from mainspring.runtime.agent_folder.validation import (
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.settings import kiro_hooks
 from mainspring.runtime.settings.policy_loader import (
     STRICTEST_MODE,
     PermissionSettings,
@@ -113,7 +114,6 @@ _MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
 _SETTINGS_POSITION = 5
 _UNKNOWN_KEY_MESSAGE = "it is unknown and has no effect"
 
-
 DescribeHooks: TypeAlias = Callable[
     [Mapping[str, object], str], tuple[Sequence[str], Sequence[str]]
 ]
@@ -165,10 +165,8 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         ignored += [IgnoredItem(f"{file.name}: hooks", _UNTRUSTED_MESSAGE) for file in with_hooks]
         labels = [server_label(server) for server in servers.servers if server.scope == "project"]
         parts = [_distrust(part, labels) if part.name == SERVERS_PART else part for part in parts]
-    subagent_part = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(
-        subagent_part, ignored=(*subagent_part.ignored, *ignored)
-    )
+    subagents = parts[_SETTINGS_POSITION - 1]
+    parts[_SETTINGS_POSITION - 1] = replace(subagents, ignored=(*subagents.ignored, *ignored))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = settings_report.parts
     if agent_folder.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
@@ -244,16 +242,18 @@ class _SettingsReport:
         ]
 
     def read(self, agent: manifest.AgentManifest) -> None:
-        for name in PROJECT_FILES:
+        kiro_files = kiro_hooks.hook_files(self.scopes.folder)
+        for name in (*PROJECT_FILES, *kiro_files):
             if name == manifest.FILE:
                 self._of_manifest(agent)
                 continue
-            file = read_object(self.scopes.folder / name, name)
+            read = kiro_hooks.read_hooks if name in kiro_files else read_object
+            file = read(self.scopes.folder / name, name)
             if isinstance(file, Finding):
                 self.findings.append(file)
             elif file is not None:
                 self._of_hooks(file)
-                if name != HOOKS_FILE:
+                if name != HOOKS_FILE and name not in kiro_files:
                     self._of_settings(file)
 
     def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
@@ -321,16 +321,15 @@ class _SettingsReport:
                 yield text
             except InvalidInput as error:
                 is_fatal = key in _RESTRICTING  # ignoring it would permit something
-                what = f"permissions.{key}: {error}"
-                what = what if is_fatal else f"{what}; it allows nothing"
+                what = f"permissions.{key}: {error}{'' if is_fatal else '; it allows nothing'}"
                 line = _line_of(file.text, text)
                 level: Level = "error" if is_fatal else "warning"
                 self.findings.append(Finding(level=level, file=file.shown, line=line, what=what))
 
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
-            is_cautious = parse_mode(str(mode)) == STRICTEST_MODE
-            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_cautious)
+            is_strict = parse_mode(str(mode)) == STRICTEST_MODE
+            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_strict)
         except InvalidInput as error:
             self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
 
@@ -359,7 +358,7 @@ class _SettingsReport:
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:
-            if file.shown == HOOKS_FILE:
+            if file.shown == HOOKS_FILE or file.shown.startswith(kiro_hooks.FOLDER):
                 self.hooks_ignored.append(IgnoredItem(file.shown, "it has no `hooks`"))
             return
         try:
