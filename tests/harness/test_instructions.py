@@ -199,7 +199,9 @@ def test_what_cannot_be_imported_is_a_warning(write: Write, places: InstructionR
 def test_what_is_not_utf_8_is_told_with_its_line(write: Write, places: InstructionRoots):
     file = write("project/CLAUDE.md", "")
     file.write_bytes("\nGr\u00fc\u00dfe".encode("latin-1"))
-    assert read(places).warnings == ("CLAUDE.md:2: is not UTF-8: characters that cannot be read are replaced",)
+    assert read(places).warnings == (
+        "CLAUDE.md:2: is not UTF-8: characters that cannot be read are replaced",
+    )
     file.write_bytes("an honest \ufffd".encode())
     assert read(places).warnings == ()
 
