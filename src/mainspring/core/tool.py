@@ -78,7 +78,7 @@ class Call(Generic[Deps]):
     say: Callable[[str], None] = lambda _: None
     """Shows progress while the call runs; it is not logged."""
     stash: Callable[[object], Awaitable[None]] = _stash_nothing
-    """Stores a JSON value durably, for the next attempt after a crash."""
+    """Stores a JSON value durably for the next attempt after a crash."""
     stashed: object = None
     """The last value that this call, or an attempt before a crash, stashed."""
     deps: Deps = cast("Deps", None)  # noqa: RUF009 (a constant)
