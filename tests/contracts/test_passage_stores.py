@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.fixtures_postgres import Postgres
+from tests.property_examples import examples
 
 from mainspring.core.errors import StoreFailed
 from mainspring.retrieval.passage_index import Container, Passage, PassageHit, PassageIndex
@@ -172,7 +173,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.25))
 @given(steps=STEPS, queries=st.lists(TEXTS, min_size=1, max_size=2))
 def test_both_stores_rank_alike_after_any_changes_and_so_do_their_passages_in_memory(
     steps: list[tuple[str, str, list[str]]], queries: list[str], postgres: Postgres
