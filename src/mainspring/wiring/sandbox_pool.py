@@ -79,7 +79,7 @@ class _SandboxPlans(Struct, frozen=True):
         repositories = paths.git_repositories or await to_thread.run_sync(
             find_repositories, paths.workspace, paths.hidden
         )
-        watched = (*repositories.steering, *paths.watched)
+        watched = (*repositories.control_files, *paths.watched)
         memories = await to_thread.run_sync(memory_paths, paths.workspace)
         watcher = await to_thread.run_sync(
             ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state

@@ -32,7 +32,7 @@ def test_all_scopes_of_a_folder_are_read_and_what_is_odd_is_a_finding(tmp_path: 
         ("warning", "CLAUDE.md", 3),
     ]
     assert isinstance(told.findings[1], Finding)
-    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md is not there to import (")
+    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md does not exist (")
 
 
 def test_a_folder_in_a_larger_project_has_its_own_instructions_only(tmp_path: Path):

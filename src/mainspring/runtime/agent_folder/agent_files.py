@@ -42,6 +42,7 @@ _FOLDERS: Mapping[str, tuple[str, ...] | None] = {
     **{f"{root}/{name}": endings for root in _ROOTS for name, endings in _PARTS.items()},
     ".mainspring/plugins": None,
     ".kiro/steering": _MARKDOWN,
+    ".kiro/hooks": (".json",),
 }
 _LEFT_OUT = frozenset((".git", ".mainspring", ".venv", "__pycache__", "node_modules", ".DS_Store"))
 _MAX_DEPTH = 8

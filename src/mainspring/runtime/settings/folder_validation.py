@@ -32,6 +32,7 @@ from mainspring.runtime.agent_folder.validation import (
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.settings import kiro_hooks
 from mainspring.runtime.settings.policy_loader import (
     STRICTEST_MODE,
     PermissionSettings,
@@ -113,7 +114,6 @@ _MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
 _SETTINGS_POSITION = 5
 _UNKNOWN_KEY_MESSAGE = "it is unknown and has no effect"
 
-
 DescribeHooks: TypeAlias = Callable[
     [Mapping[str, object], str], tuple[Sequence[str], Sequence[str]]
 ]
@@ -165,10 +165,8 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         ignored += [IgnoredItem(f"{file.name}: hooks", _UNTRUSTED_MESSAGE) for file in with_hooks]
         labels = [server_label(server) for server in servers.servers if server.scope == "project"]
         parts = [_distrust(part, labels) if part.name == SERVERS_PART else part for part in parts]
-    subagent_part = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(
-        subagent_part, ignored=(*subagent_part.ignored, *ignored)
-    )
+    subagents = parts[_SETTINGS_POSITION - 1]
+    parts[_SETTINGS_POSITION - 1] = replace(subagents, ignored=(*subagents.ignored, *ignored))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = settings_report.parts
     if agent_folder.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
@@ -244,16 +242,18 @@ class _SettingsReport:
         ]
 
     def read(self, agent: manifest.AgentManifest) -> None:
-        for name in PROJECT_FILES:
+        kiro_files = kiro_hooks.hook_files(self.scopes.folder)
+        for name in (*PROJECT_FILES, *kiro_files):
             if name == manifest.FILE:
                 self._of_manifest(agent)
                 continue
-            file = read_object(self.scopes.folder / name, name)
+            read = kiro_hooks.read_hooks if name in kiro_files else read_object
+            file = read(self.scopes.folder / name, name)
             if isinstance(file, Finding):
                 self.findings.append(file)
             elif file is not None:
                 self._of_hooks(file)
-                if name != HOOKS_FILE:
+                if name != HOOKS_FILE and name not in kiro_files:
                     self._of_settings(file)
 
     def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
@@ -266,7 +266,7 @@ class _SettingsReport:
         if agent_manifest.environment is not None:
             self._add_setting(manifest.FILE, "environment")
             self.environment_line = agent_manifest.lines.get("environment")
-            self._check_environment(manifest.FILE, None, agent_manifest.environment)
+            self._check_environment(agent_manifest.environment)
 
     def _of_settings(self, file: JsonFile) -> None:
         permissions = as_object(file.fields.get("permissions")) or {}
@@ -277,20 +277,18 @@ class _SettingsReport:
         if mode is not None:
             self._mode(file, mode)
         if directories := as_list(permissions.get("additionalDirectories")):
-            self._add_setting(
-                file.display_path, f"also works in {', '.join(map(str, directories))}"
-            )
+            folders = ", ".join(map(str, directories))
+            self._add_setting(file.display_path, f"also works in {folders}")
         for what in _preferences(file):
             self._add_setting(file.display_path, what)
         self._add_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
-            self.ignored.append(
-                IgnoredItem(f"{file.display_path}: {key}", "only managed settings may set it")
-            )
+            reason = "only managed settings may set it"
+            self.ignored.append(IgnoredItem(f"{file.display_path}: {key}", reason))
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
             self._add_setting(file.display_path, "sandbox")
-            self._check_environment(file.display_path, file, sandbox)
+            self._check_environment(sandbox, file)
 
     def _add_plugins(self, file: JsonFile) -> None:
         for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
@@ -299,9 +297,8 @@ class _SettingsReport:
                 reason = "it is not installed; `mainspring plugin install SOURCE` does that"
                 self.ignored.append(IgnoredItem(f"{file.display_path}: plugin {name}", reason))
             else:
-                self._add_setting(
-                    file.display_path, f"plugin {name} {'enabled' if is_used else 'disabled'}"
-                )
+                state = "enabled" if is_used else "disabled"
+                self._add_setting(file.display_path, f"plugin {name} {state}")
 
     def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
         unknown = {key: key for key in file.fields if key not in _KNOWN_KEYS}
@@ -323,8 +320,7 @@ class _SettingsReport:
                 yield text
             except InvalidInput as error:
                 is_fatal = key in _RESTRICTING  # ignoring it would permit something
-                what = f"permissions.{key}: {error}"
-                what = what if is_fatal else f"{what}; it allows nothing"
+                what = f"permissions.{key}: {error}{'' if is_fatal else '; it allows nothing'}"
                 line = _line_of(file.text, text)
                 level: Level = "error" if is_fatal else "warning"
                 self.findings.append(
@@ -333,8 +329,8 @@ class _SettingsReport:
 
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
-            is_cautious = parse_mode(str(mode)) == STRICTEST_MODE
-            self._add_setting(file.display_path, f"mode {mode}", is_cautious=is_cautious)
+            is_strict = parse_mode(str(mode)) == STRICTEST_MODE
+            self._add_setting(file.display_path, f"mode {mode}", is_cautious=is_strict)
         except InvalidInput as error:
             self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
 
@@ -349,23 +345,21 @@ class _SettingsReport:
         else:
             self.ignored.append(IgnoredItem(f"{display_path}: {what}", _UNTRUSTED_MESSAGE))
 
-    def _check_environment(
-        self, display_path: str, file: JsonFile | None, fields: dict[str, object]
-    ) -> None:
+    def _check_environment(self, fields: dict[str, object], file: JsonFile | None = None) -> None:
+        """`file`: the settings file, if the settings are not those of `agent.yaml`."""
         try:
             self.checks.check_environment(fields)
         except InvalidInput as error:
-            if file is not None:
-                self._find("error", file, str(error), "sandbox")
-            else:
-                line = self.environment_line
-                self.findings.append(
-                    Finding(level="error", file=display_path, line=line, what=str(error))
-                )
+            finding = Finding(
+                level="error", file=manifest.FILE, line=self.environment_line, what=str(error)
+            )
+            self.findings.append(
+                finding if file is None else file.finding("error", str(error), "sandbox")
+            )
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:
-            if file.display_path == HOOKS_FILE:
+            if file.display_path == HOOKS_FILE or file.display_path.startswith(kiro_hooks.FOLDER):
                 self.hooks_ignored.append(IgnoredItem(file.display_path, "it has no `hooks`"))
             return
         try:

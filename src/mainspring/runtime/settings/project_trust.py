@@ -26,6 +26,7 @@ from mainspring.runtime.definition_files.frontmatter_fields import Fields, read_
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.definition_files.scopes import PartWalk, Scopes, select_markdown
 from mainspring.runtime.definition_files.settings_file import SettingsFile
+from mainspring.runtime.settings import kiro_hooks
 
 ReadScripts: TypeAlias = Callable[[Iterable[str], Path], Mapping[str, bytes]]
 """Reads the files of a folder that commands run, by their paths in it. Raises: InvalidInput."""
@@ -306,6 +307,9 @@ def read_project_settings(folder: Path) -> dict[str, bytes]:
     Raises: InvalidInput.
     """
     contents = {name: _settings(folder / name) for name in PROJECT_FILES}
+    contents |= {
+        name: kiro_hooks.read_settings(folder / name) for name in kiro_hooks.hook_files(folder)
+    }
     return {name: content for name, content in contents.items() if content is not None}
 
 
