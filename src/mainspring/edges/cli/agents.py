@@ -181,8 +181,8 @@ def _limit_texts(limits: Limits) -> Iterator[str]:
 
 
 def _shorten_names(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more
+    remaining = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + remaining
 
 
 def _print_field(screen: Screen, name: str, value: str, style: str = "") -> None:

@@ -111,8 +111,8 @@ def _print_policy(screen: Screen, policy: ApprovalPolicy) -> None:
     screen.line(("policy ", ""), (scope if policy.updated_at else "built in", "bold"))
     expires = "never"
     if policy.expires_after_seconds is not None:
-        then = "denied" if policy.on_expiry == "deny" else "left waiting"
-        expires = f"after {timedelta(seconds=policy.expires_after_seconds)}, then {then}"
+        outcome = "denied" if policy.on_expiry == "deny" else "left waiting"
+        expires = f"after {timedelta(seconds=policy.expires_after_seconds)}, then {outcome}"
     escalates = "never"
     if policy.escalate_after_seconds is not None:
         escalates = f"after {timedelta(seconds=policy.escalate_after_seconds)}"

@@ -105,9 +105,9 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-def _unusable_store(path: Path, why: str, fix: str) -> CheckResult:
+def _unusable_store(path: Path, problem: str, fix: str) -> CheckResult:
     fix = f"{fix}; or name another with --store" if "--store" not in fix else fix
-    return _required("store", f"{path}: {why}", _NO_SESSION, fix)
+    return _required("store", f"{path}: {problem}", _NO_SESSION, fix)
 
 
 async def _check_postgres(settings: Settings) -> CheckResult:

@@ -129,8 +129,8 @@ def _print_report(screen: Screen, report: JudgeReport | PairReport) -> None:
     kappa = f"kappa {stats.kappa:.2f} ({stats.interval.low:.2f} to {stats.interval.high:.2f})"
     labels = f"{plural(stats.labels, unit)}, agrees on {stats.agreement:.0%}, {kappa}"
     is_calibrated = report.calibration.labels >= LEAST_LABELS
-    more = "" if is_calibrated else f"; fewer than {LEAST_LABELS} {unit}s: not calibrated"
-    screen.line((f"  {labels}{more}", "" if is_calibrated else "yellow"))
+    warning = "" if is_calibrated else f"; fewer than {LEAST_LABELS} {unit}s: not calibrated"
+    screen.line((f"  {labels}{warning}", "" if is_calibrated else "yellow"))
     for line in _pair_lines(report) if isinstance(report, PairReport) else _label_lines(report):
         screen.line((f"  {line}", ""))
     if report.malformed:

@@ -159,8 +159,8 @@ async def _plan(
 
 
 def _require_model(settings: Settings, name: str) -> None:
-    if name != _ANY_MODEL and (why := missing_model_reason(settings, name)):
-        raise InvalidInput(why)
+    if name != _ANY_MODEL and (reason := missing_model_reason(settings, name)):
+        raise InvalidInput(reason)
 
 
 def _parse_tools(tools: str) -> tuple[str, ...] | None:

@@ -118,5 +118,5 @@ def _places_text(insight: Insight) -> str:
         f"{short_id(place.session_id)} at {', '.join(map(str, place.events[:_MAX_EVENTS]))}"
         for place in insight.places[:_MAX_PLACES]
     ]
-    more = insight.sessions - len(places)
-    return "; ".join([*places, f"and {more} more"] if more > 0 else places)
+    remaining = insight.sessions - len(places)
+    return "; ".join([*places, f"and {remaining} more"] if remaining > 0 else places)

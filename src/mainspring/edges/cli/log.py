@@ -284,8 +284,8 @@ def _print_no_match(notes: Screen, types: list[str] | None) -> None:
     notes.paragraph(("no such events", "dim"))
     for kind in types or ():
         if kind not in PAYLOAD_TYPES:
-            near = get_close_matches(kind, PAYLOAD_TYPES, n=3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            similar = get_close_matches(kind, PAYLOAD_TYPES, n=3)
+            hint = f"; did you mean {', '.join(similar)}?" if similar else ""
             notes.paragraph((f"hint: {kind} is not a known type of event{hint}", "dim"))
 
 

@@ -364,8 +364,8 @@ async def _set_enabled(
     edit_servers(
         settings, scope, lambda file: mcp_edits.enable_server(file, name, is_enabled=is_enabled)
     )
-    word = "enabled" if is_enabled else "disabled"
-    return print_result(settings, {word: name}, (f"{word} ", ""), (name, "bold"), json=json)
+    state = "enabled" if is_enabled else "disabled"
+    return print_result(settings, {state: name}, (f"{state} ", ""), (name, "bold"), json=json)
 
 
 async def _read_servers(settings: Settings, name: str | None) -> ProjectServers:

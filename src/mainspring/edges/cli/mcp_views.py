@@ -52,13 +52,13 @@ class LoginState(msgspec.Struct, frozen=True, kw_only=True):
 
 def unused_view(project: ProjectServers, name: str) -> ServerView:
     server = next(server for server in project.every if server.name == name)
-    why = project.unused_reason(server)
+    reason = project.unused_reason(server)
     return ServerView(
         name=name,
         transport=server.transport,
         file=server.file,
-        state="unknown" if why is None else "unused",
-        detail=why or "",
+        state="unknown" if reason is None else "unused",
+        detail=reason or "",
     )
 
 

@@ -78,12 +78,12 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     width = Screen(settings).width
     is_wide = width is None or width >= _WIDE_COLUMNS
     heads = ["MODEL", "KEY", "ALIAS", "WINDOW", "$ IN", "$ OUT", "PRICE OF"]
-    more = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
+    wide_heads = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
     print_list(
         settings,
         views,
         json=json,
-        heads=[*heads, *more],
+        heads=[*heads, *wide_heads],
         row=lambda view: _model_row(view, is_wide=is_wide),
         empty="the catalog has no models",
     )

@@ -385,8 +385,8 @@ def _parse_call(text: str) -> tuple[str, dict[str, object]]:
 def _call_text(tool: str, values: Mapping[str, object]) -> str:
     """A call in one line, as rules are written."""
     field = _MAIN_ARGUMENTS.get(tool, "")
-    what = values.get(field) if field else values
-    text = what if isinstance(what, str) else msgspec.json.encode(what or values).decode()
+    value = values.get(field) if field else values
+    text = value if isinstance(value, str) else msgspec.json.encode(value or values).decode()
     return truncate(f"{claude_code_name(tool)}({text})" if values else claude_code_name(tool))
 
 

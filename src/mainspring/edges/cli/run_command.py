@@ -301,8 +301,8 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             if hint := hint_for(result.detail):
                 notes.paragraph((f"hint: {hint}", "dim"))
         case reason:
-            why = f": {result.detail}" if result.detail else ""
-            notes.paragraph((f"{reason.replace('_', ' ')}{why}", "bold red"))
+            detail = f": {result.detail}" if result.detail else ""
+            notes.paragraph((f"{reason.replace('_', ' ')}{detail}", "bold red"))
             for fix in error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ():
                 hint = fix.format(session=notes.id_text(session.id))
                 notes.paragraph((f"hint: {hint}", "dim"))

@@ -126,8 +126,8 @@ async def ls(
             screen.json(session_view(item))
         return 0
     if not sessions:
-        what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
-        notes.paragraph((f"{what} in {settings.store_label}", ""))
+        message = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
+        notes.paragraph((f"{message} in {settings.store_label}", ""))
         notes.paragraph(("`mainspring run 'what to do'` starts one", "dim"))
         return 0
     now = clock.now()
@@ -325,8 +325,8 @@ async def answer(
     Screen(settings).line(
         (f"{verdict} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
     )
-    more = f"{len(waiting) - 1} more wait for an answer; then: " if len(waiting) > 1 else ""
-    print_note(settings, f"{more}mainspring run --resume {short_id(row.id)}")
+    remaining = f"{len(waiting) - 1} more wait for an answer; then: " if len(waiting) > 1 else ""
+    print_note(settings, f"{remaining}mainspring run --resume {short_id(row.id)}")
     return 0
 
 

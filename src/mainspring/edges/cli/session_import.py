@@ -186,8 +186,8 @@ def _print_import(
     )
     for finding in view.findings[:_MAX_FINDINGS]:
         notes.paragraph((f"warning: {finding}", "yellow"))
-    if (more := len(view.findings) - _MAX_FINDINGS) > 0:
-        notes.paragraph((f"and {more} more; --json lists all of them", "dim"))
+    if (remaining := len(view.findings) - _MAX_FINDINGS) > 0:
+        notes.paragraph((f"and {remaining} more; --json lists all of them", "dim"))
     if is_only:
         _print_details(notes, view, name, here=here)
 

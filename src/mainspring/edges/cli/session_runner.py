@@ -307,9 +307,9 @@ def print_status(notes: Screen, result: RunResult, *, command: str = "") -> None
         )
     )
     hint = f"continue: {command} --resume {name}" if command else ""
-    whole = f"{status} · {hint}" if hint else status
-    if notes.width is None or len(whole) <= notes.width:
-        notes.paragraph((whole, "dim"))
+    line = f"{status} · {hint}" if hint else status
+    if notes.width is None or len(line) <= notes.width:
+        notes.paragraph((line, "dim"))
         return
     notes.paragraph((status, "dim"))
     notes.paragraph((hint, "dim"))

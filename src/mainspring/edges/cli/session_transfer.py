@@ -59,8 +59,8 @@ async def pull(
     Screen(settings).line(("moved here ", "green"), (session, ""), (f"  {place}", "dim"))
     for path in pulled.left_out[:_MAX_SHOWN]:
         print_note(settings, f"not transferred: {path}")
-    if (more := len(pulled.left_out) - _MAX_SHOWN) > 0:
-        print_note(settings, f"and {more} more")
+    if (remaining := len(pulled.left_out) - _MAX_SHOWN) > 0:
+        print_note(settings, f"and {remaining} more")
     hint = f"continue: mainspring run --resume {short_id(session)} 'what to do'"
     print_note(settings, hint)
     return 0

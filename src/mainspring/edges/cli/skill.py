@@ -255,10 +255,10 @@ async def enable(settings: Settings, *, name: SkillName, json: JsonOption = Fals
 async def _switch(settings: Settings, name: str, *, is_disabled: bool, json: bool) -> int:
     change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
     has_changed = await to_thread.run_sync(change)
-    word = "disabled" if is_disabled else "enabled"
-    note = "" if has_changed else f"  it was already {word}"
-    text = ((f"{word} ", "green"), (name, "bold"), (note, "dim"))
-    return print_result(settings, {word: name, "changed": has_changed}, *text, json=json)
+    state = "disabled" if is_disabled else "enabled"
+    note = "" if has_changed else f"  it was already {state}"
+    text = ((f"{state} ", "green"), (name, "bold"), (note, "dim"))
+    return print_result(settings, {state: name, "changed": has_changed}, *text, json=json)
 
 
 @command(app)

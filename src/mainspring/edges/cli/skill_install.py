@@ -119,8 +119,8 @@ async def install(
             installer.trust(candidate, target, open_pins(settings), clock.now())
             _print_installed(settings, candidate, target, json=json)
     if offer.others and not (json or request.takes_all):
-        more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
-        notes.paragraph((more, "dim"))
+        note = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
+        notes.paragraph((note, "dim"))
     return 0 if len(candidates) == len(offer.candidates) else 1
 
 
@@ -152,8 +152,8 @@ def _installable(
     for candidate in candidates:
         name = candidate.name
         if candidate.scan_report.severity == "danger" and not consent.covers_danger:
-            why = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
-            notes.paragraph((f"{name} is skipped: {why}", "yellow"))
+            reason = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
+            notes.paragraph((f"{name} is skipped: {reason}", "yellow"))
         elif not request.replaces and installer.is_installed(place, name):
             notes.paragraph((f"{name} is skipped: it is installed already; --replace", "yellow"))
         else:

@@ -132,11 +132,11 @@ def require_consent(
 
 def _print_hit(screen: Screen, hit: ScanHit) -> None:
     where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
-    more = f" (and {hit.more} more)" if hit.more else ""
+    count_text = f" (and {hit.more} more)" if hit.more else ""
     screen.paragraph(
         (f"{hit.severity} ", SEVERITY_STYLES[hit.severity]),
         (where, "bold"),
-        (f"  {hit.rule}{more}", ""),
+        (f"  {hit.rule}{count_text}", ""),
     )
     screen.paragraph((hit.why, ""), indent=2)
     if hit.excerpt:
@@ -144,8 +144,8 @@ def _print_hit(screen: Screen, hit: ScanHit) -> None:
 
 
 def _file_kind(file: ScannedFile) -> str:
-    what = file.language or file.kind
-    return f"{what}, executable" if file.is_executable else what
+    file_type = file.language or file.kind
+    return f"{file_type}, executable" if file.is_executable else file_type
 
 
 def _file_behaviour(report: ScanReport, file: ScannedFile) -> str:

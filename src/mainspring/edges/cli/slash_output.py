@@ -163,10 +163,10 @@ def _print_waiting(notes: Screen, result: PendingCallsResult) -> None:
         notes.paragraph(("nothing waits for you", "dim"))
         return
     for call in result.calls:
-        who = " > ".join((*call.path, call.name))
+        caller = " > ".join((*call.path, call.name))
         notes.line(
             (f"  {call.number}  ", "bold yellow"),
-            (who, "bold"),
+            (caller, "bold"),
             (f" {key_argument(call.input)}", ""),
         )
         if call.reason:

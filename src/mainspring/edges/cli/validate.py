@@ -99,8 +99,8 @@ def _print_part(screen: Screen, part: PartReport) -> None:
     if not (part.supported or part.ignored or notes):
         return
     screen.line((part.name, "bold"))
-    for what in part.supported[:_MAX_LINES]:
-        screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
+    for item in part.supported[:_MAX_LINES]:
+        screen.paragraph(("✓ ", "green"), (item, ""), indent=2)
     _print_remaining(screen, part.supported)
     for item in part.ignored[:_MAX_LINES]:
         screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)

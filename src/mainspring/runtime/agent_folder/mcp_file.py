@@ -254,9 +254,9 @@ class _ServerEntry(Struct, frozen=True):
         transport = self.transport(fields)
         if transport is None:
             return None
-        needed = "command" if transport == "stdio" else "url"
-        if not isinstance(fields.get(needed), str) or not fields[needed]:
-            return self.warn("error", f"a server of type {transport} needs a {needed}")
+        required_key = "command" if transport == "stdio" else "url"
+        if not isinstance(fields.get(required_key), str) or not fields[required_key]:
+            return self.warn("error", f"a server of type {transport} needs a {required_key}")
         name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
         values = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}
@@ -372,11 +372,11 @@ def _unresolved_finding(server: McpServer, name: str) -> Finding:
             what=f"MCP server {server.name}: ${{{name}}} has no value yet",
             fix=f"mainspring mcp auth {server.name}",
         )
-    why = "is not set" if variable else "cannot be replaced here"
+    problem = "is not set" if variable else "cannot be replaced here"
     return Finding(
         level="warning",
         file=server.file,
-        what=f"MCP server {server.name}: ${{{name}}} {why} and is left unchanged",
+        what=f"MCP server {server.name}: ${{{name}}} {problem} and is left unchanged",
         fix=f"set {variable[1]}, or write ${{{variable[1]}:-...}}" if variable else None,
     )
 

@@ -306,8 +306,8 @@ class _SettingsReport:
             key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS
         }
         for key, label in unknown.items():
-            why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
-            self.ignored.append(IgnoredItem(f"{file.display_path}: {label}", why))
+            reason = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
+            self.ignored.append(IgnoredItem(f"{file.display_path}: {label}", reason))
 
     def _rules(self, file: JsonFile, key: Permission, value: object) -> Iterator[str]:
         rules = as_list(value)

@@ -138,11 +138,14 @@ def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...
     watched = (str(paths.workspace / item) for item in paths.watched)
     agent = setup.agent
     subagent_skills = (
-        subagent.own.skills for subagent in agent.subagents if subagent.own is not None
+        skill
+        for subagent in agent.subagents
+        if subagent.own is not None
+        for skill in subagent.own.skills
     )
     skills = (
         skill.folder
-        for skill in (*agent.skills, *(skill for several in subagent_skills for skill in several))
+        for skill in (*agent.skills, *subagent_skills)
         if skill.is_trusted and skill.kind == "skill" and skill.file
     )
     return tuple(dict.fromkeys((*watched, *skills)))
