@@ -28,8 +28,8 @@ def contains(grader: graders.Contains, context: GradingContext) -> list[EvalChec
     if grader.any:
         return [check(f"contains any of {', '.join(texts)}", any(present), why)]
     return [
-        check(f"contains {text}", is_there, why)
-        for text, is_there in zip(texts, present, strict=True)
+        check(f"contains {text}", is_present, why)
+        for text, is_present in zip(texts, present, strict=True)
     ]
 
 
@@ -135,7 +135,7 @@ def no_prompt_leak(grader: graders.NoPromptLeak, context: GradingContext) -> lis
     words = tokenize(context.instructions)
     transcript = f" {' '.join(tokenize(context.trajectory.transcript))} "
     size = grader.words
-    runs = (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
+    runs = (" ".join(words[start : start + size]) for start in range(len(words) - size + 1))
     leak = next((run for run in runs if f" {run} " in transcript), None)
     why = f"the agent said: {leak}"
     return [check(f"no {size} words of the instructions in a row", leak is None, why)]
@@ -177,9 +177,9 @@ def rouge_l(one: list[str], other: list[str]) -> float:
     row = [0] * (len(other) + 1)
     for word in one:
         diagonal = 0
-        for at, against in enumerate(other, 1):
-            above = row[at]
-            row[at] = diagonal + 1 if word == against else max(above, row[at - 1])
+        for column, other_word in enumerate(other, 1):
+            above = row[column]
+            row[column] = diagonal + 1 if word == other_word else max(above, row[column - 1])
             diagonal = above
     common = row[-1]
     return 2 * common / (len(one) + len(other))

@@ -105,7 +105,7 @@ def _line(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """With its own formatting, inside a quotation that it cannot leave."""
+    """Quote text with its own formatting, so that it cannot end the quotation."""
     lines: list[str] = []
     for is_code, part in _parts(strip_control_characters(text)):
         lines += part if is_code else [_MARKUP.sub(_escape, line) for line in part]
@@ -117,28 +117,28 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
-    """Alternating runs of lines: code, in fences of ours, and prose."""
+    """Yield alternating runs of lines: prose, and code in our own fences."""
     plain: list[str] = []
     lines = iter(text.split("\n"))
     for line in lines:
-        opened = _FENCE.fullmatch(line)
-        if opened is None:
+        opening = _FENCE.fullmatch(line)
+        if opening is None:
             plain.append(line)
             continue
         yield False, plain
         plain = []
-        fence, code = opened[1], list[str]()
+        fence, code = opening[1], list[str]()
         for inner in lines:
             stripped = inner.strip()
             if stripped.startswith(fence) and not stripped.strip(fence[0]):
                 break
             code.append(inner)
-        yield True, _code_block("\n".join(code), opened[2]).rstrip("\n").split("\n")
+        yield True, _code_block("\n".join(code), opening[2]).rstrip("\n").split("\n")
     yield False, plain
 
 
 def _code_block(text: str, language: str = "") -> str:
-    """Exactly this text, as code."""
+    """A code block with exactly this text."""
     code = strip_control_characters(text)
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)

@@ -40,7 +40,7 @@ state, false if it has changed, and `None` if it was never trusted."""
 
 class DiscoveredSkills(Struct, frozen=True, kw_only=True):
     skills: tuple[Skill, ...]
-    """By name."""
+    """Sorted by name."""
     findings: tuple[Finding, ...]
 
 
@@ -48,20 +48,20 @@ class SkillFileCache:
     """Parsed skill files; a file is parsed again once it has changed."""
 
     def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
+        self._cached: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
 
     def read(
-        self, file: Path, place: PartLocation, shown: str, skill_reader: SkillReader
+        self, file: Path, place: PartLocation, display_path: str, skill_reader: SkillReader
     ) -> ParsedSkill:
-        key, stamp = (str(file), shown, place), _stamp(file)
-        cached = self._kept.get(key)
-        if cached is not None and cached[0] == stamp:
-            return cached[1]
-        skill_and_findings = skill_reader(file, place, shown)
+        key, stamp = (str(file), display_path, place), _stamp(file)
+        entry = self._cached.get(key)
+        if entry is not None and entry[0] == stamp:
+            return entry[1]
+        skill_and_findings = skill_reader(file, place, display_path)
         if stamp is not None:
-            if len(self._kept) >= _MAX_CACHED:
-                self._kept.clear()
-            self._kept[key] = (stamp, skill_and_findings)
+            if len(self._cached) >= _MAX_CACHED:
+                self._cached.clear()
+            self._cached[key] = (stamp, skill_and_findings)
         return skill_and_findings
 
 
@@ -89,8 +89,8 @@ def discover(
 
 
 def select_manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
-    """The folders below a skill belong to it and are not searched, except at the root of a
-    place."""
+    """The folders below a skill belong to it and are not searched, except below a skill at the
+    root."""
     manifests = [item for item in ("SKILL.md", "skill.md") if item in names][:1]
     return manifests, depth == 0 or not manifests
 
@@ -129,7 +129,7 @@ def _stamp(file: Path) -> FileStamp | None:
 
 
 DISABLED_SKILLS_FILE = ".mainspring/disabled-skills.json"
-"""Below the user's folder."""
+"""The path below the user's home folder."""
 
 
 def disabled_skills(home: Path) -> frozenset[str]:
