@@ -81,11 +81,7 @@ def schema_checks(text: str, schema: dict[str, object]) -> list[EvalCheck]:
     return [check("is JSON", True), check("fits the schema", not problems, "; ".join(problems[:5]))]
 
 
-def bounds(grader: graders.Bounds, context: GradingContext) -> list[EvalCheck]:
-    return list(_bounds(grader, context))
-
-
-def _bounds(grader: graders.Bounds, context: GradingContext) -> Iterator[EvalCheck]:
+def bounds(grader: graders.Bounds, context: GradingContext) -> Iterator[EvalCheck]:
     limits: dict[graders.Measured, float | None] = {
         "turns": grader.max_turns,
         "tool_calls": grader.max_tool_calls,

@@ -23,7 +23,7 @@ from mainspring.improve.evals.judges import Judges
 Grading: TypeAlias = tuple[float | None, Sequence[EvalCheck]]
 """A score and the checks; without a score, it is the share of checks that passed."""
 # Any: each function takes the grader of its key
-_CHECKS: dict[type, Callable[[Any, GradingContext], Sequence[EvalCheck]]] = {
+_CHECKS: dict[type, Callable[[Any, GradingContext], Iterable[EvalCheck]]] = {
     specs.Contains: answer_checks.contains,
     specs.NotContains: answer_checks.not_contains,
     specs.Equals: answer_checks.equals,
@@ -53,7 +53,7 @@ async def _run_grader(grader: Grader, context: GradingContext, judges: Judges) -
         case specs.Pairwise():
             return await judges.pairwise(grader, context)
         case _:
-            return None, _CHECKS[type(grader)](grader, context)
+            return None, list(_CHECKS[type(grader)](grader, context))
 
 
 _COST_ORDER: dict[type, int] = {kind: index for index, kind in enumerate(get_args(Grader))}

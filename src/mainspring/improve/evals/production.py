@@ -59,6 +59,7 @@ from mainspring.log.session_lease import hold_session
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade
+from mainspring.runtime.insights.service_levels import includes_all
 
 LISTED_AS = " (production)"
 """The suffix of the suite's name in the list of runs."""
@@ -119,10 +120,6 @@ class GradingReport:
     """Selected sessions that were not graded because the budget of their day is reached."""
     is_busy: bool = False
     """Whether another process is grading at the moment."""
-
-
-async def includes_all(session_id: str) -> bool:
-    return True
 
 
 @dataclass(frozen=True, kw_only=True)

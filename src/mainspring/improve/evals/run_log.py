@@ -54,10 +54,6 @@ class EvalRun:
         """The results, sorted by case and trial."""
         return [self.results[key] for key in sorted(self.results)]
 
-    def of_case(self, case_id: str) -> list[EvalCaseEnded]:
-        results = [item for (name, _), item in self.results.items() if name == case_id]
-        return sorted(results, key=lambda item: item.trial)
-
     def apply(self, event: Event) -> None:
         match event.payload:
             case EvalCaseEnded() as ended:

@@ -18,12 +18,12 @@ from mainspring.improve.evals.trajectory import TrajectoryCall, TrajectoryLog
 _READERS = {"read": "file_path", "web_fetch": "url"}
 
 
-def trajectory(grader: Trajectory, context: GradingContext) -> list[EvalCheck]:
-    checks = list(_call_checks(grader, context.trajectory))
+def trajectory(grader: Trajectory, context: GradingContext) -> Iterator[EvalCheck]:
+    yield from _call_checks(grader, context.trajectory)
+    yield from _log_checks(grader, context.trajectory)
     for text in as_texts(grader.in_context):
         is_present = text in context.last_request
-        checks.append(check(f"{text!r} is in the last request", is_present, "it is not"))
-    return checks
+        yield check(f"{text!r} is in the last request", is_present, "it is not")
 
 
 def _call_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
@@ -54,7 +54,6 @@ def _call_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
         yield check(f"{_pattern_text(pattern)} was denied", is_denied, "no gate stopped it")
     for skill in grader.skills:
         yield check(f"used the skill {skill}", skill in log.skills, "it did not")
-    yield from _log_checks(grader, log)
 
 
 def _log_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:

@@ -138,7 +138,7 @@ def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
             digest.update(content)
             value = decode_object(content)
             if value is None:
-                _add_finding(session, str(file), 1, "is not a JSON object; the event was left out")
+                _add_finding(session, file, 1)
             else:
                 yield value
     else:
@@ -152,15 +152,14 @@ def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
             if is_object(value):
                 yield mapping(value)
             else:
-                _add_finding(
-                    session, str(path), number, "is not a JSON object; the event was left out"
-                )
+                _add_finding(session, path, number)
     session.sha256 = digest.hexdigest()
 
 
-def _add_finding(session: SourceSession, path: str, number: int, what: str) -> None:
+def _add_finding(session: SourceSession, path: Path, number: int) -> None:
     if len(session.findings) < MAX_FINDINGS:
-        session.findings.append(ImportFinding(path=path, line=number, what=what))
+        what = "is not a JSON object; the event was left out"
+        session.findings.append(ImportFinding(path=str(path), line=number, what=what))
 
 
 def _number(name: str) -> int:

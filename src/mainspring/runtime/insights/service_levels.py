@@ -83,7 +83,7 @@ class _Tally:
     bad: int = 0
 
 
-async def _includes_all(session_id: str) -> bool:
+async def includes_all(session_id: str) -> bool:
     return True
 
 
@@ -91,7 +91,7 @@ async def service_levels(
     log: SessionLog,
     *,
     since: datetime | None = None,
-    includes: Callable[[str], Awaitable[bool]] = _includes_all,
+    includes: Callable[[str], Awaitable[bool]] = includes_all,
 ) -> list[ServiceLevels]:
     """The levels of each agent, by name. `since` limits them to sessions created then or later;
     `includes` decides by a session's id whether it counts."""

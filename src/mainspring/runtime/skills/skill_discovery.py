@@ -3,7 +3,6 @@ name, and which the user has disabled."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -28,10 +27,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_file import read_command, read_skill
 
 _WIDEST_FIRST: tuple[Scope, ...] = ("managed", "user", "project")
-_MAX_CACHED = 10_000
 
-FileStamp: TypeAlias = tuple[int, int, int]
-ParsedSkill: TypeAlias = tuple[Skill | None, Sequence[Finding]]
 SkillReader: TypeAlias = Callable[[Path, PartLocation, str], tuple[Skill | None, list[Finding]]]
 IsPinned: TypeAlias = Callable[[Path], str | bool | None]
 """Returns the trusted hash of a skill's folder or a command's file if it is trusted in its current
@@ -44,39 +40,15 @@ class DiscoveredSkills(Struct, frozen=True, kw_only=True):
     findings: tuple[Finding, ...]
 
 
-class SkillFileCache:
-    """Parsed skill files; a file is parsed again once it has changed."""
-
-    def __init__(self) -> None:
-        self._cached: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
-
-    def read(
-        self, file: Path, place: PartLocation, display_path: str, skill_reader: SkillReader
-    ) -> ParsedSkill:
-        key, stamp = (str(file), display_path, place), _stamp(file)
-        entry = self._cached.get(key)
-        if entry is not None and entry[0] == stamp:
-            return entry[1]
-        skill_and_findings = skill_reader(file, place, display_path)
-        if stamp is not None:
-            if len(self._cached) >= _MAX_CACHED:
-                self._cached.clear()
-            self._cached[key] = (stamp, skill_and_findings)
-        return skill_and_findings
-
-
-def discover(
-    scopes: Scopes, *, is_pinned: IsPinned, skill_file_cache: SkillFileCache | None = None
-) -> DiscoveredSkills:
+def discover(scopes: Scopes, *, is_pinned: IsPinned) -> DiscoveredSkills:
     """Search all places, the widest scope first. Call it in a worker thread."""
-    cache = SkillFileCache() if skill_file_cache is None else skill_file_cache
     walk = PartWalk(scopes)
     by_name: dict[str, Skill] = {}
     for part, place in _places(scopes):
         choose, read_file = _KINDS[part]
         max_depth = 1 if part == "skills" and place.plugin is not None else MAX_DEPTH
         for file in walk.files(place, choose, max_depth=max_depth):
-            skill, findings = cache.read(file, place, scopes.display_path(file), read_file)
+            skill, findings = read_file(file, place, scopes.display_path(file))
             walk.findings += findings
             if skill is not None and skill.name in scopes.disabled_skills:
                 walk.disabled(file, skill.name)
@@ -118,14 +90,6 @@ def _with_trust(skill: Skill, place: PartLocation, is_pinned: IsPinned) -> Skill
     is_trusted = bool(pin) or (pin is None and is_own)
     contents = pin if isinstance(pin, str) and skill.kind == "skill" else ""
     return structs.replace(skill, is_trusted=is_trusted, contents=contents)
-
-
-def _stamp(file: Path) -> FileStamp | None:
-    try:
-        stat = os.stat(file)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
 
 
 DISABLED_SKILLS_FILE = ".mainspring/disabled-skills.json"

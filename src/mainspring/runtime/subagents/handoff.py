@@ -29,19 +29,14 @@ _TRAITS = Traits(in_doubt="retry")
 
 
 def thread_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """The tools of every thread besides those of its agent and its toolbox."""
+    """The tools of every thread besides those of its agent and its toolbox. Only the thread that
+    talks to the user can hand its conversation over."""
+    targets = agent.handoffs if node is supervisor.thread_tree.active else ()
     return [
         *subagent_tools(supervisor, node, agent),
         *skill_tools(supervisor, node, agent),
-        *handoff_tools(supervisor, node, agent),
+        *(_handoff_tool(supervisor, node, agent, target) for target in targets),
     ]
-
-
-def handoff_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """One tool for each agent that the thread's agent may hand its conversation to."""
-    if node is not supervisor.thread_tree.active:
-        return []  # a called subagent has no conversation with the user
-    return [_handoff_tool(supervisor, node, agent, target) for target in agent.handoffs]
 
 
 def _handoff_tool(

@@ -4,7 +4,7 @@ thread does not see a tool that it may not use.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -226,10 +226,6 @@ def _agent_input_error(
 def _agent_spec(
     types: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool
 ) -> ToolSpec:
-    limit = _max_length(subagent.description for subagent in types.values())
-    type_list = "\n".join(
-        f"- {subagent.name}: {_cut(subagent.description, limit)}" for subagent in types.values()
-    )
     names = [*types, FORK] if is_fork_shown else [*types]
     fork = (
         f"\n- {FORK}: yourself, with everything that you have read and said so far, for work that"
@@ -243,7 +239,7 @@ def _agent_spec(
             "Give a task to a subagent. It knows nothing but your prompt, and you get only its"
             " last message: say everything that it needs to know, and what you want back. Calls in"
             " one turn run at the same time: give independent tasks to several subagents"
-            f" at once.\n\nTypes:\n{type_list}{fork}"
+            f" at once.\n\nTypes:\n{_type_list(types.values())}{fork}"
         ),
         input_schema={
             "type": "object",
@@ -264,17 +260,18 @@ def _agent_spec(
     )
 
 
-def _max_length(descriptions: Iterable[str]) -> int:
-    """The maximum length of a description with which all of them together fit."""
-    lengths = [len(text) for text in descriptions]
+def _type_list(subagents: Collection[Subagent]) -> str:
+    """A line for each type, with descriptions shortened so that all of them together fit."""
+    lengths = [len(subagent.description) for subagent in subagents]
     limit = max(lengths, default=0)
     while sum(min(length, limit) for length in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
         limit = limit * 9 // 10
-    return limit
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit].rstrip()}…"
+    lines: list[str] = []
+    for subagent in subagents:
+        text = subagent.description
+        text = text if len(text) <= limit else f"{text[:limit].rstrip()}…"
+        lines.append(f"- {subagent.name}: {text}")
+    return "\n".join(lines)
 
 
 def _send_message_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
