@@ -149,7 +149,7 @@ def citations(grader: graders.Citations, context: GradingContext) -> list[EvalCh
         unread = [url for url in urls if url not in fetched]
         checks.append(check("every source was fetched", not unread, ", ".join(unread)))
     if grader.label_single_source and len(urls) == 1:
-        is_labelled = any(words in context.answer.lower() for words in _SINGLE_SOURCE)
+        is_labelled = any(label in context.answer.lower() for label in _SINGLE_SOURCE)
         checks.append(check("a single source is labelled", is_labelled, "it is not"))
     return checks
 
@@ -160,8 +160,8 @@ def similarity(
     expected = grader.text if grader.text is not None else context.case.gold
     if expected is None:
         return 0.0, [check("similarity", False, "neither `text` nor `gold` is given")]
-    one, other = tokenize(context.answer), tokenize(expected)
-    score = rouge_l(one, other) if grader.method == "rouge_l" else word_overlap(one, other)
+    words = tokenize(context.answer), tokenize(expected)
+    score = rouge_l(*words) if grader.method == "rouge_l" else word_overlap(*words)
     name = f"{grader.method} at least {grader.min:g}"
     return score, [check(name, score >= grader.min, f"it is {score:.2f}")]
 

@@ -102,8 +102,10 @@ def _own_family(family: str, labels: Sequence[Label], verdicts: Sequence[bool]) 
     for label, verdict in zip(labels, verdicts, strict=True):
         if label.model:
             excess[model_family(label.model) == family].append(verdict - label.passed)
-    own, others = excess[True], excess[False]
-    return fmean(own) - fmean(others) if own and others else None
+    own_family, other_families = excess[True], excess[False]
+    if not own_family or not other_families:
+        return None
+    return fmean(own_family) - fmean(other_families)
 
 
 async def _passes(

@@ -65,8 +65,8 @@ def read_workspace_file(workspace: Path, name: str) -> bytes | None:
     """
     try:
         with OpenDescriptor(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)) as root:
-            opened = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK)
-        return read_within(regular_file(opened, name), name, _MAX_FILE_BYTES)
+            descriptor = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK)
+        return read_within(regular_file(descriptor, name), name, _MAX_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:

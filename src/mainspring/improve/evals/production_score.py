@@ -45,12 +45,12 @@ class ProductionScore(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         real = self.production
-        words = f"{_text(real)} of graded sessions ({real.count})"
+        production = f"production {_text(real)} of graded sessions ({real.count})"
         if self.ungraded:
-            words += f", {self.ungraded} without a verdict"
+            production += f", {self.ungraded} without a verdict"
         if self.lab is None:
-            return f"production {words}; no run in the lab"
-        text = f"production {words}; lab {_text(self.lab)}"
+            return f"{production}; no run in the lab"
+        text = f"{production}; lab {_text(self.lab)}"
         same = self.lab_by_same_graders
         if same is None or same == self.lab:
             return text

@@ -130,7 +130,7 @@ class SourceSession:
     title: str | None = None
     started: datetime | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
-    """Where it ran, and the version of the tool, if the file says so."""
+    """The folder it ran in and the version of the tool, if the file has them."""
     main: SourceThread = field(default_factory=SourceThread)
     source_subagents: list[SourceSubagent] = field(default_factory=list[SourceSubagent])
     sha256: str = ""

@@ -135,7 +135,7 @@ class InsightReport(Struct, frozen=True, kw_only=True):
     cost_usd: Decimal
     insights: tuple[Insight, ...]
     checks: tuple[CheckRate, ...] = ()
-    """Those with the lowest pass rate come first."""
+    """Sorted by pass rate, the lowest first."""
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""Detects wasted tokens: repeated calls, huge results, cache misses, and kind fills the context."""
+"""Detects wasted tokens: repeated calls, huge results, cache misses, and what fills the context."""
 
 from __future__ import annotations
 

@@ -203,10 +203,10 @@ class MemoryFolder:
         """Add to the end of a file: a daily log. Raises: InvalidInput."""
         for _ in range(100):
             before = self._content(path) or b""
-            joined = before.decode("utf-8", "replace").rstrip("\n")
-            whole = f"{joined}\n{text}\n" if joined else f"{text}\n"
+            beginning = before.decode("utf-8", "replace").rstrip("\n")
+            extended = f"{beginning}\n{text}\n" if beginning else f"{text}\n"
             try:
-                return self.write(path, whole, change, expected=_hash(before or None))
+                return self.write(path, extended, change, expected=_hash(before or None))
             except MemoryChanged:
                 continue
         raise MemoryChanged(f"other writers kept changing {path}; try again")
@@ -247,7 +247,7 @@ class MemoryFolder:
         return [item for item in self.history() if item.id.endswith(id_end)]
 
     def diff(self, version: MemoryVersion) -> str:
-        """What a version changed, in the format of `diff -u`."""
+        """The change of a version, in the format of `diff -u`."""
         before = next((item for item in self.history() if item.id == version.parent), None)
         return text_diff(version.path, self._text(before), self._text(version))
 

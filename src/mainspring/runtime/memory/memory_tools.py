@@ -57,7 +57,7 @@ class NoteInput(Struct, frozen=True, kw_only=True):
 
 
 def memory_tools(memory: SessionMemory) -> dict[str, Tool]:
-    """By name."""
+    """The memory tools of a session, by name."""
     tools = [_search_tool(memory), _read_tool(memory)]
     if not memory.is_read_only:
         tools += [_write_tool(memory), _forget_tool(memory)]
@@ -174,7 +174,7 @@ def _forget_tool(memory: SessionMemory) -> Tool:
 
 
 def _question(folder: MemoryFolder, note: Note, scope: str) -> Question | None:
-    """What a person must agree to, even if a rule allows the agent to write."""
+    """The question that a person must answer, even if a rule allows the agent to write."""
     if note.trust == "foreign" and note.type in RULE_TYPES:
         heading = f"Text that others wrote would become a {note.type} memory:"
         return Question(key="rule", text=f"{heading}\n{quoted(note.body)}")

@@ -202,6 +202,6 @@ def age_in_words(updated: datetime, now: datetime) -> str:
 
 
 def text_diff(path: str, before: str, after: str) -> str:
-    """What changes in a file, in the format of `diff -u`."""
+    """The change of a file, in the format of `diff -u`."""
     lines = unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
     return "\n".join(lines)

@@ -54,7 +54,7 @@ _INTRO = (
 @dataclass(frozen=True, slots=True)
 class UtilityValues:
     values: Mapping[str, Utility] = field(default_factory=dict[str, Utility])
-    """By scope and path, as `agent/project_release.md`."""
+    """Utilities by scope and path, such as `agent/project_release.md`."""
     last_uses: Mapping[str, datetime] = field(default_factory=dict[str, datetime])
 
 

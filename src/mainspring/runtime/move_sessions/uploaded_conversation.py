@@ -198,8 +198,8 @@ class _Reader:
             case TextBlock() | SearchResultBlock() | RedactedBlock():
                 return (block,)
             case BlobBlock(hash=digest, preview=preview):
-                whole = self.blobs.get(digest)
-                return text_block(preview if whole is None else whole.decode(errors="replace"))
+                content = self.blobs.get(digest)
+                return text_block(preview if content is None else content.decode(errors="replace"))
             case ImageBlock(source=source):
                 media_type, data = self._media(source)
                 return image(media_type, data) if data else text_block(_NOT_MOVED)

@@ -103,8 +103,8 @@ def scanned_text(path: str, text: str, *, is_script: bool, is_prose: bool) -> Sc
 
 def find_matches(page: ScannedText) -> Iterator[ScanMatch]:
     yield from _rule_matches(page, (*_RULES, OUT_OF_SIGHT), is_script=page.is_script)
-    words = replace(page, text=page.text.translate(_WITHOUT_MARKUP), with_markup=page.text)
-    yield from _rule_matches(words, INJECTION, is_script=page.is_script)
+    plain_page = replace(page, text=page.text.translate(_WITHOUT_MARKUP), with_markup=page.text)
+    yield from _rule_matches(plain_page, INJECTION, is_script=page.is_script)
     yield from _pairs(page)
     yield from _blobs(page)
     yield from _long_lines(page)

@@ -119,7 +119,7 @@ class Recording:
         self.calls.append(call)
 
     def specs(self) -> list[ToolSpec]:
-        """All tool definitions that the model had index any time; the last one of each tool."""
+        """All tool definitions that the model had at any time; the last one of each tool."""
         by_name = {spec.name: spec for shot in self.model_calls for spec in shot.request.tools}
         return list(by_name.values())
 
@@ -315,7 +315,7 @@ def _facts(log: Sequence[Event], index: int) -> tuple[CallFact, ...]:
 
 
 def _is_parallel(log: Sequence[Event], index: int) -> bool:
-    """Whether two neighbouring calls ran index the same time."""
+    """Whether two neighbouring calls ran at the same time."""
     neighbours = [log[i].payload for i in (index - 1, index + 1) if 0 <= i < len(log)]
     return any(isinstance(payload, events.ToolCallStarted) for payload in neighbours)
 

@@ -75,7 +75,7 @@ _KINDS: dict[PartKind, tuple[FileSelector, SkillReader]] = {
 
 
 def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
-    """Within a scope, skills come before commands."""
+    """The places to search, widest scope first; within a scope, skills come before commands."""
     places: list[tuple[PartKind, PartLocation]] = [
         (part, place) for part in _PARTS for place in scopes.places(part)
     ]

@@ -19,7 +19,7 @@ _ONLY_FACTS = re.compile(_FACT)
 
 
 class SkillFacts(Struct, frozen=True, kw_only=True):
-    """What a skill's text can refer to besides its arguments."""
+    """The values that a skill's text can refer to besides its arguments."""
 
     session_id: str
     project: str = ""
@@ -28,7 +28,7 @@ class SkillFacts(Struct, frozen=True, kw_only=True):
 
 
 def substitute_facts(text: str, skill: Skill, facts: SkillFacts) -> str:
-    """For texts that take no arguments, such as permission rules."""
+    """Substitute only facts, in texts that take no arguments, such as permission rules."""
     return SkillSubstitution("", skill, facts).only_facts(text)
 
 

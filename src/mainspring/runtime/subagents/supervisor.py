@@ -94,7 +94,7 @@ class SubagentSupervisor:
             self._close(child)
 
     def on_inbox(self, events: Iterable[Event]) -> None:
-        """Interrupt and resume the threads that events from outside concern."""
+        """Interrupt and resume the threads that these external events concern."""
         payloads = [event.payload for event in events]
         if any(isinstance(item, UserInterrupt) and not item.session_thread_id for item in payloads):
             self._halt_all()

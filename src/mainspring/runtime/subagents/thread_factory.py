@@ -126,7 +126,7 @@ def may_use_tool(subagent: Subagent, tool: str) -> bool:
 
 
 def allowed_tools(subagent: Subagent, tools: Iterable[Tool]) -> list[Tool]:
-    """Those a subagent may use; it need not list its memory tools and its own servers' tools."""
+    """The tools a subagent may use: those it lists, its memory tools and its own servers' tools."""
     unlisted, servers = structs.replace(subagent, tools=None), subagent.server_names
 
     def rules(tool: Tool) -> Subagent:

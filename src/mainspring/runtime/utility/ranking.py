@@ -15,7 +15,7 @@ START = 0.5
 CANDIDATES = 5
 CHOSEN = 2
 _MIN_SUBJECTS = 8
-"""With fewer with_reward subjects, noise cannot be estimated: similarity alone decides."""
+"""With fewer credited subjects, noise cannot be estimated: similarity alone decides."""
 _MIN_CREDITS = 2
 _MIN_SURPRISE = 3.0
 """Standard deviations above what noise explains; high, because the test is repeated often."""
