@@ -31,11 +31,11 @@ from mainspring.runtime.export_sessions.html_report import (
     page_end,
     page_head,
 )
+from mainspring.runtime.export_sessions.markdown_page import split_fences
 from mainspring.runtime.session.session_summary import SummaryFact
 
 _IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[^\n]*")
 _CODE = re.compile(r"`([^`\n]{1,400})`|\*\*([^*\n]{1,400})\*\*")
 _HEADING = re.compile(r"#{1,6} +(.{1,400})")
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
@@ -182,23 +182,10 @@ def _cut_line(text: str) -> str:
 
 def _format_text(text: str) -> Markup:
     """Format code blocks, headings, inline code and bold words; show everything else literally."""
-    parts: list[Markup] = []
-    plain: list[str] = []
-    lines = iter(_cut(text).split("\n"))
-    for line in lines:
-        opening = _FENCE.fullmatch(line)
-        if opening is None:
-            plain.append(line)
-            continue
-        parts.append(_paragraph(plain))
-        plain, code, fence = [], list[str](), opening[1]
-        for inner in lines:
-            stripped = inner.strip()
-            if stripped.startswith(fence) and not stripped.strip(fence[0]):
-                break
-            code.append(inner)
-        parts.append(_code("\n".join(code)))
-    return join_markup([*parts, _paragraph(plain)])
+    return join_markup(
+        _paragraph(lines) if language is None else _code("\n".join(lines))
+        for language, lines in split_fences(_cut(text))
+    )
 
 
 def _paragraph(lines: Sequence[str]) -> Markup:

@@ -107,8 +107,11 @@ def _line(text: str) -> str:
 def _quote(text: str) -> str:
     """Quote text with its own formatting, so that it cannot end the quotation."""
     lines: list[str] = []
-    for is_code, part in _parts(strip_control_characters(text)):
-        lines += part if is_code else [_MARKUP.sub(_escape, line) for line in part]
+    for language, part in split_fences(strip_control_characters(text)):
+        if language is None:
+            lines += [_MARKUP.sub(_escape, line) for line in part]
+        else:
+            lines += _code_block("\n".join(part), language).rstrip("\n").split("\n")
     return "".join(f"> {line}".rstrip() + "\n" for line in lines)
 
 
@@ -116,25 +119,25 @@ def _escape(match: re.Match[str]) -> str:
     return _ESCAPED.get(match[0], match[0] * 2)
 
 
-def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
-    """Yield alternating runs of lines: prose, and code in our own fences."""
-    plain: list[str] = []
+def split_fences(text: str) -> Generator[tuple[str | None, list[str]], None, None]:
+    """Yield alternating runs of lines: prose, with `None`, and the code of a fenced block, with
+    its language."""
+    prose: list[str] = []
     lines = iter(text.split("\n"))
     for line in lines:
         opening = _FENCE.fullmatch(line)
         if opening is None:
-            plain.append(line)
+            prose.append(line)
             continue
-        yield False, plain
-        plain = []
-        fence, code = opening[1], list[str]()
+        yield None, prose
+        prose, code, fence = [], list[str](), opening[1]
         for inner in lines:
             stripped = inner.strip()
             if stripped.startswith(fence) and not stripped.strip(fence[0]):
                 break
             code.append(inner)
-        yield True, _code_block("\n".join(code), opening[2]).rstrip("\n").split("\n")
-    yield False, plain
+        yield opening[2], code
+    yield None, prose
 
 
 def _code_block(text: str, language: str = "") -> str:

@@ -264,7 +264,7 @@ class SubagentSupervisor:
     def _reschedule(self) -> None:
         """Start threads that can continue, and send reports that a crash has prevented."""
         for node in list(self.thread_tree.nodes.values()):
-            if not self._runs_in_background(node) or node.id in self._running:
+            if node.id in self._running or not self._runs_in_background(node):
                 continue
             if node.thread.running or self._can_continue(node) or self._needs_cleanup(node):
                 self.start_in_background(node)
