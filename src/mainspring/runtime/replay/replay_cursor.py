@@ -33,7 +33,7 @@ _DIFF_LINES = 16
 
 
 class RecordedCrash(BaseException):
-    """The recorded process died here. No tool can raise or catch it."""
+    """The recorded process died here. A BaseException, so that it is not taken for a tool's error."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
