@@ -33,7 +33,7 @@ _DIFF_LINES = 16
 
 
 class RecordedCrash(BaseException):
-    """The recorded process died here. A BaseException, so that it is not taken for a tool's error."""
+    """The recorded process died here. A BaseException, so that no tool error handler catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
