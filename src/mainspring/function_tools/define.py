@@ -94,10 +94,9 @@ def tool(
         InvalidInput: the function cannot be a tool; it says why.
     """
 
-    def define(function: Callable[P, R]) -> FunctionTool[P, R]:
-        return _define_tool(function, options)
-
-    return define if function is None else define(function)
+    if function is None:
+        return partial(_define_tool, options=options)
+    return _define_tool(function, options)
 
 
 def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
