@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -104,7 +103,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"a tool's name is 1 to 64 letters, digits, _ and -, not {name!r}")
     try:
-        inputs, doc = read_signature(function, inspect.getdoc(function) or "")
+        inputs, doc = read_signature(function)
     except InvalidInput as error:
         raise InvalidInput(f"tool {name}: {error}") from error
     description = options.get("description") or doc.summary

@@ -89,7 +89,7 @@ async def _check(
     if tool.traits(call.input).cascades and _has_failed_before(context, call):
         return refuse_call(call, EARLIER_CALL_FAILED.format(call.name), "cancelled")
     object_to = None if is_behind else tool.objection
-    if object_to and (objection := await object_to(attempt_of(context, call, call.input))):
+    if object_to and (objection := await object_to(attempt_of(context, call))):
         return refuse_call(call, objection, "failed")
     return await _authorize(context, work, call, tool)
 
@@ -146,7 +146,7 @@ async def _authorize(
 
 def _hand_to_client(context: ThreadContext, call: OpenCall) -> CallPlan:
     """From here on the call waits for the result of the client, even across a crash."""
-    key = attempt_of(context, call, call.input).idempotency_key
+    key = attempt_of(context, call).idempotency_key
     context.note(events.ToolCallStarted(tool_use_id=call.id, idempotency_key=key, by_client=True))
     return PendingCall(context.thread.round[call.id])
 
@@ -155,7 +155,7 @@ async def _judge(context: ThreadContext, call: OpenCall, tool: Tool) -> Decision
     early = context.speculative_reads
     if early is not None and (decision := await early.decision(call.id)) is not None:
         return decision
-    return await authorize_call(context, attempt_of(context, call, call.input), tool)
+    return await authorize_call(context, attempt_of(context, call), tool)
 
 
 async def authorize_call(context: ThreadContext, call: Call, tool: Tool) -> Decision:
@@ -180,7 +180,7 @@ async def _note_decision(
     args = call.input if decision.updated_input is None else decision.updated_input
     preview = None
     if decision.decision == "ask" and tool.preview is not None:
-        preview = await tool.preview(attempt_of(context, call, args))
+        preview = await tool.preview(new_call(context, call.id, call.name, args, call))
     changed = decision.updated_input
     context.note(
         events.ToolCallAuthorized(
@@ -201,14 +201,12 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
     was added in the meantime wins: then return its decision."""
     assert call.answer is not None
     if call.answer.result == "allow":
-        normalized = normalized_call(attempt_of(context, call, call.input), tool)
+        normalized = normalized_call(attempt_of(context, call), tool)
         forbidden = context.toolbox.authorizer.still_forbidden(normalized, tool.traits(call.input))
         if forbidden is not None:
             await _note_decision(context, call, tool, forbidden)
             return forbidden
-    preview = (
-        None if tool.preview is None else await tool.preview(attempt_of(context, call, call.input))
-    )
+    preview = None if tool.preview is None else await tool.preview(attempt_of(context, call))
     current_hash = call_hash(call.name, call.input, preview)
     is_void = call.answer.result == "allow" and call.call_hash not in (None, current_hash)
     context.note(
@@ -227,7 +225,7 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
 async def _deny(
     context: ThreadContext, call: OpenCall, tool: Tool, decision: Decision | None
 ) -> CallPlan:
-    attempt = attempt_of(context, call, call.input)
+    attempt = attempt_of(context, call)
     denied = hook_events.permission_denied(normalized_call(attempt, tool), call.reason)
     hook_result = await context.run_hooks(denied, is_context=False)
     texts = [denial_text(call.reason), *hook_result.context]
@@ -271,7 +269,7 @@ async def execute(
 ) -> ToolResult:
     """Run a call that was recorded as started, and turn its result into what the model reads.
     `call_tool` lets the program of the call, if it has one, call other tools."""
-    call = attempt_of(context, ready_call.call, ready_call.call.input)
+    call = attempt_of(context, ready_call.call)
     call = replace(call, call_tool=partial(call_tool, call))
     result = (
         await context.speculative_reads.result(call.id)
