@@ -48,8 +48,8 @@ class ProgramCalls:
             return _failure(f"a program cannot call the tool {name!r}", "unknown_tool")
         if self.count > MAX_CALLS:
             return _failure(f"programs can call {MAX_CALLS} tools a turn", "denied")
-        if wrong := input_error(context, tool, args):
-            return _failure(wrong, "invalid")
+        if problem := input_error(context, tool, args):
+            return _failure(problem, "invalid")
         call = new_call(context, context.writer.new_event_id(), tool.spec.name, args)
         if tool.objection is not None and (why := await tool.objection(call)):
             return _failure(why, "failed")

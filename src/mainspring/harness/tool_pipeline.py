@@ -69,8 +69,8 @@ async def prepare(
     waits, so it is too early to ask the tool for an objection."""
     if call.kind != "tool":
         check = context.toolbox.client_input_checks.get(call.name)
-        wrong = check(call.input) if check and call.kind == "custom" else None
-        return refuse_call(call, wrong, "invalid") if wrong else PendingCall(call)
+        problem = check(call.input) if check and call.kind == "custom" else None
+        return refuse_call(call, problem, "invalid") if problem else PendingCall(call)
     if call.is_foreign or call.started:
         return await plan_interrupted_call(context, call)
     return await _check(context, work, call, is_behind=is_behind)
@@ -84,8 +84,8 @@ async def _check(
         names = ", ".join(sorted(item.spec.name for item in context.toolbox.tools)) or "none"
         text = f"There is no tool {call.name!r}. Available tools: {names}."
         return refuse_call(call, text, "unknown_tool")
-    if wrong := input_error(context, tool, call.input):
-        return refuse_call(call, wrong, "invalid")
+    if problem := input_error(context, tool, call.input):
+        return refuse_call(call, problem, "invalid")
     if tool.traits(call.input).cascades and _has_failed_before(context, call):
         return refuse_call(call, EARLIER_CALL_FAILED.format(call.name), "cancelled")
     object_to = None if is_behind else tool.objection
@@ -98,11 +98,11 @@ def input_error(context: ThreadContext, tool: Tool, args: Mapping[str, object]) 
     """The error in an input, as a text for the model."""
     if (raw := args.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
-    name, wrong = tool.spec.name, tool.invalid(args) or redacted_input_error(tool, args)
+    name, problem = tool.spec.name, tool.invalid(args) or redacted_input_error(tool, args)
     is_deferred = name in context.toolbox.deferred
-    if wrong and is_deferred and name not in (context.thread.session_state.loaded_tools or ()):
-        return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
-    return wrong
+    if problem and is_deferred and name not in (context.thread.session_state.loaded_tools or ()):
+        return f"{problem}\nLoad its definition first: tool_search with the query 'select:{name}'."
+    return problem
 
 
 def _has_failed_before(context: ThreadContext, call: OpenCall) -> bool:
@@ -152,8 +152,8 @@ def _hand_to_client(context: ThreadContext, call: OpenCall) -> CallPlan:
 
 
 async def _judge(context: ThreadContext, call: OpenCall, tool: Tool) -> Decision:
-    early = context.speculative_reads
-    if early is not None and (decision := await early.decision(call.id)) is not None:
+    reads = context.speculative_reads
+    if reads is not None and (decision := await reads.decision(call.id)) is not None:
         return decision
     return await authorize_call(context, attempt_of(context, call), tool)
 
@@ -168,9 +168,9 @@ async def authorize_call(context: ThreadContext, call: Call, tool: Tool) -> Deci
 def with_valid_input(context: ThreadContext, tool: Tool, decision: Decision) -> Decision:
     """Validate an input that a hook has changed like one that the model wrote."""
     changed = decision.updated_input
-    if changed is None or (wrong := input_error(context, tool, changed)) is None:
+    if changed is None or (problem := input_error(context, tool, changed)) is None:
         return decision
-    reason = f"a hook changed the input to one that the tool does not accept: {wrong}"
+    reason = f"a hook changed the input to one that the tool does not accept: {problem}"
     return replace(decision, decision="deny", reason=reason, updated_input=None)
 
 
@@ -244,19 +244,19 @@ def denial_text(reason: str | None) -> str:
 
 def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
     """Start a complete call before the reply ends, if it is read-only and may run concurrently."""
-    early = context.speculative_reads
-    if early is None or early.is_closed:
+    reads = context.speculative_reads
+    if reads is None or reads.is_closed:
         return
     tool = None if context.toolbox.is_client_tool(use.name) else context.toolbox.find(use.name)
     if tool is None or input_error(context, tool, use.input) or calls_over(context.tiers):
-        early.is_closed = True
+        reads.is_closed = True
         return
     traits = tool.traits(use.input)
     if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
-        early.is_closed = True
+        reads.is_closed = True
         return
     call = new_call(context, context.writer.new_event_id(), use.name, use.input)
-    early.begin(
+    reads.begin(
         use,
         call,
         authorize=partial(authorize_call, context, call, tool),
