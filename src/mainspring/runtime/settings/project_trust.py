@@ -355,8 +355,8 @@ _PERMISSION_KEYS = ("allow", "ask", "deny", "defaultMode")
 _BYPASS_MODE = "bypassPermissions"
 _UNSCHEDULED_MESSAGE = (
     "not scheduled: in a scheduled session, which belongs to the service, this would not apply:"
-    " {lost}. Remove it from the folder, or create a deployment with the API: the tools of its agent have"
-    " permission policies"
+    " {lost}. Remove it from the folder, or create a deployment with the API: the tools of its"
+    " agent have permission policies"
 )
 
 
