@@ -71,7 +71,7 @@ class Repetition(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     """Calls with their results, the newest last."""
     is_turn_fresh: bool | None = None
-    """Whether this turn brought anything new; None before its first result."""
+    """Whether this turn had anything new; `None` before its first result."""
     stale_turns: int = 0
     waits: int = 0
     """The number of calls that waited."""
