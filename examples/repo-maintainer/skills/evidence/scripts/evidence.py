@@ -56,7 +56,7 @@ def sentence(name: str) -> str:
 
 
 def report() -> None:
-    """Write REPORT.md, unless the evidence does not show that something was mended."""
+    """Write REPORT.md, unless the evidence does not show a fix."""
     before, after = read("before"), read("after")
     cause = KEPT / "cause.md"
     if not before["wrong"]:
