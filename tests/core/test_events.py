@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from tests.core.samples import FOUND, SAMPLES, TEXT
+from tests.row_checks import for_each
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import (
@@ -43,12 +44,12 @@ def test_every_type_has_a_sample_and_a_golden_file():
     assert golden == set(SAMPLES) == set(PAYLOAD_TYPES)
 
 
-@pytest.mark.parametrize("kind", sorted(SAMPLES))
+@for_each("kind", sorted(SAMPLES))
 def test_an_event_is_written_as_its_golden_file_says(kind: str):
     assert encode_payload(SAMPLES[kind]) == (GOLDEN / f"v{FORMAT}" / f"{kind}.json").read_bytes()
 
 
-@pytest.mark.parametrize("path", RELEASED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@for_each("path", RELEASED)
 def test_every_released_format_is_still_understood(path: Path):
     version = int(path.parent.name.removeprefix("v"))
     payload = read_payload(path.stem, path.read_bytes(), version)
@@ -93,7 +94,7 @@ def test_a_field_that_a_newer_version_added_survives_in_the_stored_bytes():
     assert b'"reason":"lunch"' in encode_line(made(body=body, payload=decode_payload(body)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "complaint"),
     [
         (b"", "not an event"),

@@ -7,6 +7,7 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from pydantic import TypeAdapter
 from tests.providers.wire import asks
+from tests.row_checks import for_each
 
 from mainspring.capabilities.providers.anthropic.request import encode
 from mainspring.capabilities.providers.quirks import Quirks
@@ -189,7 +190,7 @@ TALKATIVE = Quirks(thinking="adaptive", thinking_display="summarized")
 STOPPABLE = Quirks(thinking="adaptive", can_disable_thinking=True)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("effort", "quirks", "sent"),
     [
         ("high", ADAPTIVE, HIGH),
