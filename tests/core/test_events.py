@@ -1,6 +1,7 @@
 """The vocabulary: every event reads and writes losslessly, and released formats stay readable."""
 
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -62,15 +63,19 @@ def test_the_vocabulary_has_every_managed_agents_type():
     assert set(get_args(sdk_types.BetaManagedAgentsSessionEventType)) <= set(PAYLOAD_TYPES)
 
 
-@pytest.mark.parametrize("kind", MANAGED_TYPES)
+@cache
+def sdk_adapter() -> TypeAdapter[object]:
+    return TypeAdapter(sdk_events.BetaManagedAgentsStreamSessionEvents)
+
+
+@for_each("kind", MANAGED_TYPES)
 def test_the_official_sdk_understands_our_events(kind: str):
     payload = SAMPLES[kind]
     if isinstance(payload, AgentToolResult):  # blobs are ours; the API resolves them on the way out
         payload = msgspec.structs.replace(payload, content=(TEXT, FOUND))
     fields: dict[str, object] = msgspec.json.decode(encode_payload(payload))
     wire = {"id": "sevt_1", "processed_at": "2026-11-15T12:00:00Z", **fields}
-    adapter: TypeAdapter[object] = TypeAdapter(sdk_events.BetaManagedAgentsStreamSessionEvents)
-    event = adapter.validate_python(wire)
+    event = sdk_adapter().validate_python(wire)
     assert getattr(event, "type") == kind  # noqa: B009 (the union has no common type to the checker)
 
 
