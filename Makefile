@@ -9,8 +9,6 @@ LOCK := requirements/dev.txt
 # Keyed on content and place, not on time: a re-run is instant, a moved or changed tree is set up anew.
 MADE := .venv/made-$(shell { cat requirements/uv.txt; pwd; echo '$(PYTHON)'; } | cksum | cut -d' ' -f1)
 READY := .venv/ready-$(shell cat $(LOCK) pyproject.toml | cksum | cut -d' ' -f1)
-# Compiled once for all: four workers that begin at once would each compile everything.
-COMPILED := $(READY)-compiled
 # What the tests of an installation install from: they have no index.
 WHEELS := .venv/wheels-$(shell cat requirements/runtime.txt requirements/pipx.txt | cksum | cut -d' ' -f1)
 # MCP servers and packages of others that tests talk to; tests that need them are skipped without. The wheel of claude-agent-sdk
@@ -50,13 +48,6 @@ $(PEERS): $(MADE)
 	@.venv/peers/python/bin/python -m pip install --quiet --require-hashes --only-binary :all: --no-binary claude-agent-sdk -r requirements/mcp_peers.txt
 	@command -v npm >/dev/null || { echo "there is no npm: MCP servers for node are not installed" >&2; exit 0; }; \
 	  npm install --silent --no-save --no-package-lock --prefix .venv/peers/node $$(cat requirements/mcp_peers.npm)
-	@touch $@
-
-# What is wrong with a test file is for the tests to say.
-$(COMPILED): $(READY)
-	@$(PY) -m compileall -q -j 2 src
-	@for part in 'tests/[a-l]*/' 'tests/[m-z]*/'; do \
-	  $(PY) -m pytest -q --collect-only -p no:cacheprovider $$part >/dev/null 2>&1 & done; wait
 	@touch $@
 
 peers: $(PEERS) ## install the MCP servers and packages of others that tests talk to
@@ -101,7 +92,7 @@ test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 # Four at once on two cores: many tests wait for processes, leases and clocks. Each takes the tests of
 # whole files, as far as the others leave it any: what a file's tests share is set up once.
-test: $(READY) $(COMPILED) ## run the tests, without the slow ones
+test: $(READY) ## run the tests, without the slow ones
 	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240
 
 # The properties, which `make test` tries with few examples, are tried with many.
