@@ -7,7 +7,6 @@ import pytest
 from anthropic.types.message_create_params import MessageCreateParamsStreaming
 from pydantic import TypeAdapter
 from tests.providers.wire import asks
-from tests.row_checks import for_each
 
 from mainspring.capabilities.providers.anthropic.request import encode
 from mainspring.capabilities.providers.quirks import Quirks
@@ -190,7 +189,7 @@ TALKATIVE = Quirks(thinking="adaptive", thinking_display="summarized")
 STOPPABLE = Quirks(thinking="adaptive", can_disable_thinking=True)
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("effort", "quirks", "sent"),
     [
         ("high", ADAPTIVE, HIGH),

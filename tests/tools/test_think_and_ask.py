@@ -1,7 +1,7 @@
 """The tools that only say something: think, ask_user."""
 
+import pytest
 from tests.function_tools.samples import text_of
-from tests.row_checks import for_each
 
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS
 from mainspring.capabilities.tools.think import think
@@ -22,7 +22,7 @@ def test_questions_have_the_shape_that_clients_know():
     assert CLIENT_INPUT_CHECKS["ask_user"]({"questions": [question(multiSelect=True)]}) is None
 
 
-@for_each(
+@pytest.mark.parametrize(
     ("questions", "word"),
     [
         ([], "questions"),
