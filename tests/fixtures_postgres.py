@@ -25,6 +25,21 @@ _SECONDS = 60
 _GUARDED = '"$@" & read -r _; kill -INT $!; wait $!'
 
 
+_END_OTHER_CONNECTIONS = f"""
+    select pg_terminate_backend(pid) from pg_stat_activity
+    where datname = '{DATABASE}' and pid <> pg_backend_pid()
+"""
+_DROP_OURS = "drop schema if exists mainspring, mainspring_passages cascade"
+_EMPTY_OUR_TABLES = """
+    set session_replication_role = replica;  -- in any order, whatever refers to whatever
+    do $$ declare name text; begin
+      for name in select relname from pg_class where relkind in ('r', 'p')
+        and relnamespace = to_regnamespace('mainspring') and relname <> 'schema_version'
+      loop execute format('delete from mainspring.%I', name); end loop;
+    end $$
+"""
+
+
 class Postgres:
     """The server, which a test may stop and start under the feet of what uses it."""
 
@@ -41,7 +56,11 @@ class Postgres:
         return f"postgresql://postgres:{password}@/{DATABASE}?host={self.folder}"
 
     def start(self) -> None:
-        settings = ("listen_addresses=", "fsync=off", f"unix_socket_directories={self.folder}")
+        # A crash of the server alone loses nothing that reached the system's buffers.
+        unsafe_on_power_loss = ("fsync=off", "full_page_writes=off")
+        settings = ("listen_addresses=", f"unix_socket_directories={self.folder}")
+        settings += (*unsafe_on_power_loss, "autovacuum=off", "wal_level=minimal")
+        settings += ("max_wal_senders=0",)
         options = [word for setting in settings for word in ("-c", setting)]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
@@ -74,17 +93,15 @@ class Postgres:
         os.kill(postmaster, signal.SIGQUIT)
         self.stop()
 
-    def execute(self, statement: str) -> None:
+    def execute(self, *statements: str) -> None:
         writable = "-c default_transaction_read_only=off"
         with psycopg.connect(self.url(), autocommit=True, options=writable) as connection:
-            connection.execute(statement.encode())
+            for statement in statements:
+                connection.execute(statement.encode())
 
     def disconnect(self) -> None:
         """End all connections to the tests' database, as an administrator would."""
-        self.execute(
-            "select pg_terminate_backend(pid) from pg_stat_activity"
-            f" where datname = '{DATABASE}' and pid <> pg_backend_pid()"
-        )
+        self.execute(_END_OTHER_CONNECTIONS)
 
 
 @pytest.fixture(scope="session")
@@ -103,5 +120,18 @@ def postgres() -> Iterator[Postgres]:
 def postgres_url(postgres: Postgres) -> Iterator[str]:
     """URL of a database without anything of ours. (To make one anew takes ten times as long.)"""
     yield postgres.url()
-    postgres.disconnect()
-    postgres.execute("drop schema if exists mainspring, mainspring_passages cascade")
+    postgres.execute(_END_OTHER_CONNECTIONS, _DROP_OURS)
+
+
+@pytest.fixture(scope="module")
+def postgres_with_tables(postgres: Postgres) -> Iterator[Postgres]:
+    """For files of which many tests open a store: its tables are made once, see below."""
+    yield postgres
+    postgres.execute(_DROP_OURS)
+
+
+@pytest.fixture
+def postgres_tables_url(postgres_with_tables: Postgres) -> Iterator[str]:
+    """URL of a database in which there may be our tables, but nothing is in them."""
+    yield postgres_with_tables.url()
+    postgres_with_tables.execute(_END_OTHER_CONNECTIONS, _EMPTY_OUR_TABLES)

@@ -13,4 +13,4 @@ settings.load_profile("quick")
 
 def examples(share: float) -> int:
     """For a property whose examples are expensive: this share of what the profile gives others."""
-    return max(1, round(settings.default.max_examples * share))
+    return max(1, round(settings().max_examples * share))

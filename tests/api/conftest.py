@@ -1,22 +1,24 @@
 """`mainspring serve` in a process of its own, with a model that does what messages tell it to."""
 
+import os
 import re
+import signal
 import subprocess
-import sys
-from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import IO, Any, Protocol
 
 import pytest
 from anthropic import Anthropic, AsyncAnthropic
+from tests import fork_server
 from tests.api.whole_api import Whole, whole
 from tests.cli.upstream import Part, people_and_model, serving
 from tests.environ import clean_environ
 
 _SECONDS = 60
-_PROGRAM = (sys.executable, "-m", "mainspring")
 _SERVE = ("serve", "--port", "0", "--model", "ollama:test")
 
 
@@ -42,7 +44,6 @@ def obey(request: dict[str, Any]) -> tuple[Part, ...]:
 class Platform:
     url: str
     key: str
-    process: subprocess.Popen[str]
     folder: Path
 
 
@@ -51,38 +52,64 @@ def platform(
     folder: Path,
     *options: str,
     answer: Callable[[dict[str, Any]], tuple[Part, ...]] = obey,
-    program: Sequence[str] = _PROGRAM,
+    program: Sequence[str] = (),
     **variables: str,
 ) -> Generator[Platform]:
     """The service, with everything that is usual and nothing of this machine's. `answer` is what
-    its model says to a request."""
+    its model says to a request. `program` starts it instead of the fork server."""
     (folder / "home").mkdir(exist_ok=True)
     with serving() as model, (folder / "stderr.txt").open("w") as errors:
         model.otherwise = answer
-        process = subprocess.Popen(
-            [*program, *_SERVE, *options],
-            cwd=folder,
-            env={**clean_environ(), "HOME": str(folder / "home"), **model.variables, **variables},
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-        )
+        env = {**clean_environ(), "HOME": str(folder / "home"), **model.variables, **variables}
+        start = partial(_started, program) if program else _forked
+        with start([*_SERVE, *options], folder, env, errors) as output:
+            yield Platform(*_welcome(output, folder), folder)
+
+
+@contextmanager
+def _forked(
+    arguments: Sequence[str], folder: Path, env: Mapping[str, str], errors: IO[str]
+) -> Generator[IO[str]]:
+    read, write = os.pipe()
+    with os.fdopen(read) as output:
+        with open(os.devnull, "rb") as nothing, os.fdopen(write, "wb"):
+            order = fork_server.Order(arguments=arguments, cwd=str(folder), env=env)
+            child = fork_server.Child(order, nothing.fileno(), write, errors.fileno())
         try:
-            yield Platform(*_welcome(process, folder), process, folder)
+            yield output
         finally:
-            process.terminate()
-            assert process.stdout is not None
-            process.stdout.close()
-            process.wait(_SECONDS)
+            child.send_signal(signal.SIGTERM)
+            output.close()
+            child.wait()
 
 
-def _welcome(process: subprocess.Popen[str], folder: Path) -> tuple[str, str]:
+@contextmanager
+def _started(
+    program: Sequence[str],
+    arguments: Sequence[str],
+    folder: Path,
+    env: Mapping[str, str],
+    errors: IO[str],
+) -> Generator[IO[str]]:
+    words = [*program, *arguments]
+    process = subprocess.Popen(
+        words, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=errors, text=True
+    )
     assert process.stdout is not None
-    found: list[str] = []
-    for line in process.stdout:
-        found += re.findall(r"http://\S+|msk_\S+", line)
-        if len(found) == 2:
-            return found[0], found[1]
+    try:
+        yield process.stdout
+    finally:
+        process.terminate()
+        process.stdout.close()
+        process.wait(_SECONDS)
+
+
+def _welcome(output: IO[str], folder: Path) -> tuple[str, str]:
+    words: list[str] = []
+    for line in output:
+        words += re.findall(r"http://\S+|msk_\S+", line)
+        if len(words) == 2:
+            return words[0], words[1]
     raise AssertionError((folder / "stderr.txt").read_text())
 
 

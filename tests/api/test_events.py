@@ -280,7 +280,7 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
         assert ids[0] == ids[1]
         assert (await kinds(client, made.id)).count("user.message") == 2
         for others in ([message("else")], [message("else"), message("and more")]):
-            with pytest.raises(anthropic.BadRequestError, match="another event"):
+            with pytest.raises(anthropic.BadRequestError, match="sent other events"):
                 await client.beta.sessions.events.send(
                     made.id, events=others, extra_headers={"Idempotency-Key": "k1"}
                 )

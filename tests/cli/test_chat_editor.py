@@ -145,7 +145,7 @@ def test_pasted_lines_are_one_message_and_a_pasted_image_is_a_mention(
         assert upstream.last_words() == "one\ntwo\n/three"
         terminal.watch("· 90% cached")  # the status line of the next prompt, which reads keys now
         terminal.type(f"\x1b[200~{place}/a\\ dot.png\x1b[201~")
-        terminal.watch('a dot.png" ')
+        terminal.watch('" ')  # the end of the path, wherever the line is broken
         terminal.type("what is it?\r")
         terminal.expect("attached: ")
         terminal.expect("all I know")

@@ -52,17 +52,17 @@ def test_version_and_help_import_nothing_heavy(environ: dict[str, str], tmp_path
 
 HELP_OF_ALL = """
 import sys
-from typer.testing import CliRunner
 from mainspring.edges.cli.main import PlaceholderImporter
 if sys.argv[1] == "placeholders":
     sys.meta_path.insert(0, PlaceholderImporter())
 from mainspring.edges.cli.app import COMMANDS, app
 from typer.main import get_command
-def show(command, words):
-    print(CliRunner().invoke(app, [*words, "--help"], prog_name="mainspring").output)
-    for name in getattr(command, "commands", {}):
-        show(command.load(name) if not words else command.commands[name], [*words, name])
-show(get_command(app), [])
+def show(command, name, parent):
+    context = command.context_class(command, info_name=name, parent=parent)
+    print(command.get_help(context))
+    for child in getattr(command, "commands", {}):
+        show(command.commands[child] if parent else command.load(child), child, context)
+show(get_command(app), "mainspring", None)
 """
 
 

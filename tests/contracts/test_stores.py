@@ -16,5 +16,5 @@ async def test_sqlite(case: StoreCase, tmp_path: Path):
 
 
 @pytest.mark.parametrize("case", store_contract(), ids=str)
-async def test_postgres(case: StoreCase, postgres_url: str):
-    await case.run(partial(open_postgres, postgres_url))
+async def test_postgres(case: StoreCase, postgres_tables_url: str):
+    await case.run(partial(open_postgres, postgres_tables_url))

@@ -1,6 +1,7 @@
 """The vocabulary: every event reads and writes losslessly, and released formats stay readable."""
 
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -12,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 from tests.core.samples import FOUND, SAMPLES, TEXT
+from tests.row_checks import for_each
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import (
@@ -43,12 +45,12 @@ def test_every_type_has_a_sample_and_a_golden_file():
     assert golden == set(SAMPLES) == set(PAYLOAD_TYPES)
 
 
-@pytest.mark.parametrize("kind", sorted(SAMPLES))
+@for_each("kind", sorted(SAMPLES))
 def test_an_event_is_written_as_its_golden_file_says(kind: str):
     assert encode_payload(SAMPLES[kind]) == (GOLDEN / f"v{FORMAT}" / f"{kind}.json").read_bytes()
 
 
-@pytest.mark.parametrize("path", RELEASED, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@for_each("path", RELEASED)
 def test_every_released_format_is_still_understood(path: Path):
     version = int(path.parent.name.removeprefix("v"))
     payload = read_payload(path.stem, path.read_bytes(), version)
@@ -61,15 +63,19 @@ def test_the_vocabulary_has_every_managed_agents_type():
     assert set(get_args(sdk_types.BetaManagedAgentsSessionEventType)) <= set(PAYLOAD_TYPES)
 
 
-@pytest.mark.parametrize("kind", MANAGED_TYPES)
+@cache
+def sdk_adapter() -> TypeAdapter[object]:
+    return TypeAdapter(sdk_events.BetaManagedAgentsStreamSessionEvents)
+
+
+@for_each("kind", MANAGED_TYPES)
 def test_the_official_sdk_understands_our_events(kind: str):
     payload = SAMPLES[kind]
     if isinstance(payload, AgentToolResult):  # blobs are ours; the API resolves them on the way out
         payload = msgspec.structs.replace(payload, content=(TEXT, FOUND))
     fields: dict[str, object] = msgspec.json.decode(encode_payload(payload))
     wire = {"id": "sevt_1", "processed_at": "2026-11-15T12:00:00Z", **fields}
-    adapter: TypeAdapter[object] = TypeAdapter(sdk_events.BetaManagedAgentsStreamSessionEvents)
-    event = adapter.validate_python(wire)
+    event = sdk_adapter().validate_python(wire)
     assert getattr(event, "type") == kind  # noqa: B009 (the union has no common type to the checker)
 
 
@@ -93,7 +99,7 @@ def test_a_field_that_a_newer_version_added_survives_in_the_stored_bytes():
     assert b'"reason":"lunch"' in encode_line(made(body=body, payload=decode_payload(body)))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "complaint"),
     [
         (b"", "not an event"),

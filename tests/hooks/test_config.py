@@ -3,6 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 from tests.hooks.hook_project import command, configured
+from tests.row_checks import for_each
 
 from mainspring.capabilities.hooks import HookConfig, parse_hooks
 from mainspring.capabilities.hooks.config import CommandHook, HttpHook, sort_by_scope
@@ -48,7 +49,7 @@ def test_settings_without_hooks_have_none():
     assert (config.hooks, config.warnings) == ((), ())
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("handler", "said"),
     [
         ({"type": "command"}, "missing required field `command`"),

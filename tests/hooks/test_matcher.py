@@ -4,12 +4,13 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 from tests.hooks.hook_project import ALIASES
+from tests.row_checks import for_each
 
 from mainspring.capabilities.hooks.config import compile_matcher, names_with_aliases
 from mainspring.core.errors import InvalidInput
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("matcher", "name", "meant"),
     [
         ("", "bash", True),

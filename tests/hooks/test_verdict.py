@@ -5,6 +5,7 @@ from typing import Any, cast, get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.capabilities.hooks.verdict import (
     CAN_BLOCK,
@@ -116,7 +117,7 @@ def test_no_to_what_cannot_be_helped_is_told_to_people():
     assert (hook_result.blocked, hook_result.messages) == (False, ("stay",))
 
 
-@pytest.mark.parametrize("event", EVENTS)
+@for_each("event", EVENTS)
 def test_plain_words_are_context_only_where_the_convention_says_so(event: HookEventName):
     reply = read_output(event, b" hello\n")
     assert isinstance(reply, HookResult)
@@ -148,7 +149,7 @@ def test_an_answer_to_another_event_is_a_failure():
     assert isinstance(read_output("PreToolUse", wrong), HookFailure)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "garbage",
     [
         b"{",
@@ -183,7 +184,7 @@ def test_a_judgement_is_yes_or_no(answer: str, blocked: bool):
     assert read_judgement(answer) == expected
 
 
-@pytest.mark.parametrize(
+@for_each(
     "answer",
     [
         "",

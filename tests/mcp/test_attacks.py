@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.row_checks import for_each
 
 from mainspring.capabilities.mcp.client import Progress, ToolList
 from mainspring.capabilities.mcp.messages import CallResult, ToolAnnotations, ToolDefinition
@@ -119,7 +120,7 @@ def test_no_name_of_a_tool_is_that_of_another() -> None:
     assert "mcp__srv__get_data" in found
 
 
-@pytest.mark.parametrize(
+@for_each(
     "name",
     ["good__evil", "good_", "_good", "good__", "mcp__good", "good/../x", "good\n", "g o o d"],
 )
@@ -159,7 +160,7 @@ def result_of(*parts: object, structured: object = None, is_error: bool = False)
     return msgspec.json.decode(json.dumps(fields), type=CallResult)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "part",
     [
         7,

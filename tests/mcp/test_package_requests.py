@@ -1,11 +1,11 @@
 """What `npx` and `uvx` commands of real configurations load."""
 
-import pytest
+from tests.row_checks import for_each
 
 from mainspring.capabilities.mcp.package_request import package_request
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("command", "installer", "packages", "program", "args"),
     [
         ("npx -y @acme/notes /data", "npm", ("@acme/notes",), None, ("/data",)),
@@ -13,14 +13,19 @@ from mainspring.capabilities.mcp.package_request import package_request
         ("npx --yes --package=@acme/notes run -y", "npm", ("@acme/notes",), "run", ("-y",)),
         ("/usr/bin/npx -p a -p b@^2 go", "npm", ("a", "b@^2"), "go", ()),
         ("npm exec -- notes --x", "npm", ("notes",), None, ("--x",)),
-        ("uvx mcp-server-git --repository .", "uv", ("mcp-server-git",), "mcp-server-git",
-         ("--repository", ".")),
+        (
+            "uvx mcp-server-git --repository .",
+            "uv",
+            ("mcp-server-git",),
+            "mcp-server-git",
+            ("--repository", "."),
+        ),
         ("uvx acme-notes@1.0", "uv", ("acme-notes==1.0",), "acme-notes", ()),
         ("uvx acme-notes@latest", "uv", ("acme-notes",), "acme-notes", ()),
         ("uvx --from acme[cli]>=1,<2 notes", "uv", ("acme[cli]>=1,<2",), "notes", ()),
         ("uv tool run --with extra --python 3.12 notes", "uv", ("notes", "extra"), "notes", ()),
     ],
-)  # fmt: skip
+)
 def test_a_command_of_packages_is_understood(
     command: str, installer: str, packages: tuple[str, ...], program: str | None,
     args: tuple[str, ...],
@@ -32,16 +37,32 @@ def test_a_command_of_packages_is_understood(
     assert (request.program, request.args) == (program, args)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
-        "node server.js", "npx", "npx -y", "npx ./local", "npx ../up", "npx git+https://x/y",
-        "npx https://x/y.tgz", "npx -c 'rm -rf x'", "npx --registry=http://x notes", "npx a;b",
-        "npx -p ok ../../bin/sh", "uvx --from git+https://x/y notes", "uvx ./local",
-        "uvx --index-url http://x notes", "uvx --from ok ../sh", "uvx notes@", "npm install notes",
-        "uv run notes", "uvx --python ../py notes", "npx -p", "uvx --from",
+        "node server.js",
+        "npx",
+        "npx -y",
+        "npx ./local",
+        "npx ../up",
+        "npx git+https://x/y",
+        "npx https://x/y.tgz",
+        "npx -c 'rm -rf x'",
+        "npx --registry=http://x notes",
+        "npx a;b",
+        "npx -p ok ../../bin/sh",
+        "uvx --from git+https://x/y notes",
+        "uvx ./local",
+        "uvx --index-url http://x notes",
+        "uvx --from ok ../sh",
+        "uvx notes@",
+        "npm install notes",
+        "uv run notes",
+        "uvx --python ../py notes",
+        "npx -p",
+        "uvx --from",
     ],
-)  # fmt: skip
+)
 def test_what_is_not_a_plain_package_runs_as_it_is(command: str) -> None:
     first, *rest = command.split()
     assert package_request(first, rest) is None

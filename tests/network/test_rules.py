@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.network.internet import SESSION
+from tests.row_checks import for_each
 
 from mainspring.capabilities.network.addresses import is_public
 from mainspring.capabilities.network.placeholders import Placeholders
@@ -75,7 +76,7 @@ def test_unrestricted_is_every_host_at_the_usual_ports():
     assert rules.addresses("any.test", 443, "https") == ()
 
 
-@pytest.mark.parametrize(
+@for_each(
     "host",
     [
         "",
@@ -101,7 +102,7 @@ def test_what_is_no_host_cannot_be_listed(host: str):
         parse_rules({"allowed_hosts": [host]})
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         "limited",

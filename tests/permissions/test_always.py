@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.permissions.cases import HOME, WORKSPACE, call, decided, rules
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.always_allow import always_allow_rule, rule_update
 from mainspring.harness.permissions.call_analysis import AnalyzedCall
@@ -10,7 +11,7 @@ from mainspring.harness.permissions.grant_state import check_updates
 from mainspring.harness.permissions.rule import rule_text
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("judged", "rule"),
     [
         (call("bash", command="npm test"), None),
@@ -22,7 +23,6 @@ from mainspring.harness.permissions.rule import rule_text
         (call("web_search", query="x"), "WebSearch"),
         (call("mcp__gh__get"), "mcp__gh__get"),
     ],
-    ids=lambda each: each.tool if isinstance(each, AnalyzedCall) else "",
 )
 def test_the_rule_that_is_offered_allows_the_call(judged: AnalyzedCall, rule: str | None):
     offered = always_allow_rule(judged.tool, judged.input)

@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.classifier import ProposedCall, classifier_prompt, parse_answer
 
@@ -37,16 +38,26 @@ def test_a_plain_yes_is_a_yes(text: str):
     assert answer.reason
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
-        "", "allow", '"allow"', "null", '{"decision": "block"}', '{"decision": "Allow"}',
-        '{"decision": "allow"} {"decision": "block"}', 'Sure: {"decision": "allow"}',
-        '{"decision": "allow", "reason": "x", "override": true}', '{"decision": ["allow"]}',
-        '{"reason": "allow"}', '```json\n{"decision": "allow"}\n```', "[" * 100_000, "\ud800",
+        "",
+        "allow",
+        '"allow"',
+        "null",
+        '{"decision": "block"}',
+        '{"decision": "Allow"}',
+        '{"decision": "allow"} {"decision": "block"}',
+        'Sure: {"decision": "allow"}',
+        '{"decision": "allow", "reason": "x", "override": true}',
+        '{"decision": ["allow"]}',
+        '{"reason": "allow"}',
+        '```json\n{"decision": "allow"}\n```',
+        "[" * 100_000,
+        "\ud800",
         '{"decision": "block", "decision": "allow"}',
     ],
-)  # fmt: skip
+)
 def test_anything_else_is_a_no(text: str):
     answer = parse_answer(text)
     assert not answer.is_allowed

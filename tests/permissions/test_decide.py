@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.permissions.cases import HOME, WORKSPACE, call, decided, held, place, rules
+from tests.row_checks import for_each
 
 from mainspring.core.events import Permission
 from mainspring.core.tool import SAFE_READ, Traits
@@ -39,7 +40,7 @@ def test_an_ask_wins_over_allow():
     assert decided(call("read", file_path=".env"), policy).decision == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "judged",
     [
         call("read", file_path="a"),
@@ -51,14 +52,13 @@ def test_an_ask_wins_over_allow():
         call("think", thought="hm"),
         call("lookup", traits=SAFE_READ),
     ],
-    ids=lambda judged: judged.tool,
 )
 def test_what_only_reads_in_the_workspace_needs_no_rule(judged: AnalyzedCall):
     decision = decided(judged)
     assert (decision.decision, decision.gate) == ("allow", "default")
 
 
-@pytest.mark.parametrize(
+@for_each(
     "judged",
     [
         call("read", file_path=OUTSIDE),
@@ -93,7 +93,7 @@ def test_a_path_that_cannot_be_resolved_is_outside():
     assert decided(judged, replace(rules(), directories=("/",))).decision == "ask"
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "judged"),
     [
         ("Edit(src/**)", call("write", file_path="src/a", content="")),
@@ -113,7 +113,7 @@ def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: AnalyzedCall):
     assert (decision.decision, decision.gate, decision.rule) == ("allow", "rule", rule)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("rule", "judged"),
     [
         ("Edit(src/**)", call("write", file_path="lib/a", content="")),

@@ -3,6 +3,7 @@
 import pytest
 from msgspec.structs import replace
 from tests.permissions.cases import call, decided, held, rules
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.grant_state import Grant, GrantState
 
@@ -103,7 +104,7 @@ def test_what_may_read_a_denied_file_is_not_allowed(command: str, is_sandboxed: 
         assert decision.decision != "allow", allow
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         "cat README.md",
@@ -133,7 +134,7 @@ def test_a_folder_where_no_rule_applies_may_be_read_as_a_whole():
     assert decided(call("bash", command="grep -r x src/../secrets"), policy).decision == "deny"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         "$a$b build",
@@ -182,7 +183,7 @@ def test_what_may_run_a_denied_program_is_not_allowed_with_all_the_rest(command:
     assert decided(judged, rules(allow=("Bash",))).decision == "allow"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "command",
     [
         "ls -la",

@@ -2,6 +2,7 @@
 
 import pytest
 from tests.permissions.cases import HOME, WORKSPACE, place
+from tests.row_checks import for_each
 
 from mainspring.core.tool import SAFE_READ
 from mainspring.harness.permissions.call_analysis import analyze_call
@@ -22,7 +23,7 @@ def touched(link: str, target: str | None = None, *, is_folder: bool = False) ->
     return PathAccess(link=link, target=target or link, access="read", is_folder=is_folder)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("specifier", "path"),
     [
         ("//etc/hosts", "/etc/hosts"),
@@ -79,23 +80,47 @@ def test_searching_a_folder_is_meant_if_all_in_it_is():
     assert not permits_path("docs/*.md", folder, ROOTS)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
-        "/w/.git/config", "/w/.git", "/w/sub/.GIT/hooks/x", "/w/.claude/settings.json", "/w/.npmrc",
-        "/w/.mainspring/settings.local.json", "/h/.BashRC", "/w/.mcp.json", "/w/.vscode/tasks.json",
-        "/h/.gitconfig", "/w/.idea/x", "/w/.husky/pre-commit", "/w/.devcontainer/x",
-        "/h/.ripgreprc", "/w/.cursor/x", "/w/.gemini/x", "/w/.codex/config.toml", "/w/.zed/x",
-        "/w/.windsurf/x", "/w/.continue/x", "/w/.opencode/x", "/w/.mise.toml", "/w/mise.toml",
-        "/w/.config/mise/config.toml", "/w/sub/.tool-versions", "/w/lefthook.yml", "/w/.Rprofile",
-        "/w/a.code-workspace", "/w/.yarn/releases/yarn.cjs", "/w/.g\u200cit/config", "/w/.git /x",
+        "/w/.git/config",
+        "/w/.git",
+        "/w/sub/.GIT/hooks/x",
+        "/w/.claude/settings.json",
+        "/w/.npmrc",
+        "/w/.mainspring/settings.local.json",
+        "/h/.BashRC",
+        "/w/.mcp.json",
+        "/w/.vscode/tasks.json",
+        "/h/.gitconfig",
+        "/w/.idea/x",
+        "/w/.husky/pre-commit",
+        "/w/.devcontainer/x",
+        "/h/.ripgreprc",
+        "/w/.cursor/x",
+        "/w/.gemini/x",
+        "/w/.codex/config.toml",
+        "/w/.zed/x",
+        "/w/.windsurf/x",
+        "/w/.continue/x",
+        "/w/.opencode/x",
+        "/w/.mise.toml",
+        "/w/mise.toml",
+        "/w/.config/mise/config.toml",
+        "/w/sub/.tool-versions",
+        "/w/lefthook.yml",
+        "/w/.Rprofile",
+        "/w/a.code-workspace",
+        "/w/.yarn/releases/yarn.cjs",
+        "/w/.g\u200cit/config",
+        "/w/.git /x",
     ],
-)  # fmt: skip
+)
 def test_paths_that_steer_what_runs_are_protected(path: str):
     assert is_protected(path)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "path",
     [
         "/w/git",
@@ -129,7 +154,7 @@ def test_a_folder_is_not_inside_one_whose_name_it_begins_with():
     assert not is_inside("", ("/a",))
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("given", "expected"),
     [
         ({"pattern": "**/*.py"}, WORKSPACE),

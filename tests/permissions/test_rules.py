@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.permissions.cases import HOME, WORKSPACE, call
+from tests.row_checks import for_each
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission, RuleText
@@ -22,7 +23,7 @@ KINDS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("text", KINDS)
+@for_each("text", KINDS)
 def test_a_rule_survives_being_printed(text: str):
     rule = parse_rule(text)
     assert rule.text == text
@@ -38,7 +39,7 @@ def test_any_text_is_a_rule_that_can_be_printed_or_is_refused(text: str):
     assert parse_rule(str(rule)) == rule
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "problem"),
     [
         ("", "is not a tool name"),
@@ -107,7 +108,7 @@ SPOKEN_FOR = [
 ]
 
 
-@pytest.mark.parametrize(("text", "judged"), SPOKEN_FOR, ids=[text for text, _ in SPOKEN_FOR])
+@for_each(("text", "judged"), SPOKEN_FOR)
 def test_a_rule_forbids_what_it_names(text: str, judged: AnalyzedCall):
     assert forbids(parse_rule(text), judged, ROOTS, "deny")
 
@@ -131,7 +132,7 @@ NOT_SPOKEN_FOR = [
 ]
 
 
-@pytest.mark.parametrize(("text", "judged"), NOT_SPOKEN_FOR, ids=[t for t, _ in NOT_SPOKEN_FOR])
+@for_each(("text", "judged"), NOT_SPOKEN_FOR)
 def test_a_rule_forbids_nothing_else(text: str, judged: AnalyzedCall):
     assert not forbids(parse_rule(text), judged, ROOTS, "deny")
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 from tests.permissions.cases import WORKSPACE, decided, place, rules
+from tests.row_checks import for_each
 
 from mainspring.core.events import AgentToolUse
 from mainspring.core.tool import Traits
@@ -25,7 +26,7 @@ def judged_after(before: str, command: str) -> AnalyzedCall:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     "before",
     [
         "cd .git",
@@ -92,7 +93,7 @@ def decision_on(
     return decided(judged, policy, standing, is_sandboxed=True).decision
 
 
-@pytest.mark.parametrize(
+@for_each(
     "commands",
     [
         ("cd nest", "git status"),

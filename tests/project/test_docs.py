@@ -8,6 +8,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from tests.row_checks import for_each
 
 import mainspring
 from mainspring import Agent, Tool, error_table, run
@@ -59,7 +60,7 @@ def test_every_event_type_is_documented_and_no_other():
     assert set(rows()) == set(PAYLOAD_TYPES)
 
 
-@pytest.mark.parametrize("kind", PAYLOAD_TYPES)
+@for_each("kind", PAYLOAD_TYPES)
 def test_every_field_of_an_event_is_documented(kind: str):
     fields = msgspec.structs.fields(PAYLOAD_TYPES[kind])
     expected = [f"`{item.encode_name}`{'' if item.required else '?'} " for item in fields]
@@ -184,7 +185,7 @@ def test_the_models_that_are_added_as_an_example_are_understood(tmp_path: Path):
     assert Catalog.load(file).lookup("local").window == 40_960
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+@for_each("document", DOCUMENTS)
 def test_a_link_between_documents_leads_somewhere(document: Path):
     text = document.read_text(encoding="utf-8")
     broken: list[str] = []

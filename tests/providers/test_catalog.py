@@ -5,13 +5,14 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
+from tests.row_checks import for_each
 
 from mainspring.capabilities.providers.catalog import Catalog, bundled_catalog, lookup
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 
 
-@pytest.mark.parametrize("model", bundled_catalog().ids)
+@for_each("model", bundled_catalog().ids)
 def test_every_listed_model_is_whole(model: str):
     facts, listing = lookup(model), bundled_catalog().listing(model)
     assert 0 < facts.max_output <= facts.window

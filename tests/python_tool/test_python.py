@@ -8,6 +8,7 @@ import anyio
 import pytest
 from tests.at_once import at_once
 from tests.function_tools.samples import call
+from tests.row_checks import for_each
 from tests.tools.open_sandbox import OpenSandbox
 
 from mainspring.capabilities.monty.interpreter import Interpreter, InterpreterLimits
@@ -120,7 +121,7 @@ async def test_what_climbs_is_judged_as_writing(interpreter: Interpreter, sandbo
     assert python(interpreter).traits({"code": "import os"}) == SAFE_READ
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("code", "expected"),
     [
         ("import json, math\nfrom collections import Counter, deque", False),

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.retrieval import request_phrases
 from mainspring.retrieval.requests import parse_request
@@ -17,7 +18,7 @@ def stems(text: str) -> set[str]:
     return {term.stem for term in parse_request(text).terms}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "meaning"),
     [
         ("open logo.png", {"open", "file", "imag"}),

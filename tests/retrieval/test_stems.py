@@ -6,6 +6,7 @@ import sys
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.retrieval.passage_index import Container, Passage, PassageIndex
 from mainspring.retrieval.sqlite_passages import SqlitePassages
@@ -23,7 +24,7 @@ university:universiti evening:evening yes:yes boy:boy flying:fli
 """
 
 
-@pytest.mark.parametrize("pair", PAIRS.split())
+@for_each("pair", PAIRS.split())
 def test_stems_are_those_of_the_english_snowball_stemmer(pair: str):
     word, expected = pair.split(":")
     assert stem(word) == expected

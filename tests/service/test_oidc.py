@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given
 from hypothesis import strategies as st
 from jwt.algorithms import ECAlgorithm, OKPAlgorithm, RSAAlgorithm
+from tests.row_checks import for_each
 from tests.service.fixed_clock import Time
 
 from mainspring.core import clock
@@ -286,7 +287,7 @@ def test_keys_come_over_a_line_that_nobody_can_change(url: str):
         open_tokens((msgspec.structs.replace(ISSUER, jwks_url=url),), Site().fetch)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "wrong",
     [
         {"algorithms": ["HS256"]},
@@ -300,7 +301,6 @@ def test_keys_come_over_a_line_that_nobody_can_change(url: str):
         {"audience": ""},
         {"surprise": 1},
     ],
-    ids=str,
 )
 def test_an_issuer_that_would_let_in_too_many_cannot_be_configured(wrong: dict[str, object]):
     given_ = {**msgspec.to_builtins(ISSUER), **wrong}

@@ -6,6 +6,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.core.errors import InvalidInput
 from mainspring.service.schedules.cron import (
@@ -164,7 +165,7 @@ def test_the_latest_fires_are_the_last_of_all(
     assert latest_fire_times(schedule, change, upto, n) == list(until(schedule, change, upto))[-n:]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "expression",
     [
         "* * * *",

@@ -10,6 +10,7 @@ import pytest
 from anthropic.lib.tools._skills import _extract_skill_archive as extract
 from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.runtime.packages.package_contents import PackageLimits, UploadedFile, check_path
@@ -117,7 +118,7 @@ def test_files_that_some_system_takes_for_one_are_refused(paths: tuple[str, ...]
         bundled(*paths)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("head", "reason"),
     [
         ("name: pdf", "description"),

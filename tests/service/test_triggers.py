@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.at_once import at_once
+from tests.row_checks import for_each
 from tests.service.schedule_setup import TENANT, Works, works
 
 from mainspring.core.errors import InvalidInput, TooLarge, Unauthenticated
@@ -209,7 +210,7 @@ async def test_a_secret_is_shown_once_and_stands_in_no_record(made: Works):
     assert "secret" not in msgspec.to_builtins(await made.triggers.get(TENANT, of.id))
 
 
-@pytest.mark.parametrize(
+@for_each(
     "template",
     [
         "{{body.a",

@@ -2,7 +2,6 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar, cast, get_args
 
 import msgspec
-import pytest
 from anthropic.types.beta import sessions as sdk
 from anthropic.types.beta.sessions import (
     BetaManagedAgentsSessionEvent,
@@ -10,6 +9,7 @@ from anthropic.types.beta.sessions import (
 )
 from pydantic import BaseModel, TypeAdapter
 from tests.core.samples import SAMPLES
+from tests.row_checks import for_each
 
 from mainspring.core import content, events
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, encode_payload
@@ -55,7 +55,7 @@ def parsed(made: WireEvent, type_: type[T]) -> T:
     return found
 
 
-@pytest.mark.parametrize("kind", sorted(PUBLIC_TYPES))
+@for_each("kind", sorted(PUBLIC_TYPES))
 def test_every_public_event_is_what_the_sdk_expects(kind: str):
     made = shown(SAMPLES[kind])
     parsed(made, BaseModel)
@@ -112,7 +112,7 @@ def test_what_another_thread_does_says_which():
     assert parsed(made, sdk.BetaManagedAgentsAgentCustomToolUseEvent).session_thread_id == "sthr_2"
 
 
-@pytest.mark.parametrize("kind", sorted(CLIENT_TYPES & PUBLIC_TYPES))
+@for_each("kind", sorted(CLIENT_TYPES & PUBLIC_TYPES))
 def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
     item = InboxItem(
         sender=None,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.mcp.apt_mirror import publish, running_mirror
 from tests.mcp.package_registry import npm_archive, running_registry, wheel
+from tests.row_checks import for_each
 from tests.session_e2e.session_setup import Scene, read_results
 
 from mainspring.capabilities.providers.scripted import calls, says
@@ -63,7 +64,7 @@ async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_goes_o
     assert any("no-such-thing" in text and "missing" in text for text in scene.warnings)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "packages",
     [
         {"pip": ["--index-url=http://evil"]},

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.function_tools.samples import call
+from tests.row_checks import for_each
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.capabilities.tools.web_fetch import web_fetch
@@ -157,7 +158,7 @@ async def test_a_host_that_may_not_be_reached_is_told():
     assert "not on the list" in plain_text(outcome.content)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "url",
     [
         "file:///etc/passwd",

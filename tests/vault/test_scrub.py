@@ -7,9 +7,9 @@ from typing import cast
 from urllib.parse import quote
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 from tests.vault.planted import HARMLESS, planted
 
 from mainspring.capabilities.vault.redaction import Scrubber
@@ -23,7 +23,7 @@ def test_there_are_more_than_fifty_kinds():
     assert len(PLANTED) >= 50
 
 
-@pytest.mark.parametrize("kind", PLANTED)
+@for_each("kind", PLANTED)
 def test_a_secret_of_every_kind_is_taken_out_of_text_and_of_json(kind: str):
     text, secret = PLANTED[kind]
     for wrap in ("{}", "x\n{}\n", "\x1b[31m{}\x1b[0m", "a\t{}"):
@@ -37,7 +37,7 @@ def test_a_secret_of_every_kind_is_taken_out_of_text_and_of_json(kind: str):
             assert scrub(scrub(content)) == scrub(content)
 
 
-@pytest.mark.parametrize("text", HARMLESS.values(), ids=HARMLESS)
+@for_each("text", HARMLESS.values())
 def test_what_only_looks_a_little_like_a_secret_stays(text: str):
     assert scrub(text.encode()) == text.encode()
     body = msgspec.json.encode({"text": text, "more": [text]})
@@ -66,7 +66,7 @@ WAYS: dict[str, Callable[[str], str]] = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
+@for_each("way", WAYS.values())
 def test_a_known_secret_is_taken_out_however_it_is_written(way: Callable[[str], str]):
     written = way(KNOWN)
     for content in (f"<{written}>".encode(), msgspec.json.encode({written: [f"<{written}>"]})):

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes, results_of
+from tests.row_checks import for_each
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_labels
@@ -48,7 +49,7 @@ MALFORMED = [
 ]
 
 
-@pytest.mark.parametrize("reply", MALFORMED)
+@for_each("reply", MALFORMED)
 def test_a_malformed_reply_never_becomes_a_verdict(reply: str):
     with pytest.raises(InvalidInput):
         read_verdict(reply, ())

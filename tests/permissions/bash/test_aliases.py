@@ -3,9 +3,9 @@
 import os
 from pathlib import Path
 
-import pytest
 from tests.permissions.bash.aliases import ALIASED, ALIASES, EMPTIES_WORKSPACE
 from tests.permissions.cases import HOME, decided, held, place, rules
+from tests.row_checks import for_each
 
 from mainspring.core.tool import Traits
 from mainspring.harness.authorizer import Decision
@@ -22,13 +22,13 @@ def served(command: str, policy: Policy, where: CallLocation | None = None) -> D
     return decided(judged, policy, is_sandboxed=True)
 
 
-@pytest.mark.parametrize(("rule", "text"), CASES)
+@for_each(("rule", "text"), CASES)
 def test_a_rule_on_a_path_holds_by_an_alias_of_the_workspace(rule: str, text: str):
     assert served(text, rules(allow=("Bash",), deny=(rule,))).decision != "allow"
     assert served(text, rules(allow=("Bash",), ask=(rule,))).decision == "ask"
 
 
-@pytest.mark.parametrize("text", EMPTIES_WORKSPACE)
+@for_each("text", EMPTIES_WORKSPACE)
 def test_the_workspace_is_not_emptied_by_an_alias_without_a_person(text: str):
     assert served(text, rules(allow=("Bash",))).decision == "ask"
 

@@ -1,10 +1,10 @@
 import subprocess
 from pathlib import Path
 
-import pytest
 from tests.permissions.bash.corpus import DESTRUCTIVE
 from tests.permissions.bash.corpus_tools import DESTRUCTIVE_TOOLS
 from tests.permissions.bash.harmless import ORDINARY, READ_ONLY
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.bash import (
     Commands,
@@ -23,7 +23,7 @@ def test_the_corpus_is_large_and_says_nothing_twice():
     assert len(set(CASES)) == len(CASES)
 
 
-@pytest.mark.parametrize(("rule", "text"), CASES)
+@for_each(("rule", "text"), CASES)
 def test_nothing_destructive_is_read_only_or_allowed_by_rule_for_its_cousin(rule: str, text: str):
     if rule not in {"watch *", "setsid *"}:
         assert not analyze_command(text).read_only
@@ -40,7 +40,7 @@ def test_what_is_split_is_valid_to_bash(tmp_path: Path):
             assert subprocess.run(["bash", "-n", script], capture_output=True).returncode == 0, text
 
 
-@pytest.mark.parametrize("text", READ_ONLY)
+@for_each("text", READ_ONLY)
 def test_what_only_looks_is_read_only(text: str):
     verdict = analyze_command(text)
     assert verdict.read_only, verdict.reason
@@ -48,7 +48,7 @@ def test_what_only_looks_is_read_only(text: str):
     assert is_covered([], text)
 
 
-@pytest.mark.parametrize(("text", "rule"), ORDINARY)
+@for_each(("text", "rule"), ORDINARY)
 def test_a_rule_allows_what_it_was_made_for(text: str, rule: str):
     assert is_covered([rule], text)
     assert not analyze_command(text).read_only

@@ -1,11 +1,12 @@
 import pytest
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.bash import analyze_command
 
 WORKSPACE = "/home/me/project"
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "rm -rf /",
@@ -67,7 +68,7 @@ def test_removing_what_matters_most_is_critical(text: str):
     assert not verdict.read_only
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "rm x",
@@ -88,7 +89,7 @@ def test_removing_ordinary_files_is_not(text: str):
     assert not analyze_command(text, roots=(WORKSPACE,)).critical
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "writes"),
     [
         ("mkdir -p a/b", ("a/b",)),
@@ -114,7 +115,7 @@ def test_plain_file_commands_are_edits_of_the_paths_they_name(text: str, writes:
     assert set(writes) <= set(verdict.paths)
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "ls",
@@ -171,7 +172,7 @@ def test_git_is_not_trusted_in_another_folder():
     assert analyze_command(f"cd {WORKSPACE} && git status", roots=(WORKSPACE,)).read_only
 
 
-@pytest.mark.parametrize(
+@for_each(
     "text",
     [
         "git reset --hard",

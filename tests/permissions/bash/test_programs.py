@@ -5,6 +5,7 @@ import shutil
 import subprocess
 
 import pytest
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.bash.command_parser import parse_commands
 from mainspring.harness.permissions.bash.option_tables import option_table, parse_arguments
@@ -45,7 +46,7 @@ def helped(name: str) -> dict[str, str]:
     return found
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
+@for_each("name", sorted(TABLES))
 def test_an_option_takes_a_value_in_the_table_if_it_does_in_the_program(name: str):
     known, program = option_table(TABLES[name]), helped(name)
     takes = {option for option, kind in program.items() if kind == "="}
@@ -55,7 +56,7 @@ def test_an_option_takes_a_value_in_the_table_if_it_does_in_the_program(name: st
     assert not ((known.valued | known.optional) & takes_none) - untold
 
 
-@pytest.mark.parametrize("name", sorted(TABLES))
+@for_each("name", sorted(TABLES))
 def test_an_abbreviated_option_is_not_taken_for_another(name: str):
     """getopt takes any beginning that is the only one; what we do not know we do not guess."""
     known = option_table(TABLES[name])

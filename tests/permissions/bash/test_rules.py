@@ -2,11 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.permissions.bash.harmless import READ_ONLY
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.bash import is_covered, rule_matches, suggest_rule
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "text"),
     [
         ("npm test *", "npm test"),
@@ -35,7 +36,7 @@ def test_an_allow_rule_matches(pattern: str, text: str):
     assert rule_matches(pattern, text, behavior="allow")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("pattern", "text"),
     [
         ("npm test *", "npm testing"),
@@ -127,7 +128,7 @@ def test_rules_cover_a_text_together_and_reading_needs_none():
     assert not is_covered(["npm test *"], "npm test && cargo build")
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("text", "rule"),
     [
         ("npm test", "npm test *"),

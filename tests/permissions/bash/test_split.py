@@ -1,6 +1,7 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.harness.permissions.bash import Commands, UnclearCommands, parse_commands
 
@@ -11,7 +12,7 @@ def texts(shell: str) -> list[str]:
     return [command.text for command in found.commands]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "shell",
     [
         "a; b",
@@ -30,7 +31,7 @@ def test_a_text_is_split_at_every_operator(shell: str):
     assert texts(shell) == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "shell",
     [
         "a $(b)",
@@ -54,7 +55,7 @@ def test_commands_are_found_at_any_depth(shell: str):
     assert {t.split()[-1] if "=" in t else t.split()[0] for t in texts(shell)} >= {"a", "b"}
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shell", "value"),
     [
         ("r\\m", "rm"),
@@ -74,16 +75,14 @@ def test_a_word_is_known_by_its_value_whatever_its_quotes(shell: str, value: str
     assert found.commands[0].words[1].value == value
 
 
-@pytest.mark.parametrize(
-    "shell", ["$x", "*", "{a,b}", "~", "$(b)", "`b`", "${x}", "a?", "[ab]", "$((1))"]
-)
+@for_each("shell", ["$x", "*", "{a,b}", "~", "$(b)", "`b`", "${x}", "a?", "[ab]", "$((1))"])
 def test_a_word_that_only_bash_can_tell_has_no_value(shell: str):
     found = parse_commands(f"a {shell}")
     assert isinstance(found, Commands)
     assert found.commands[-1].words[1].value is None
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("shell", "inner"),
     [
         ("timeout 5 a x", ["a x"]),
@@ -129,7 +128,7 @@ def test_redirections_are_kept():
     ]
 
 
-@pytest.mark.parametrize(
+@for_each(
     "shell",
     [
         "$x a",

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.harness.context.frontmatter import MAX_CHARS
 from mainspring.runtime.definition_files.frontmatter_fields import (
@@ -44,7 +45,7 @@ HEADS: dict[str, tuple[str, dict[str, object], list[int]]] = {
 }
 
 
-@pytest.mark.parametrize(("written", "fields", "odd"), HEADS.values(), ids=HEADS)
+@for_each(("written", "fields", "odd"), HEADS.values())
 def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object], odd: list[int]):
     head = read_frontmatter(f"---\n{written}---\nbody\n")
     assert (head.fields, head.body, head.is_there) == (fields, "body\n", True)

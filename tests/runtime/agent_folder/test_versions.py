@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.row_checks import for_each
 from tests.written_files import write_file
 
 from mainspring.core.errors import InvalidInput
@@ -202,7 +203,7 @@ def test_what_was_left_unfinished_is_no_part_of_a_version(folder: Path, clock: C
     assert folder_versions.record_version(folder, clock) == first
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("path", "expected"),
     [
         ("agent.yaml", True),

@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from tests.row_checks import for_each
 from tests.runtime.memory.memory_setup import ANNA, a_note, memory_folder
 
 from mainspring.core import events
@@ -66,7 +67,7 @@ def add_all(folder: MemoryFolder, *facts: MemoryCandidate) -> None:
         apply_edits(folder, consolidation.edits(), author=AGENT, key=edit_key)
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("said", "kind", "text"),
     [
         ("Remember that the staging host is blue.", "reference", "The staging host is blue."),
@@ -201,7 +202,7 @@ def test_a_secret_is_refused(tmp_path: Path):
     assert not folder.paths()
 
 
-@pytest.mark.parametrize("days", range(0, 400, 7))
+@for_each("days", range(0, 400, 7))
 def test_dates_are_absolute_on_every_day_of_the_year(days: int):
     today = date(2026, 1, 1) + timedelta(days=days)
     text = make_dates_absolute("yesterday, tomorrow, last Monday, in 2 weeks, last month", today)

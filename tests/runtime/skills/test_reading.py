@@ -9,6 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.runtime.definition_files.scopes import PartLocation
 from mainspring.runtime.skills.skill_file import read_command, read_skill
@@ -190,7 +191,7 @@ def test_every_fixture_has_its_line_in_a_table():
     assert {item.name for item in SKILLS.path.iterdir()} == named
 
 
-@pytest.mark.parametrize("name", READ)
+@for_each("name", READ)
 def test_a_skill_of_the_wild_is_read(name: str):
     expected, findings = READ[name]
     skill, said = read_skill(SKILLS.path / name / "SKILL.md", SKILLS, name)
@@ -215,7 +216,7 @@ def test_a_skill_is_skipped_with_a_reason(name: str):
     assert SKIPPED[name] in said[-1].what
 
 
-@pytest.mark.parametrize("key", KEPT)
+@for_each("key", KEPT)
 def test_a_key_that_nobody_knows_is_kept_and_warned_about(key: str):
     name = f"key-{key.replace('_', '-')}"
     skill, said = read_skill(SKILLS.path / name / "SKILL.md", SKILLS, name)

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs]
+from tests.row_checks import for_each
 
 from mainspring.runtime.skills.strict_validation import check_strict
 
@@ -146,7 +147,7 @@ def test_what_the_reference_refuses_is_refused(tmp_path: Path, text: str):
     assert {finding.level for finding in findings} == {"error"}
 
 
-@pytest.mark.parametrize("folder", sorted(WILD.iterdir()), ids=lambda path: path.name)
+@for_each("folder", sorted(WILD.iterdir()))
 def test_both_say_the_same_of_a_skill_of_the_wild(folder: Path):
     assert reference_accepts(folder) == (check_strict(folder) == [])
 

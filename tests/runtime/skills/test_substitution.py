@@ -3,6 +3,7 @@
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.row_checks import for_each
 
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import SkillFacts, SkillSubstitution, substitute_facts
@@ -26,7 +27,7 @@ def skill(*arguments: str) -> Skill:
     )
 
 
-@pytest.mark.parametrize(
+@for_each(
     ("body", "arguments", "becomes"),
     [
         ("Deploy $ARGUMENTS now", 'staging "two words"', 'Deploy staging "two words" now'),

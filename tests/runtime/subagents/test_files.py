@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pytest
+from tests.row_checks import for_each
 
 from mainspring.runtime.agent_folder.subagent_files import (
     SubagentDiscovery,
@@ -114,7 +114,7 @@ def test_every_fixture_has_its_line_in_a_table():
     assert {path.stem for path in AGENTS.path.rglob("*.md")} == {*READ, *ELSEWHERE}
 
 
-@pytest.mark.parametrize("name", READ)
+@for_each("name", READ)
 def test_a_subagent_of_the_wild_is_read(name: str):
     expected, findings = READ[name]
     file = AGENTS.path / f"{name}.md"
