@@ -142,7 +142,7 @@ async def test_servers_are_checked_against_the_tools_that_result(acme: AsyncAnth
     [
         ("POST", {}, '{"name": ', "JSON is malformed: it ends too early"),
         ("GET", {"created_at[gte]": "yesterday"}, "", "created_at[gte]: invalid RFC3339"),
-        ("PUT", {}, "", "/v1/agents takes GET, POST"),
+        ("PUT", {}, "", "/v1/agents supports GET, POST"),
     ],
 )
 async def test_the_client_is_told_in_its_own_words(

@@ -105,7 +105,9 @@ class Tenants:
         Raises: InvalidInput: the root tenant, without which nobody could enable it again.
         """
         if tenant_id == ROOT_TENANT:
-            raise InvalidInput(f"the tenant {ROOT_TENANT} is the platform's own and stays enabled")
+            raise InvalidInput(
+                f"the tenant {ROOT_TENANT} belongs to the platform and cannot be disabled"
+            )
 
         def change(current: Tenant) -> Tenant:
             now = self._clock()
@@ -136,13 +138,15 @@ def require_platform(principal: Principal) -> None:
     principal.require("admin")
     principal.require_human()
     if principal.tenant != ROOT_TENANT or principal.agent_id is not None:
-        raise Forbidden(f"tenants are managed by administrators of the tenant {ROOT_TENANT}")
+        raise Forbidden(
+            f"only administrators may manage tenants, with a key of the tenant {ROOT_TENANT}"
+        )
 
 
 def check_usd(name: str, amount: Decimal | None) -> None:
     """Raises: InvalidInput."""
     if amount is not None and not (amount.is_finite() and 0 <= amount <= 1_000_000_000):
-        raise InvalidInput(f"{name}: an amount of US dollars, 0 or more")
+        raise InvalidInput(f"{name}: must be an amount of US dollars, 0 or more")
 
 
 def _check_tenant(tenant: Tenant) -> Tenant:

@@ -140,10 +140,10 @@ def _id(tenant: str, agent_id: str | None) -> str:
 def _check_policy(policy: ApprovalPolicy) -> ApprovalPolicy:
     expires, escalates = policy.expires_after_seconds, policy.escalate_after_seconds
     if escalates is None and (policy.escalate_to or policy.escalated_role):
-        raise InvalidInput("escalate_after_seconds: say when it is escalated")
+        raise InvalidInput("escalate_after_seconds: required with escalate_to and escalated_role")
     if expires is not None and escalates is not None and escalates >= expires:
         raise InvalidInput(
-            f"escalate_after_seconds: {escalates} is not before it expires, after {expires}"
+            f"escalate_after_seconds: {escalates} must be less than expires_after_seconds"
         )
     return policy
 

@@ -179,7 +179,7 @@ def _require_active(store: MemoryStore) -> None:
 
 def _check_name(name: str) -> str:
     if any(unicodedata.category(item) == "Cc" for item in name):
-        raise InvalidInput("name: no control characters")
+        raise InvalidInput("name: must not contain control characters")
     return name
 
 

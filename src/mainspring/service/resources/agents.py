@@ -182,7 +182,7 @@ class Agents:
         """The version that new sessions start with. Raises: NotFound, InvalidInput."""
         agent = await self.get(tenant, agent_id, version)
         if agent.archived_at is not None:
-            raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
+            raise InvalidInput(f"agent {agent_id} is archived; it cannot start sessions")
         return AgentReference(id=agent.id, version=agent.version)
 
     async def update(
@@ -329,10 +329,10 @@ def _check_changeable(current: AgentObject, request: UpdateAgent) -> None:
     if request.version not in (UNSET, None, current.version):
         raise StaleVersion(
             f"agent {current.id} is at version {current.version}, not at {request.version}:"
-            " look at it and ask again"
+            " read it again and retry"
         )
     if current.archived_at is not None:
-        raise InvalidInput(f"agent {current.id} is archived and stays as it is")
+        raise InvalidInput(f"agent {current.id} is archived and cannot be changed")
 
 
 def _sortable(version: int) -> str:

@@ -75,9 +75,11 @@ def check_cron(schedule: CronSchedule, *, now: datetime) -> CronSchedule:
     _check_zone(schedule.timezone)
     quiet = schedule.policy.quiet_hours
     if quiet is not None and (quiet.start.tzinfo or quiet.end.tzinfo):
-        raise InvalidInput("schedule.policy.quiet_hours: times without a zone, as 22:00:00")
+        raise InvalidInput(
+            "schedule.policy.quiet_hours: must be times without a zone, such as 22:00:00"
+        )
     if next_fire_time(schedule, now) is None:
-        raise InvalidInput("schedule: it never fires; look at expression and quiet_hours")
+        raise InvalidInput("schedule: it never fires; check expression and quiet_hours")
     return schedule
 
 

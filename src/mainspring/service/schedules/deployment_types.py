@@ -223,7 +223,7 @@ def check_initial_events(events: tuple[InitialEvent, ...]) -> tuple[InitialEvent
                 is_last = index == len(events) - 1
                 if not is_last or not index or not isinstance(events[index - 1], SendMessage):
                     raise InvalidInput(
-                        f"initial_events[{index}]: a system.message is the last, and follows a"
+                        f"initial_events[{index}]: a system.message must come last, right after a"
                         " user.message"
                     )
             case _:

@@ -230,7 +230,7 @@ def archive_deployment(stored: StoredDeployment, now: datetime) -> StoredDeploym
 
 def _require_not_archived(deployment: Deployment) -> Deployment:
     if deployment.archived_at is not None:
-        raise InvalidInput(f"deployment {deployment.id} is archived: it stays as it is")
+        raise InvalidInput(f"deployment {deployment.id} is archived and cannot be changed")
     return deployment
 
 

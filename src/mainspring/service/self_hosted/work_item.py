@@ -146,7 +146,7 @@ def mark_polled(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 def acknowledge(item: StoredWorkItem, now: datetime, times: LeaseTimes) -> StoredWorkItem:
     """Raises: StaleVersion: another worker has it, or it has stopped."""
     if item.polled_at is None:
-        raise StaleVersion(f"work {item.id} is {item.work.state}: there is nothing to acknowledge")
+        raise StaleVersion(f"work {item.id} is {item.work.state} and cannot be acknowledged")
     return replace(
         item,
         work=replace(item.work, state="starting", acknowledged_at=now),
@@ -214,7 +214,7 @@ def heartbeat_token(moment: datetime) -> str:
 
 
 def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Request a stop: its worker is told with the next heartbeat; without a worker it stops at
+    """Request a stop: its worker learns of it with the next heartbeat; without a worker it stops at
     once.
 
     Raises: StaleVersion: it has already stopped.
@@ -228,7 +228,7 @@ def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """Raises: StaleVersion: it has already stopped."""
     if item.work.state == "stopped":
-        raise StaleVersion(f"work {item.id} has stopped already")
+        raise StaleVersion(f"work {item.id} has already stopped")
     over = replace(
         item.work,
         state="stopped",

@@ -199,8 +199,9 @@ class WorkQueue:
     async def stop(
         self, tenant: str, environment_id: str, work_id: str, *, force: bool = False
     ) -> WorkItem:
-        """Stop an item: at once with `force`; otherwise its worker is told. If its session is not
-        done, the next item for it is queued: to end the work of a session, interrupt it.
+        """Stop an item: at once with `force`, otherwise with the next heartbeat of its worker. If
+        its session is not done, the next item for it is queued: to end the work of a session,
+        interrupt it.
 
         Raises: NotFound, StaleVersion: it has already stopped.
         """
@@ -210,7 +211,7 @@ class WorkQueue:
             stopped = mark_stopped(item, now) if force else request_stop(item, now)
             if await self._write(row, stopped):
                 return stopped.work
-        raise StaleVersion(f"work {work_id}: others kept changing it; try again")
+        raise StaleVersion(f"work {work_id}: other requests kept changing it; try again")
 
     async def get(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
         """Raises: NotFound."""
@@ -319,7 +320,7 @@ class WorkQueue:
         environment = await self._environments.get(tenant, environment_id)
         if not isinstance(environment.config, SelfHostedConfig):
             raise InvalidInput(
-                f"environment_id: {environment_id} is not self_hosted; it has no workers of yours"
+                f"environment_id: {environment_id} is not self_hosted and has no work queue"
             )
 
     def _signal(self, environment_id: str) -> None:

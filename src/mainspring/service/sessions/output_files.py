@@ -87,19 +87,23 @@ class _RefusedFiles:
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self._untold = 0
-        self._told = 0
+        self._skipped = 0
+        self._logged = 0
 
     def note(self, path: str, reason: str) -> None:
-        if self._told >= _MAX_LOGGED:
-            self._untold += 1
+        if self._logged >= _MAX_LOGGED:
+            self._skipped += 1
             return
-        self._told += 1
-        _LOG.warning("session %s: outputs/%s is not kept: %s", self.session_id, ascii(path), reason)
+        self._logged += 1
+        _LOG.warning(
+            "session %s: outputs/%s is not stored: %s", self.session_id, ascii(path), reason
+        )
 
-    def tell(self) -> None:
-        if self._untold:
-            _LOG.warning("session %s: %d more outputs are not kept", self.session_id, self._untold)
+    def log_skipped(self) -> None:
+        if self._skipped:
+            _LOG.warning(
+                "session %s: %d more outputs are not stored", self.session_id, self._skipped
+            )
 
 
 async def _never_stopped() -> bool:
@@ -145,7 +149,7 @@ class SessionOutputs:
                 break
             batch = changed[start : start + _BATCH]
             count += await self._keep(tenant, current, batch, folder, refused_files)
-        refused_files.tell()
+        refused_files.log_skipped()
         return count
 
     async def _keep(
@@ -213,7 +217,7 @@ class SessionOutputs:
         room = self._limits.max_bytes - sum(other.size_bytes for other in others)
         most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
         if len(others) >= self._limits.max_files:
-            return f"a session hands over {self._limits.max_files} files at most"
+            return f"a session may have at most {self._limits.max_files} output files"
         output = await folder.read(listed.path, max(0, most))
         if isinstance(output, str):
             return output

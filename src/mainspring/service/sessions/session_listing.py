@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
 
-import msgspec
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
 from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
-from mainspring.log.records import RecordQuery, RecordRow, Records
+from mainspring.log.records import RecordQuery, RecordRow
 from mainspring.log.session_log import ENDLESS
 from mainspring.service.sessions.resource_types import StoreResource
 from mainspring.service.sessions.session_digest import SessionStatus
@@ -24,7 +23,7 @@ from mainspring.service.storage.pagination import (
     decode_cursor,
     encode_cursor,
 )
-from mainspring.service.storage.repository import SESSION_KIND, optional_micros, row_at
+from mainspring.service.storage.repository import SESSION_KIND, Repository, optional_micros, row_at
 
 T = TypeVar("T")
 _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le=ENDLESS)], str]
@@ -32,7 +31,6 @@ _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le
 MAX_SCANNED = 2000
 """The maximum number of sessions that one request reads; after that, its page is short."""
 _CHUNK = 200
-_DECODER = msgspec.json.Decoder(SessionRecord)
 
 
 class ListSessions(Struct, frozen=True, kw_only=True):
@@ -77,11 +75,13 @@ class SessionBatch:
 
 class SessionList:
     def __init__(
-        self, records: Records, look: Callable[[SessionRecord], Awaitable[LoadedSession | None]]
+        self,
+        repository: Repository[SessionRecord],
+        load: Callable[[SessionRecord], Awaitable[LoadedSession | None]],
     ) -> None:
-        """`look` returns `None` if the session no longer exists."""
-        self._records = records
-        self._look = look
+        """`load` returns `None` if the session no longer exists."""
+        self._repository = repository
+        self._load = load
 
     async def page(self, tenant: str, request: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
@@ -101,9 +101,9 @@ class SessionList:
     async def _gather(self, query: RecordQuery, request: ListSessions) -> SessionBatch:
         sessions: list[tuple[RecordRow, LoadedSession]] = []
         last = query.after
-        looked_at = 0
-        while looked_at < MAX_SCANNED:
-            chunk = await self._records.list(replace(query, after=last))
+        scanned = 0
+        while scanned < MAX_SCANNED:
+            chunk = await self._repository.records.list(replace(query, after=last))
             for row in chunk:
                 session = await self._load_if_matching(row, request)
                 if session is not None and len(sessions) == request.limit:
@@ -111,7 +111,7 @@ class SessionList:
                 last = row
                 if session is not None:
                     sessions.append((row, session))
-            looked_at += len(chunk)
+            scanned += len(chunk)
             if len(chunk) < query.limit:
                 return SessionBatch(sessions, has_more=False, last=last)
         return SessionBatch(sessions, has_more=True, last=last)
@@ -119,10 +119,10 @@ class SessionList:
     async def _load_if_matching(
         self, row: RecordRow, request: ListSessions
     ) -> LoadedSession | None:
-        record = _DECODER.decode(row.body)
+        record = self._repository.read(row)
         if not _matches(record, request):
             return None
-        session = await self._look(record)
+        session = await self._load(record)
         if session is None or (request.statuses and session.status not in request.statuses):
             return None
         return session

@@ -137,7 +137,7 @@ class SessionImport:
         try:
             source = await to_thread.run_sync(partial(self._unpack, request, file, workspace))
         except (TarError, EOFError) as error:
-            raise InvalidInput(f"what has arrived is not a session bundle: {error}") from error
+            raise InvalidInput(f"the upload is not a session bundle: {error}") from error
         await self._store(principal, record, source)
         try:
             await self._sessions.repository.put(
@@ -163,18 +163,20 @@ class SessionImport:
         if not _ID_PATTERN.fullmatch(request.transfer) or not _ID_PATTERN.fullmatch(
             request.session_id
         ):
-            raise InvalidInput("transfer, session_id: four letters, `_`, 32 hexadecimal digits")
+            raise InvalidInput(
+                "transfer, session_id: must be four letters, `_` and 32 hexadecimal digits"
+            )
         if request.size > self.limits.max_bytes:
             raise TooLarge(
-                f"the session and its files have {request.size:,} bytes; this server takes"
+                f"the session and its files have {request.size:,} bytes; this server accepts"
                 f" {self.limits.max_bytes:,} at most"
             )
         creation = CreateSession(agent=request.agent_id, environment_id=request.environment_id)
         record = await self._sessions.new_record(principal, creation)
         if isinstance(record.environment, SelfHostedConfig):
             raise InvalidInput(
-                f"environment_id: {record.environment_id} is self-hosted, and its files are not"
-                " this server's; choose a cloud environment"
+                f"environment_id: {record.environment_id} is self-hosted, so this server has"
+                " none of its files; choose a cloud environment"
             )
         return replace(record, origin=Origin(type="api", id=principal.key_id))
 
@@ -278,8 +280,8 @@ class SessionExport:
             return await write_bundle(self.sessions.log, source, self.folder)
         except OSError as error:
             raise StaleVersion(
-                f"the files of session {record.id} cannot be read as a whole ({error.strerror}):"
-                " stop what changes them, and try again"
+                f"the files of session {record.id} could not be read completely ({error.strerror});"
+                " stop the programs that change them, and try again"
             ) from error
 
 

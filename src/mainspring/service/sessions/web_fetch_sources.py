@@ -69,8 +69,8 @@ async def _url_refusal(
     if all(_normalize_url(url) in _known_urls(logged, source) for source in sources):
         return None
     return (
-        "only URLs are fetched that stood, exactly so, in what this agent's url_sources name;"
-        " this one did not"
+        "this URL is in none of the agent's url_sources; a URL must occur there exactly as it is"
+        " requested"
     )
 
 

@@ -289,12 +289,12 @@ def patch_auth(
                 secrets, value=params.secret_value or secrets.value
             )
         case _:
-            raise InvalidInput("auth.type: a credential stays what it is; make another")
+            raise InvalidInput("auth.type: cannot be changed; create another credential")
 
 
 def _patch_refresh(auth: McpOauth, secrets: Secrets, params: RefreshPatch) -> tuple[Auth, Secrets]:
     if auth.refresh is None:
-        raise InvalidInput("auth.refresh: this credential has none; make another that has")
+        raise InvalidInput("auth.refresh: this credential has none; create another credential")
     client_secret = params.token_endpoint_auth and params.token_endpoint_auth.client_secret
     if params.token_endpoint_auth and isinstance(auth.refresh.token_endpoint_auth, NoClientAuth):
         raise InvalidInput("auth.refresh.token_endpoint_auth: this client has no secret")
@@ -341,8 +341,8 @@ def _host(written: str) -> str:
     is_number = host.rpartition(".")[2].isdigit()
     if len(host) > 253 or not (_ADDRESS if is_number else _HOST).fullmatch(host):
         raise InvalidInput(
-            "auth.networking.allowed_hosts: names as api.example.com, *.example.com for all below"
-            " it, or IPv4 addresses; no URL, port or path"
+            "auth.networking.allowed_hosts: use names such as api.example.com, *.example.com for"
+            " all its subdomains, or IPv4 addresses, without a scheme, port or path"
         )
     return host
 
@@ -353,18 +353,18 @@ def _url(written: str, field: str) -> str:
         parts = urlsplit(written)
         is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise InvalidInput(f"auth.{field}: this is not a URL") from None
+        raise InvalidInput(f"auth.{field}: not a URL") from None
     if not is_good or not written.isascii() or not written.isprintable() or " " in written:
         raise InvalidInput(
-            f"auth.{field}: a URL begins with https:// (or http://) and a host, and has no spaces"
-            " and none but ASCII characters"
+            f"auth.{field}: must begin with https:// (or http://) and a host, and contain only"
+            " ASCII characters without spaces"
         )
     if "@" in parts.netloc or parts.fragment:
-        raise InvalidInput(f"auth.{field}: a URL without a name, a password and a fragment")
+        raise InvalidInput(f"auth.{field}: must not contain a user name, a password or a fragment")
     return written
 
 
 def _require_future(moment: datetime | None, now: datetime) -> datetime | None:
     if moment is not None and moment <= now:
-        raise InvalidInput("auth.expires_at: it must be in the future")
+        raise InvalidInput("auth.expires_at: must be in the future")
     return moment

@@ -186,7 +186,7 @@ class Vaults:
         _require_active(self._repository.read(row))
         if await self._records.count(_active_credentials(tenant, vault_id)) >= MAX_CREDENTIALS:
             raise InvalidInput(
-                f"a vault has {MAX_CREDENTIALS} credentials at most; archive one of {vault_id}'s"
+                f"a vault may have at most {MAX_CREDENTIALS} credentials; archive one of {vault_id}"
             )
         return Replace(row=row)
 
@@ -218,7 +218,7 @@ def _active_credentials(tenant: str, vault_id: str) -> RecordQuery:
 
 def _require_active(vault: VaultObject) -> None:
     if vault.archived_at is not None:
-        raise InvalidInput(f"the vault {vault.id} is archived; make another")
+        raise InvalidInput(f"the vault {vault.id} is archived; create another")
 
 
 def _index_columns(vault: VaultObject) -> IndexColumns:

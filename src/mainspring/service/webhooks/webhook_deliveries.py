@@ -147,7 +147,9 @@ class Deliveries:
         try:
             webhook = await self._webhooks.get(tenant, delivery.webhook_id)
         except NotFound:
-            return await self._settle(tenant, delivery, PostResult(error="the endpoint is gone"))
+            return await self._settle(
+                tenant, delivery, PostResult(error="the endpoint no longer exists")
+            )
         if webhook.status == "disabled":
             disabled = PostResult(error="the endpoint is disabled")
             return await self._settle(tenant, delivery, disabled)

@@ -107,7 +107,7 @@ class StreamRoutes:
                 call.request,
                 stream,
                 self.stream_timing,
-                require_welcome=call.recheck_access,
+                check_access=call.recheck_access,
             )
 
 
