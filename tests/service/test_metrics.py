@@ -52,7 +52,7 @@ def observer(metrics: Metrics, *tools: str) -> RunObserver:
 
 def tell(watcher: RunObserver, *payloads: KnownPayload, ids: Mapping[int, str] = {}) -> None:
     for seq, payload in enumerate(payloads, 1):
-        watcher.tell(logged(seq, payload, MAIN, ids.get(seq)))
+        watcher.on_event(logged(seq, payload, MAIN, ids.get(seq)))
 
 
 def test_every_metric_is_in_the_documents_and_no_other(metrics: Metrics):

@@ -90,8 +90,8 @@ def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring"
     }
 
 
-def encode_document(made: Document) -> bytes:
-    return msgspec.json.encode(made, order="sorted")
+def encode_document(content: Document) -> bytes:
+    return msgspec.json.encode(content, order="sorted")
 
 
 def _named_types(route: Route) -> Iterator[object]:

@@ -310,8 +310,8 @@ def _agent_tool(name: str, agent: PublishedAgent) -> ToolDefinition:
     if agent.input_schema is None:
         return definition
     own = cast("dict[str, object]", agent.input_schema.get("properties", {}))
-    usual = cast("dict[str, object]", definition.input_schema["properties"])
-    properties = {**own, "session_id": usual["session_id"]}
+    default_properties = cast("dict[str, object]", definition.input_schema["properties"])
+    properties = {**own, "session_id": default_properties["session_id"]}
     schema = {**agent.input_schema, "properties": properties}
     return msgspec.structs.replace(definition, input_schema=schema)
 

@@ -94,8 +94,8 @@ class LocalAgents:
         ]
 
     async def skills(self) -> Sequence[Skill]:
-        every = [skill for runner in self.runners.values() for skill in runner.agent.skills]
-        return list({skill.name: skill for skill in every}.values())
+        skills = [skill for runner in self.runners.values() for skill in runner.agent.skills]
+        return list({skill.name: skill for skill in skills}.values())
 
     async def begin(self, agent_id: str, message: str) -> str:
         runner = self.runners[agent_id]

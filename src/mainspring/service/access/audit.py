@@ -224,7 +224,7 @@ class Audit:
     def _link(self, tenant: str, pending: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
         # lists must be in the order of the chain
         created = max(to_micros(pending.moment), end.created + 1)
-        bare = copy_fields(
+        unhashed = copy_fields(
             AuditEntry,
             pending.action,
             id=ids.new_id("audit"),
@@ -233,7 +233,7 @@ class Audit:
             tenant_id=tenant,
             previous=end.hash,
         )
-        entry = replace(bare, hash=_entry_hash(bare))
+        entry = replace(unhashed, hash=_entry_hash(unhashed))
         change = self._repository.put_change(tenant, entry)
         return change, _ChainEnd(entry.seq, entry.hash, created)
 

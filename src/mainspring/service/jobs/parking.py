@@ -115,8 +115,8 @@ class Parking:
         """Wake it again later or, after too many failures in a row, park it."""
         [failures] = await self._records.tally([(_failure_counter(job), 1)])
         if failures < ATTEMPTS:
-            again = self._clock() + timedelta(seconds=backoff_seconds(failures))
-            await self._dispatcher.put(job, at=again)
+            retry_at = self._clock() + timedelta(seconds=backoff_seconds(failures))
+            await self._dispatcher.put(job, at=retry_at)
             return
         await self._park(job, reason_of(error), failures)
 

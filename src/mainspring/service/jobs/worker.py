@@ -184,8 +184,8 @@ class Worker:
             case StoreFailed(retryable=True):
                 raise error  # the dispatcher retries without counting it
             case LeaseHeld(seconds=seconds):
-                again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
-                await self._dispatcher.put(job, at=self._clock() + again)
+                delay = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
+                await self._dispatcher.put(job, at=self._clock() + delay)
             case Postponed(seconds=seconds):
                 await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():

@@ -73,24 +73,26 @@ class MountedStores:
         left."""
         await self.save(tenant, session_id, workspace, stores)
         for store in stores:
-            present = await _files(workspace, store.folder) or {}
-            written = (await to_thread.run_sync(_read_written, workspace)).stores
+            hashes = await _files(workspace, store.folder) or {}
+            written_stores = (await to_thread.run_sync(_read_written, workspace)).stores
             own_paths = (
-                written.get(store.store_id, {}).keys() if store.is_writable else present.keys()
+                written_stores.get(store.store_id, {}).keys()
+                if store.is_writable
+                else hashes.keys()
             )
             stored_memories = await self.memories.all(tenant, store.store_id)
             current = {memory.path: memory for memory in stored_memories}
-            for path in (present.keys() & own_paths) - current.keys():
+            for path in (hashes.keys() & own_paths) - current.keys():
                 await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
             for path, memory in current.items():
-                if present.get(path) != memory.content_sha256:
-                    full = await self.memories.get(tenant, store.store_id, memory.id)
-                    content = (full.content or "").encode()
+                if hashes.get(path) != memory.content_sha256:
+                    stored = await self.memories.get(tenant, store.store_id, memory.id)
+                    content = (stored.content or "").encode()
                     await self.write(workspace, f"{store.folder}{path}", content)
             memories = {
                 path: _Memory(item.id, item.content_sha256) for path, item in current.items()
             }
-            await self._note(workspace, store.store_id, memories)
+            await self._record(workspace, store.store_id, memories)
 
     async def save(
         self, tenant: str, session_id: str, workspace: Path, stores: Sequence[MountedStore]
@@ -105,11 +107,11 @@ class MountedStores:
                 continue
             actor = SessionActor(session_id=session_id)
             saving = _Saving(self.memories, tenant, store, workspace, actor)
-            await self._note(workspace, store.store_id, await saving.save(memories, present))
+            await self._record(workspace, store.store_id, await saving.save(memories, present))
 
-    async def _note(self, workspace: Path, store_id: str, known: dict[str, _Memory]) -> None:
+    async def _record(self, workspace: Path, store_id: str, memories: dict[str, _Memory]) -> None:
         written = await to_thread.run_sync(_read_written, workspace)
-        fresh = _WrittenMemories({**written.stores, store_id: known})
+        fresh = _WrittenMemories({**written.stores, store_id: memories})
         await to_thread.run_sync(
             write_atomic, mounted_memories_file(workspace), msgspec.json.encode(fresh)
         )

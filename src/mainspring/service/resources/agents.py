@@ -306,17 +306,17 @@ class Agents:
 
 def content_hash(agent: AgentObject) -> str:
     """SHA-256 of the agent's definition: everything except its id, version and times."""
-    nobody = AgentReference(id="", version=0)
-    defined = replace(
+    no_reference = AgentReference(id="", version=0)
+    definition = replace(
         agent,
         id="",
         version=0,
         created_at=from_micros(0),
         updated_at=from_micros(0),
         archived_at=None,
-        multiagent=with_self_reference(agent.multiagent, agent.id, nobody),
+        multiagent=with_self_reference(agent.multiagent, agent.id, no_reference),
     )
-    return hashlib.sha256(msgspec.json.encode(defined, order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
 
 
 def _value_or_cleared(params: T | UnsetType | None, current: T, cleared: T) -> T:

@@ -113,8 +113,8 @@ def _read_manifest(folder: str, files: Sequence[UploadedFile]) -> tuple[str, str
     except UnicodeDecodeError:
         raise InvalidInput(f"{where}: not UTF-8") from None
     if head.issues:  # published skills must be valid
-        odd = head.issues[0]
-        raise InvalidInput(f"{where}:{odd.line}: {odd.what}")
+        issue = head.issues[0]
+        raise InvalidInput(f"{where}:{issue.line}: {issue.what}")
     name = _check_name(head.fields.get("name", folder), where)
     return name, _check_description(head.fields.get("description"), where)
 
@@ -299,11 +299,11 @@ class Skills:
             row = await self._skills.row(tenant, skill_id)
             version = await self.version(tenant, skill_id, version_id)
             rows = await self._version_rows(tenant, skill_id)
-            others = [item for item in rows if item.id != version.id]
-            if not others:
+            remaining = [item for item in rows if item.id != version.id]
+            if not remaining:
                 raise InvalidInput(f"{version.id} is the only version; delete the skill instead")
             skill = replace(
-                self._skills.read(row), latest_version_id=others[0].id, updated_at=self._clock()
+                self._skills.read(row), latest_version_id=remaining[0].id, updated_at=self._clock()
             )
             remove = Remove(row=await self._versions.row(tenant, version.id))
             return version, [self._skills.replace_change(row, skill), remove]

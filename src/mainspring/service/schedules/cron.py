@@ -108,14 +108,14 @@ def latest_fire_times(
 def fire_times(schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
     """All fire times after that moment; ends after fifty years without one, or if too many in a row
     are in quiet hours."""
-    zone, quiet, silent = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
+    zone, quiet, quiet_count = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
     for moment in _matching_times(schedule.expression, zone, after.astimezone(UTC)):
         if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
-            silent = 0
+            quiet_count = 0
             yield moment
             continue
-        silent += 1
-        if silent == _QUIET_TRIES:
+        quiet_count += 1
+        if quiet_count == _QUIET_TRIES:
             return
 
 

@@ -137,10 +137,10 @@ def index_columns(item: StoredWorkItem) -> IndexColumns:
 
 def mark_polled(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """The item after it was handed out; the state of an earlier worker is cleared."""
-    anew = replace(
+    reset = replace(
         item.work, state="queued", acknowledged_at=None, started_at=None, latest_heartbeat_at=None
     )
-    return replace(item, work=anew, polled_at=now, free_at=now + RECLAIM)
+    return replace(item, work=reset, polled_at=now, free_at=now + RECLAIM)
 
 
 def acknowledge(item: StoredWorkItem, now: datetime, times: LeaseTimes) -> StoredWorkItem:
@@ -229,13 +229,13 @@ def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """Raises: StaleVersion: it has already stopped."""
     if item.work.state == "stopped":
         raise StaleVersion(f"work {item.id} has already stopped")
-    over = replace(
+    stopped = replace(
         item.work,
         state="stopped",
         stop_requested_at=item.work.stop_requested_at or now,
         stopped_at=now,
     )
-    return replace(item, work=over, free_at=None, polled_at=None)
+    return replace(item, work=stopped, free_at=None, polled_at=None)
 
 
 def next_work_item(item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:

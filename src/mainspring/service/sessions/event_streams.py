@@ -157,7 +157,7 @@ class EventStream(Struct, eq=False):
         messages: list[StreamMessage] = []
         if pieces and pieces[-1].after > self.after:  # first the events before the piece
             messages = await self._read()
-        return messages + self._previewing.tell(pieces)
+        return messages + self._previewing.messages(pieces)
 
     def _deleted(self) -> StreamMessage:
         """The message that the session was deleted. Its log is gone, so it has no position."""
@@ -187,9 +187,9 @@ class _PreviewState(Struct, eq=False):
             self._open.clear()
             self.ended = seq
 
-    def tell(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
-        timely = [piece for piece in pieces if piece.after > self.ended]
-        return [messages for piece in timely if (messages := self._message(piece)) is not None]
+    def messages(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
+        open_pieces = [piece for piece in pieces if piece.after > self.ended]
+        return [message for piece in open_pieces if (message := self._message(piece)) is not None]
 
     def _message(self, piece: PreviewPiece) -> StreamMessage | None:
         match piece:

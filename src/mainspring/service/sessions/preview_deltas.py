@@ -141,7 +141,7 @@ class SharedDeltas:
 
 
 class PreviewPublisher:
-    """Publishes the replies of the main thread during a run. Its `emit` and `tell` are for
+    """Publishes the replies of the main thread during a run. Its `emit` and `on_event` are for
     `Session.run`."""
 
     def __init__(
@@ -169,7 +169,7 @@ class PreviewPublisher:
             case _:  # the text of thoughts is not previewed; other deltas belong to no event
                 pass
 
-    def tell(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if event.thread_id != self._thread_id:
             return
         match event.payload:

@@ -216,8 +216,8 @@ def check_resources(resources: Sequence[SessionResource], environment: Environme
     if len(set(stores)) < len(stores):
         raise InvalidInput("resources: a memory store must not occur twice")
     paths = [resource.mount_path for resource in resources]
-    if twice := sorted({path for path in paths if paths.count(path) > 1}):
-        raise InvalidInput(f"resources: two have the mount_path {twice[0]}")
+    if repeated := sorted({path for path in paths if paths.count(path) > 1}):
+        raise InvalidInput(f"resources: two have the mount_path {repeated[0]}")
 
 
 def seal_token(lookups: ResourceLookups, resource_id: str, token: str) -> bytes:

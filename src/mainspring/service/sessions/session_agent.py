@@ -201,8 +201,8 @@ def models_of(agent: SessionAgent) -> frozenset[str]:
 
 def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
     """The skills of the agent and of all agents that it may call, each once."""
-    every = (agent, *_all_thread_agents(agent.multiagent))
-    return dict.fromkeys(skill for item in every for skill in item.skills)
+    agents = (agent, *_all_thread_agents(agent.multiagent))
+    return dict.fromkeys(skill for item in agents for skill in item.skills)
 
 
 def advisor_models(multiagent: SessionMultiagent | None) -> list[str]:

@@ -88,14 +88,14 @@ class SessionList:
         start = PagePosition() if request.page is None else _decode_position(request.page)
         batch = await self._gather(_records_query(tenant, request, start), request)
         sessions = batch.shown[::-1] if start.is_back else batch.shown
-        forth = sessions[-1][0] if sessions else batch.last
-        back = sessions[0][0] if sessions else None
+        last_row = sessions[-1][0] if sessions else batch.last
+        first_row = sessions[0][0] if sessions else None
         has_next = start.is_back or batch.has_more
         has_previous = batch.has_more if start.is_back else request.page is not None
         return TwoWayPage(
             data=[session for _, session in sessions],
-            next_page=_cursor("next", forth) if has_next else None,
-            prev_page=_cursor("prev", back) if has_previous else None,
+            next_page=_cursor("next", last_row) if has_next else None,
+            prev_page=_cursor("prev", first_row) if has_previous else None,
         )
 
     async def _gather(self, query: RecordQuery, request: ListSessions) -> SessionBatch:
@@ -159,10 +159,10 @@ def _records_query(tenant: str, request: ListSessions, start: PagePosition) -> R
     )
 
 
-def _cursor(way: str, row: RecordRow | None) -> str | None:
-    return None if row is None else encode_cursor(way, row.created, row.id)
+def _cursor(direction: str, row: RecordRow | None) -> str | None:
+    return None if row is None else encode_cursor(direction, row.created, row.id)
 
 
 def _decode_position(cursor: str) -> PagePosition:
-    way, created, id_ = decode_cursor(cursor, _CursorType)
-    return PagePosition(way == "prev", row_at(created, id_))
+    direction, created, id_ = decode_cursor(cursor, _CursorType)
+    return PagePosition(direction == "prev", row_at(created, id_))

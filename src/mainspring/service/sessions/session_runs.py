@@ -155,11 +155,11 @@ class SessionRuns:
                     previews.emit(delta)
                     observer.emit(delta)
 
-                def tell(event: Event) -> None:
-                    previews.tell(event)
-                    observer.tell(event)
+                def on_event(event: Event) -> None:
+                    previews.on_event(event)
+                    observer.on_event(event)
 
-                await session.run(emit, tell=tell)
+                await session.run(emit, tell=on_event)
             self._sessions.put(session_id, session)
 
     async def end(self, job: Job) -> None:

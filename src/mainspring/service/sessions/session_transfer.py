@@ -190,7 +190,7 @@ class SessionImport:
             source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
             source.id, source.sha256 = request.session_id, bundle.bundle_manifest.log
             _move_workspace(
-                bundle, workspace, beside=file.with_suffix(".files"), hidden=self._hidden
+                bundle, workspace, staging=file.with_suffix(".files"), hidden=self._hidden
             )
         return source
 
@@ -218,14 +218,14 @@ def received_id(tenant: str, transfer_id: str) -> str:
     return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
 
 
-def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
+def _move_workspace(bundle: SessionBundle, workspace: Path, *, staging: Path, hidden: str) -> None:
     """Unpack the workspace, completely or not at all. An existing one belongs to this transfer.
 
     Raises: InvalidInput, TooLarge.
     """
     try:
         try:
-            bundle.unpack_workspace(beside, hidden=(hidden,))
+            bundle.unpack_workspace(staging, hidden=(hidden,))
         except OSError as error:
             if error.errno not in _BAD_PATH_ERRNOS:
                 raise
@@ -233,12 +233,12 @@ def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hid
         workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         try:
             if not workspace.exists():
-                beside.rename(workspace)
+                staging.rename(workspace)
         except OSError:
             if not workspace.is_dir():  # else the same transfer was faster
                 raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 class MoveSession(Struct, frozen=True, kw_only=True):

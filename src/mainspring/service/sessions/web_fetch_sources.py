@@ -138,6 +138,6 @@ def _normalize_url(url: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return url
-    usual = {"http": 80, "https": 443}.get(parts.scheme.lower())
-    place = host if port in (None, usual) else f"{host}:{port}"
+    default_port = {"http": 80, "https": 443}.get(parts.scheme.lower())
+    place = host if port in (None, default_port) else f"{host}:{port}"
     return urlunsplit((parts.scheme.lower(), place, parts.path or "/", parts.query, ""))

@@ -237,10 +237,10 @@ class Repository(Generic[T]):
     def put_change(self, tenant: str, entity: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, to combine several changes in one write."""
         moment = to_micros(self._columns(entity).created or self._clock())
-        empty = RecordRow(
+        row = RecordRow(
             tenant=tenant, kind=self.kind, id=entity.id, created=moment, updated=moment, body=b""
         )
-        return Put(row=self._with_entity(empty, entity), content=content)
+        return Put(row=self._with_entity(row, entity), content=content)
 
     def replace_change(self, row: RecordRow, entity: T, *, content: bytes | None = None) -> Replace:
         return Replace(row=self._with_entity(row, entity), content=content)

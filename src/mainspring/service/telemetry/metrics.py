@@ -130,15 +130,17 @@ class Metrics:
         encode, media_type = choose_encoder(accept)
         return encode(self.registry), media_type
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(f"mainspring_{name}", what, labels, registry=self.registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"mainspring_{name}", description, labels, registry=self.registry)
 
-    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
-        return Gauge(f"mainspring_{name}", what, labels, registry=self.registry)
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(f"mainspring_{name}", description, labels, registry=self.registry)
 
-    def _histogram(self, name: str, what: str, buckets: Sequence[float], *labels: str) -> Histogram:
+    def _histogram(
+        self, name: str, description: str, buckets: Sequence[float], *labels: str
+    ) -> Histogram:
         return Histogram(
-            f"mainspring_{name}", what, labels, buckets=buckets, registry=self.registry
+            f"mainspring_{name}", description, labels, buckets=buckets, registry=self.registry
         )
 
 

@@ -59,7 +59,7 @@ class RunListener(Protocol):
 
 @dataclass(slots=True)
 class RunObserver:
-    """Observes one run: its `emit` and `tell` are for `Session.run`."""
+    """Observes one run: its `emit` and `on_event` are for `Session.run`."""
 
     subject: RunSubject
     fold: SpanFold
@@ -72,10 +72,10 @@ class RunObserver:
             try:
                 for listener in self.listeners:
                     listener.on_first_token(self.subject)
-            except Exception:  # noqa: BLE001 (as in `tell`)
+            except Exception:  # noqa: BLE001 (as in `on_event`)
                 _LOG.exception("could not count a first token")
 
-    def tell(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         try:
             spans = self.fold.apply(event)
             for listener in self.listeners:
@@ -131,7 +131,7 @@ async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
         if event.seq <= settled:
             fold.apply(event)
     if settled:
-        fold.rest()
+        fold.forget_open()
     events_ = await log.read(session_id, after=max(settled, fold.seq), types=SPAN_TYPES)
     for event in events_:
         fold.apply(event)

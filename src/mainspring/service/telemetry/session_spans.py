@@ -134,7 +134,7 @@ class SpanFold:
         step = _HANDLERS.get(type(event.payload))
         return [] if step is None else step(self, event, event.payload)
 
-    def rest(self) -> None:
+    def forget_open(self) -> None:
         """Forget open requests and calls: another process has ended them."""
         self.requests.clear()
         self.calls.clear()

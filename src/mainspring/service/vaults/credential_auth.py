@@ -18,7 +18,6 @@ SecretText = Annotated[str, Meta(min_length=1, max_length=65_536)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 SecretName = Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 AwareDatetime = Annotated[datetime, Meta(tz=True)]
-ShortText = Annotated[str, Meta(min_length=1, max_length=1024)]
 OauthScope = Annotated[str, Meta(max_length=4096)]
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -336,8 +335,8 @@ def _networking(params: CredentialNetworking) -> CredentialNetworking:
     return LimitedHosts(allowed_hosts=hosts)
 
 
-def _host(written: str) -> str:
-    host = written.lower()
+def _host(text: str) -> str:
+    host = text.lower()
     is_number = host.rpartition(".")[2].isdigit()
     if len(host) > 253 or not (_ADDRESS if is_number else _HOST).fullmatch(host):
         raise InvalidInput(
@@ -347,21 +346,21 @@ def _host(written: str) -> str:
     return host
 
 
-def _url(written: str, field: str) -> str:
+def _url(text: str, field: str) -> str:
     """Check a URL. Errors do not contain it, since people put keys into URLs."""
     try:
-        parts = urlsplit(written)
+        parts = urlsplit(text)
         is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
     except ValueError:
         raise InvalidInput(f"auth.{field}: not a URL") from None
-    if not is_good or not written.isascii() or not written.isprintable() or " " in written:
+    if not is_good or not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidInput(
             f"auth.{field}: must begin with https:// (or http://) and a host, and contain only"
             " ASCII characters without spaces"
         )
     if "@" in parts.netloc or parts.fragment:
         raise InvalidInput(f"auth.{field}: must not contain a user name, a password or a fragment")
-    return written
+    return text
 
 
 def _require_future(moment: datetime | None, now: datetime) -> datetime | None:

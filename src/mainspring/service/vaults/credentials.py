@@ -221,9 +221,9 @@ class Credentials:
     def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
 
-    async def _notify_change(self, tenant: str, credential: VaultCredential, what: str) -> None:
+    async def _notify_change(self, tenant: str, credential: VaultCredential, action: str) -> None:
         await self._notify(
-            credential_notification(tenant, credential.vault_id, credential.id, what)
+            credential_notification(tenant, credential.vault_id, credential.id, action)
         )
 
 

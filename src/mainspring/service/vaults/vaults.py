@@ -191,18 +191,18 @@ class Vaults:
         return Replace(row=row)
 
     async def _notify_change(
-        self, tenant: str, vault_id: str, what: str, credentials: Sequence[str] = ()
+        self, tenant: str, vault_id: str, action: str, credentials: Sequence[str] = ()
     ) -> None:
-        await self._notify(Notification(tenant=tenant, type=f"vault.{what}", id=vault_id))
+        await self._notify(Notification(tenant=tenant, type=f"vault.{action}", id=vault_id))
         for id_ in credentials:
-            await self._notify(credential_notification(tenant, vault_id, id_, what))
+            await self._notify(credential_notification(tenant, vault_id, id_, action))
 
 
 def credential_notification(
-    tenant: str, vault_id: str, credential_id: str, what: str
+    tenant: str, vault_id: str, credential_id: str, action: str
 ) -> Notification:
     return Notification(
-        tenant=tenant, type=f"vault_credential.{what}", id=credential_id, vault_id=vault_id
+        tenant=tenant, type=f"vault_credential.{action}", id=credential_id, vault_id=vault_id
     )
 
 

@@ -243,7 +243,7 @@ class Deliveries:
     ) -> Delivery:
         now, retry = self._clock(), self._retry
         attempts = delivery.attempts + 1
-        again = now + retry.pause(delivery.id, attempts) if status == "pending" else None
+        retry_at = now + retry.pause(delivery.id, attempts) if status == "pending" else None
         keep = retry.keep_delivered if status == "delivered" else retry.keep_dead
         settled = await self._repository.update(
             tenant,
@@ -252,13 +252,13 @@ class Deliveries:
                 current,
                 status=status,
                 attempts=attempts,
-                next_attempt_at=again,
+                next_attempt_at=retry_at,
                 forget_at=None if status == "pending" else now + keep,
                 last_attempt=copy_fields(DeliveryAttempt, result, at=now),
             ),
         )
-        if again is not None:
-            await self._put(Job(task=DELIVER, key=delivery.id, tenant=tenant), at=again)
+        if retry_at is not None:
+            await self._put(Job(task=DELIVER, key=delivery.id, tenant=tenant), at=retry_at)
         return settled
 
 
