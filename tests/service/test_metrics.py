@@ -196,7 +196,7 @@ async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool
         )
         async with observers.run(subject) as watcher:
             assert value(metrics, "sessions_running") == 1
-            await session.run(watcher.emit, tell=watcher.tell)
+            await session.run(watcher.emit, tell=watcher.on_event)
     return metrics.rendered()[0].decode()
 
 
