@@ -48,7 +48,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
         await send(client, made.id, confirmation(first))
         await api.worker.settled()
         assert await waiting(client, made.id) == [second]
-        with pytest.raises(anthropic.BadRequestError, match=f"does not wait.*{second}"):
+        with pytest.raises(anthropic.BadRequestError, match=f"is not waiting.*{second}"):
             await send(client, made.id, confirmation("sevt_no"))
         await send(client, made.id, confirmation(second, "deny", deny_message="not that one"))
         await api.worker.settled()
@@ -280,7 +280,7 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
         assert ids[0] == ids[1]
         assert (await kinds(client, made.id)).count("user.message") == 2
         for others in ([message("else")], [message("else"), message("and more")]):
-            with pytest.raises(anthropic.BadRequestError, match="another event"):
+            with pytest.raises(anthropic.BadRequestError, match="sent other events"):
                 await client.beta.sessions.events.send(
                     made.id, events=others, extra_headers={"Idempotency-Key": "k1"}
                 )

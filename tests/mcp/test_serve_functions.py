@@ -112,7 +112,7 @@ REFUSED = [
     (("tools.py", "--agent", "."), "a file is served without agents"),
     (("tools.py", "--http", "nowhere"), "give it as 8800"),
     (("no.py",), "there is no such file"),
-    (("empty.py",), "has no function with @tool"),
+    (("empty.py",), "no function is decorated with @tool"),
     (("broken.py",), "ZeroDivisionError"),
 ]
 
