@@ -60,10 +60,10 @@ class Key(Struct, frozen=True, kw_only=True):
     environment_id: str | None = None
     """The only environment whose work it may take: the key of a self-hosted worker."""
     lent_to: str | None = None
-    """The agent that uses it: requests with it count as made by an agent."""
+    """The agent that uses it: requests with it count as requests of an agent."""
     requests_per_minute: int | None = None
     daily_budget_usd: Usd | None = None
-    """What the sessions that it creates may cost per day (UTC)."""
+    """The maximum cost of the sessions that it creates, per day (UTC)."""
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
     """Accurate to the hour."""

@@ -38,7 +38,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     requests_per_minute: int | None = None
-    """The limit of all its keys together, for each API process; `None`: the platform's default."""
+    """The limit of all its keys together, for each API process; `null`: the platform's default."""
     daily_budget_usd: Usd | None = None
     agent_daily_budgets_usd: AgentBudgets = {}
     """By the agent's name; `*` for all others."""
@@ -55,7 +55,7 @@ class CreateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unset fields stay; `null` removes a limit."""
+    """Omitted fields keep their values; `null` removes a limit."""
 
     name: Annotated[str, Meta(max_length=256)] | UnsetType = UNSET
     requests_per_minute: PerMinute | UnsetType | None = UNSET

@@ -31,7 +31,7 @@ DreamInput: TypeAlias = StoreInput | SessionsInput
 
 
 class CreateNew(Struct, frozen=True, kw_only=True, tag_field="type", tag="create_new"):
-    """The result is a new memory store, which begins as a copy of the input."""
+    """The result is a new memory store, which starts as a copy of the input."""
 
 
 class UpdateExisting(Struct, frozen=True, kw_only=True, tag_field="type", tag="update_existing"):
@@ -96,7 +96,7 @@ class CreateDream(Struct, frozen=True, kw_only=True):
     """An extension: tests the changes with a suite of the folder that the service runs in; if they
     do worse, nothing is written."""
     suite_budget: ListCostBudget | None = None
-    """The most that each of the two runs of the suite may cost."""
+    """The maximum cost of each of the two runs of the suite."""
 
     def checked_inputs(self) -> tuple[StoreInput, SessionsInput]:
         """Raises: InvalidInput."""

@@ -58,7 +58,7 @@ class ParkedSession(Struct, frozen=True, kw_only=True):
     failures: int
     parked_at: datetime
     is_told: bool
-    """Whether it could be written to the log."""
+    """Whether the reason could be written to the log."""
     position: int = 0
     """The position of the last item in its inbox at that time."""
     type: Literal["parked_session"] = "parked_session"

@@ -58,7 +58,7 @@ class MemoryObject(Struct, frozen=True, kw_only=True, tag_field="type", tag="mem
     created_at: datetime
     updated_at: datetime
     content: str | None = None
-    """Never stored here."""
+    """Only in responses with the full view."""
 
 
 class MemoryPrefix(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_prefix"):
@@ -78,7 +78,7 @@ class MemoryVersion(Struct, frozen=True, kw_only=True):
     content_sha256: str | None = None
     content_size_bytes: int | None = None
     content: str | None = None
-    """Never stored here."""
+    """Only in responses with the full view."""
     redacted_at: datetime | None = None
     redacted_by: MemoryActor | None = None
     type: Literal["memory_version"] = "memory_version"

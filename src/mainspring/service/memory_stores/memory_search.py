@@ -40,7 +40,7 @@ class MemoryMatch(Struct, frozen=True, kw_only=True):
     text: str
     score: float
     score_parts: dict[str, float]
-    """The parts that the score is the sum of."""
+    """The parts whose sum is the score."""
     type: Literal["memory_match"] = "memory_match"
 
 

@@ -34,7 +34,7 @@ Domains = Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
 
 
 class PermissionPolicy(Struct, frozen=True, kw_only=True):
-    """Whether calls are allowed, asked about, or judged one by one."""
+    """Whether calls are allowed, need approval, or are decided one by one."""
 
     type: PermissionPolicyName
 

@@ -52,7 +52,7 @@ SourceFilter: TypeAlias = AllSources | NoSources | OnlyTools | ExceptTools
 
 
 class UrlSources(Struct, frozen=True, kw_only=True):
-    """Which sources contribute URLs that may be fetched; `None`: all URLs of that source."""
+    """Which sources contribute URLs that may be fetched; `null`: all URLs of that source."""
 
     client_tool_results: SourceFilter | None = None
     server_tool_results: SourceFilter | None = None

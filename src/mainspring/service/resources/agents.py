@@ -93,7 +93,7 @@ class CreateAgent(Struct, frozen=True, kw_only=True):
 
 
 class UpdateAgent(Struct, frozen=True, kw_only=True):
-    """Unset fields stay; `null` restores the default."""
+    """Omitted fields keep their values; `null` restores the default."""
 
     description: Description | UnsetType | None = UNSET
     execution_identity: ExecutionIdentity | UnsetType | None = UNSET
@@ -361,7 +361,7 @@ class Effort(Struct, frozen=True, kw_only=True):
 class ModelConfig(Struct, frozen=True, kw_only=True):
     id: str
     effort: Effort | None = None
-    """`None`: the model's default."""
+    """`null`: the model's default."""
     inference_geo: str | None = None
     speed: Speed | None = None
 

@@ -176,8 +176,7 @@ class SkillVersion(Struct, frozen=True, kw_only=True):
     """The same for all versions of a skill."""
     skill_id: str
     content_hash: str
-    """SHA-256 of the paths and contents of its files. An extension: the wire type has no such
-    field."""
+    """An extension: SHA-256 of the paths and contents of its files."""
     type: Literal["skill_version"] = "skill_version"
 
 

@@ -33,7 +33,7 @@ _TIME_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 
 
 class QuietHours(Struct, frozen=True, kw_only=True):
-    """Nothing fires from `start` until before `end`, in the schedule's time zone. If the end is
+    """Nothing runs from `start` until before `end`, in the schedule's time zone. If the end is
     before the start, they span midnight."""
 
     start: time
@@ -49,13 +49,13 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
     """An extension; the defaults behave like the Managed Agents API."""
 
     missed: Literal["skip", "once", "all"] = "once"
-    """How to make up for missed fires: not at all, one for all, or each."""
+    """How missed runs are made up for: not at all, by one run for all, or by one run for each."""
     max_missed: Annotated[int, Meta(ge=1, le=100)] = 10
-    """With `all`: how many of the latest."""
+    """With `all`: how many of the latest missed runs are made up for."""
     grace_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 600
-    """With `skip`: how long the last fire counts as late, not missed."""
+    """With `skip`: how long the last run counts as late, not missed."""
     overlap: Literal["allow", "skip", "queue"] = "allow"
-    """If the session of the previous fire still runs: start another, skip, or wait."""
+    """What happens if the previous session still runs: start another, skip, or wait."""
     jitter_seconds: Annotated[int, Meta(ge=0, le=3600)] = 10
     """Each schedule is delayed by a fixed part of this, so that not all start at once."""
     quiet_hours: QuietHours | None = None

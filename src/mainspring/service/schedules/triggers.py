@@ -79,7 +79,7 @@ class CreateTrigger(Struct, frozen=True, kw_only=True):
     correlation: KeyTemplate | None = None
     vault_ids: VaultIds = ()
     secret: TriggerSecret | None = None
-    """The sender's own secret, if it has one."""
+    """The secret of the sender, if the sender sets its own."""
 
 
 class UpdateTrigger(Struct, frozen=True, kw_only=True):
@@ -100,7 +100,7 @@ class TriggerResult(Struct, frozen=True, kw_only=True):
     status: Literal["started", "messaged", "duplicate", "challenged"]
     session_id: str | None = None
     challenge: str | UnsetType = UNSET
-    """Slack expects it back."""
+    """Returned when Slack verifies the URL."""
     type: Literal["trigger_fired"] = "trigger_fired"
 
 

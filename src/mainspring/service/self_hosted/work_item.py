@@ -44,7 +44,7 @@ class WorkItem(Struct, frozen=True, kw_only=True):
     stop_requested_at: datetime | None = None
     stopped_at: datetime | None = None
     secret: str | None = None
-    """For the worker that polls; never stored: see `work_tokens`."""
+    """The token for the worker; only in the response to its poll, never stored."""
     type: Literal["work"] = "work"
 
 

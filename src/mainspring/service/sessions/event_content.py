@@ -121,7 +121,7 @@ class SendRatedSubject(Struct, frozen=True, kw_only=True):
 
 
 class SendFeedback(Struct, frozen=True, kw_only=True, tag_field="type", tag="feedback.given"):
-    """An extension: a person rates what the agent did."""
+    """An extension: a person's rating of a message, a call or a session."""
 
     subject: SendRatedSubject
     rating: Literal["good", "bad"]

@@ -98,7 +98,7 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Mapping[str, Any]
     was: Permission | None
-    """The original decision; `None` if none was recorded."""
+    """The original decision; `null` if none was recorded."""
     person: Permission | None
     """The answer of the person who was asked, if any."""
     now: Permission

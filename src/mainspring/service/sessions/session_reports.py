@@ -70,7 +70,7 @@ class ReceivedEvent(Struct, frozen=True, kw_only=True):
     thread_id: str
     event_type: str
     sender: Sender | None
-    """`None` if the event was sent before senders were recorded."""
+    """`null` if the event was sent before senders were recorded."""
     type: Literal["sent_event"] = "sent_event"
 
 

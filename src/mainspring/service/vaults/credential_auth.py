@@ -186,7 +186,7 @@ class StaticBearerPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag
 class McpOauthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
     access_token: SecretText | None = None
     expires_at: AwareDatetime | UnsetType | None = UNSET
-    """`None`: unknown."""
+    """`null`: unknown."""
     refresh: RefreshPatch | None = None
     __repr__ = redacted_repr
 

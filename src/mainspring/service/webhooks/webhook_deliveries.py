@@ -39,7 +39,7 @@ DeliveryStatus: TypeAlias = Literal["pending", "delivered", "dead"]
 class DeliveryAttempt(Struct, frozen=True, kw_only=True):
     at: datetime
     status: int | None
-    """The HTTP status; `None`: there was no response."""
+    """The HTTP status; `null`: there was no response."""
     error: str | None = None
     excerpt: str = ""
     """The start of the response."""
@@ -51,7 +51,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     event_id: str
     event_type: str
     event: Raw
-    """The bytes that are sent."""
+    """The event, as it is sent."""
     created_at: datetime
     status: DeliveryStatus = "pending"
     attempts: int = 0

@@ -33,7 +33,7 @@ class StandardWebhooksSignature(
 
 
 class GitHubSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="github"):
-    """`X-Hub-Signature-256`. It signs no time: repeats are recognised by their body."""
+    """`X-Hub-Signature-256`. It signs no timestamp: repeats are recognized by their body."""
 
 
 class SlackSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="slack"):

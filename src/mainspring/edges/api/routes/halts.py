@@ -19,7 +19,7 @@ from mainspring.service.storage.pagination import Page
 
 class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent_id: FormerAgentId | None = None
-    """`None`: the halt of the whole tenant."""
+    """`null`: the halt of the whole tenant."""
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
