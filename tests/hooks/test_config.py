@@ -4,8 +4,8 @@ import msgspec
 import pytest
 from tests.hooks.hook_project import command, configured
 
-from mainspring.capabilities.hooks import HookConfig, parse_hooks, parse_kiro
-from mainspring.capabilities.hooks.config import CommandHook, HttpHook, ReminderHook, sort_by_scope
+from mainspring.capabilities.hooks import HookConfig, parse_hooks
+from mainspring.capabilities.hooks.config import CommandHook, HttpHook, sort_by_scope
 from mainspring.core.errors import InvalidInput
 
 
@@ -114,63 +114,3 @@ def test_files_are_put_in_the_order_of_their_scopes():
 def test_a_label_shows_no_user_no_query_and_no_end_of_a_long_command():
     assert HttpHook(url="https://me:pw@host:8443/a?token=1").label == "https://host:8443/a"
     assert len(CommandHook(command="x" * 5000).label) == 100
-
-
-KIRO: dict[str, Any] = {
-    "version": "v1",
-    "hooks": [
-        {
-            "name": "lint-on-save",
-            "trigger": "PostFileSave",
-            "matcher": "\\.ts$",
-            "action": {"type": "command", "command": "npm run lint"},
-            "timeout": 30,
-            "enabled": True,
-        },
-        {
-            "name": "remind-tests",
-            "trigger": "PreToolUse",
-            "matcher": "fs_write|str_replace",
-            "action": {"type": "agent", "prompt": "Ensure tests are updated for this change"},
-        },
-        {
-            "name": "guard",
-            "trigger": "PreToolUse",
-            "action": {"type": "command", "command": "./guard.sh"},
-            "timeout": 5,
-        },
-        {
-            "name": "off",
-            "trigger": "Stop",
-            "action": {"type": "command", "command": "x"},
-            "enabled": False,
-        },
-    ],
-}
-
-
-def test_kiro_files_are_read():
-    config = parse_kiro(KIRO, scope="project", source=".kiro/hooks/x.json")
-    assert [(hook.event, hook.matcher, hook.handler) for hook in config.hooks] == [
-        (
-            "PreToolUse",
-            "fs_write|str_replace",
-            ReminderHook(text="Ensure tests are updated for this change"),
-        ),
-        ("PreToolUse", "", CommandHook(command="./guard.sh", timeout_seconds=5)),
-    ]
-    assert "PostFileSave is not a known event" in config.warnings[0]
-
-
-@pytest.mark.parametrize(
-    ("raw", "place"),
-    [
-        ({"version": "v2"}, "the file"),
-        ({"version": "v1", "hooks": [{"trigger": "Stop"}]}, "hooks[0]"),
-        ({"version": "v1", "hooks": [{"trigger": "Stop", "action": {"type": "x"}}]}, "hooks[0]"),
-    ],
-)
-def test_a_bad_kiro_file_is_refused(raw: dict[str, Any], place: str):
-    with pytest.raises(InvalidInput) as caught:
-        parse_kiro(raw, scope="project", source="k.json")
-    assert str(caught.value).startswith(f"k.json: {place}: ")

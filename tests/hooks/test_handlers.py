@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pytest
 from tests.hooks.hook_project import Project, at, before, configured
 
-from mainspring.capabilities.hooks import HandlerPorts, parse_kiro
+from mainspring.capabilities.hooks import HandlerPorts
 from mainspring.capabilities.hooks.handlers import AskModel
 from mainspring.core.errors import MainspringError
 from mainspring.core.hook import EMPTY_HOOK_RESULT, HookResult
@@ -86,17 +86,7 @@ async def test_a_tool_that_fails_or_is_missing_closes_the_gate(project: Project)
         assert "hook mcp__s__t " in (hook_result.reason or "")
 
 
-async def test_the_model_reads_what_kiro_reminds_it_of(project: Project):
-    raw = {
-        "version": "v1",
-        "hooks": [
-            {
-                "trigger": "PreToolUse",
-                "matcher": "fs_.*",
-                "action": {"type": "agent", "prompt": "!"},
-            }
-        ],
-    }
-    runner = project.runner(parse_kiro(raw, scope="user", source="k"))
-    assert (await runner.run(before("fs_write"))).context == ("!",)
+async def test_the_model_reads_the_text_of_a_reminder(project: Project):
+    runner = project.runner(configured("PreToolUse", {"type": "remind", "text": "!"}))
+    assert (await runner.run(before())).context == ("!",)
     assert await runner.run(at("Stop")) == EMPTY_HOOK_RESULT

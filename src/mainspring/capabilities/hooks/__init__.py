@@ -1,9 +1,8 @@
-"""Hooks from settings of Claude Code and Kiro, run at defined events."""
+"""Hooks from settings files, run at defined events."""
 
 from mainspring.capabilities.hooks.command import HookEnvironment
 from mainspring.capabilities.hooks.config import HookConfig, Scope, parse_hooks
 from mainspring.capabilities.hooks.handlers import HandlerPorts
-from mainspring.capabilities.hooks.kiro import parse_kiro
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 
 __all__ = [
@@ -15,5 +14,4 @@ __all__ = [
     "HookSession",
     "Scope",
     "parse_hooks",
-    "parse_kiro",
 ]

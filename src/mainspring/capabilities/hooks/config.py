@@ -167,7 +167,7 @@ class AgentHook(_Handler, frozen=True, kw_only=True, tag="agent"):
 
 
 class ReminderHook(_Handler, frozen=True, kw_only=True, tag="remind"):
-    """Kiro's `agent` action: text for the model."""
+    """Text for the model; Kiro's `agent` action."""
 
     text: NonEmptyText
 
@@ -177,12 +177,13 @@ class ReminderHook(_Handler, frozen=True, kw_only=True, tag="remind"):
 
 
 Handler: TypeAlias = CommandHook | HttpHook | McpToolHook | PromptHook | AgentHook | ReminderHook
-_PUBLISHED: dict[str, type[CommandHook | HttpHook | McpToolHook | PromptHook | AgentHook]] = {
+_HANDLERS: dict[str, type[Handler]] = {
     "command": CommandHook,
     "http": HttpHook,
     "mcp_tool": McpToolHook,
     "prompt": PromptHook,
     "agent": AgentHook,
+    "remind": ReminderHook,
 }
 _TAG = ("type",)
 
@@ -301,15 +302,15 @@ def _parse_event(reader: HookReader, name: str, raw: object) -> list[Hook]:
 def _parse_handler(reader: HookReader, raw: dict[str, object], place: str) -> Handler | None:
     kind = raw.get("type")
     if not isinstance(kind, str):
-        raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_PUBLISHED))
-    published = _PUBLISHED.get(kind)
-    if published is None:
+        raise reader.wrong(place, "`type` must say what it is: " + ", ".join(_HANDLERS))
+    handler_type = _HANDLERS.get(kind)
+    if handler_type is None:
         reader.warn(place, f"{kind} is not a known type of hook, so it does not run")
         return None
-    unknown = raw.keys() - {*published.__struct_encode_fields__, *_TAG}
+    unknown = raw.keys() - {*handler_type.__struct_encode_fields__, *_TAG}
     if unknown:
         reader.warn(place, f"{', '.join(sorted(unknown))}: not known, does nothing")
-    handler = reader.converted(raw, published, place)
+    handler = reader.converted(raw, handler_type, place)
     try:
         _ = handler.label
     except ValueError as error:

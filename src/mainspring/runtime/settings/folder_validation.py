@@ -32,6 +32,7 @@ from mainspring.runtime.agent_folder.validation import (
 from mainspring.runtime.definition_files.finding import Finding, Level
 from mainspring.runtime.definition_files.json_file import JsonFile, as_list, as_object, read_object
 from mainspring.runtime.definition_files.scopes import Scopes
+from mainspring.runtime.settings import kiro_hooks
 from mainspring.runtime.settings.policy_loader import (
     STRICTEST_MODE,
     PermissionSettings,
@@ -83,7 +84,7 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
             yield IgnoredItem(f"{subagent.name}: tool {name}", why)
     if (why := missing_model(subagent.model or "")) is not None:
         what = f"{subagent.name}: model {subagent.model}"
-        yield IgnoredItem(what, f"it has its parent's, for there is {why}")
+        yield IgnoredItem(what, f"its parent's model is used: there is {why}")
 
 
 def _is_tool(name: str) -> bool:
@@ -113,7 +114,6 @@ _MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
 _SETTINGS_POSITION = 5
 _UNKNOWN_KEY_MESSAGE = "it is unknown and has no effect"
 
-
 DescribeHooks: TypeAlias = Callable[
     [Mapping[str, object], str], tuple[Sequence[str], Sequence[str]]
 ]
@@ -126,7 +126,7 @@ class FolderChecks:
 
     describe_hooks: DescribeHooks
     check_environment: Callable[[Mapping[str, object]], object]
-    """Raises: InvalidInput: these settings of a sandbox are wrong."""
+    """Raises: InvalidInput: these settings of a sandbox are not valid."""
     missing_model: MissingModel
     read_scripts: ReadScripts
     is_pinned: IsPinned
@@ -165,10 +165,8 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         ignored += [IgnoredItem(f"{file.name}: hooks", _UNTRUSTED_MESSAGE) for file in with_hooks]
         labels = [server_label(server) for server in servers.servers if server.scope == "project"]
         parts = [_distrust(part, labels) if part.name == SERVERS_PART else part for part in parts]
-    subagent_part = parts[_SETTINGS_POSITION - 1]
-    parts[_SETTINGS_POSITION - 1] = replace(
-        subagent_part, ignored=(*subagent_part.ignored, *ignored)
-    )
+    subagents = parts[_SETTINGS_POSITION - 1]
+    parts[_SETTINGS_POSITION - 1] = replace(subagents, ignored=(*subagents.ignored, *ignored))
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = settings_report.parts
     if agent_folder.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
@@ -176,7 +174,7 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
 
 
 def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
-    """`None` if a file cannot be read; another part of the report says why."""
+    """`None` if a file cannot be read; another part of the report gives the reason."""
     try:
         return read_project_files(scopes.folder, home=checks.home, read_scripts=checks.read_scripts)
     except InvalidInput:
@@ -244,20 +242,22 @@ class _SettingsReport:
         ]
 
     def read(self, agent: manifest.AgentManifest) -> None:
-        for name in PROJECT_FILES:
+        kiro_files = kiro_hooks.hook_files(self.scopes.folder)
+        for name in (*PROJECT_FILES, *kiro_files):
             if name == manifest.FILE:
                 self._of_manifest(agent)
                 continue
-            file = read_object(self.scopes.folder / name, name)
+            read = kiro_hooks.read_hooks if name in kiro_files else read_object
+            file = read(self.scopes.folder / name, name)
             if isinstance(file, Finding):
                 self.findings.append(file)
             elif file is not None:
                 self._of_hooks(file)
-                if name != HOOKS_FILE:
+                if name != HOOKS_FILE and name not in kiro_files:
                     self._of_settings(file)
 
     def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
-        """Its rules are valid: they were checked when the file was read."""
+        """Its rules were checked when the file was read."""
         if agent_manifest.permissions is not None:
             for key in _BEHAVIORS:
                 self._add_rules(manifest.FILE, key, getattr(agent_manifest.permissions, key))
@@ -321,16 +321,15 @@ class _SettingsReport:
                 yield text
             except InvalidInput as error:
                 is_fatal = key in _RESTRICTING  # ignoring it would permit something
-                what = f"permissions.{key}: {error}"
-                what = what if is_fatal else f"{what}; it allows nothing"
+                what = f"permissions.{key}: {error}{'' if is_fatal else '; it allows nothing'}"
                 line = _line_of(file.text, text)
                 level: Level = "error" if is_fatal else "warning"
                 self.findings.append(Finding(level=level, file=file.shown, line=line, what=what))
 
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
-            is_cautious = parse_mode(str(mode)) == STRICTEST_MODE
-            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_cautious)
+            is_strict = parse_mode(str(mode)) == STRICTEST_MODE
+            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_strict)
         except InvalidInput as error:
             self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
 
@@ -359,7 +358,7 @@ class _SettingsReport:
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:
-            if file.shown == HOOKS_FILE:
+            if file.shown == HOOKS_FILE or file.shown.startswith(kiro_hooks.FOLDER):
                 self.hooks_ignored.append(IgnoredItem(file.shown, "it has no `hooks`"))
             return
         try:
