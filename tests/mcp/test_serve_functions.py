@@ -135,7 +135,7 @@ def test_a_resource_names_each_parameter_in_its_uri_once():
 
     with pytest.raises(InvalidInput, match="each parameter"):
         resource("notes://all")(note)
-    with pytest.raises(InvalidInput, match="is no URI"):
+    with pytest.raises(InvalidInput, match="is not a URI"):
         resource("{name}")(note)
     with pytest.raises(InvalidInput, match="must be str"):
         resource("numbers://{number}")(count)
