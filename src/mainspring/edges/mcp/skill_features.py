@@ -93,15 +93,10 @@ class SkillFeatures:
         published = msgspec.structs.replace(skill, folder=_uri(skill, "").rstrip("/"))
         substitution = SkillSubstitution(text, published, SkillFacts(session_id=""))
         body = await load_body(skill)
-<<<<<<< HEAD
         text_body = await run_embedded_commands(body, substitution, refusing_runner(_NOT_RUN))
-        message = PromptMessage(role="user", content=Text(text_body.strip() + substitution.rest()))
-=======
-        filled = await run_embedded_commands(body, substitution, refusing_runner(_NOT_RUN))
         message = PromptMessage(
-            role="user", content=Text(filled.strip() + substitution.unused_arguments())
+            role="user", content=Text(text_body.strip() + substitution.unused_arguments())
         )
->>>>>>> main
         return PromptResult(messages=[message], description=skill.description)
 
 

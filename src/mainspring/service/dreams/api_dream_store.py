@@ -59,17 +59,11 @@ class ApiDreamStore:
             versions.append(self._version(edit, memory_object))
         return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
 
-<<<<<<< HEAD
-    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
+    async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
         """Not supported: the API keeps the versions of memories instead."""
         raise InvalidInput(
             "a dream over a memory store cannot be rolled back; use the versions of its memories"
         )
-=======
-    async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
-        """The API has no such operation: the versions of a store are its history."""
-        raise InvalidInput("a dream over a memory store is not taken back: use its versions")
->>>>>>> main
 
     async def _copy(self) -> None:
         present = await self._all(self.target)

@@ -137,11 +137,7 @@ class SessionImport:
         try:
             source = await to_thread.run_sync(partial(self._unpack, request, file, workspace))
         except (TarError, EOFError) as error:
-<<<<<<< HEAD
-            raise InvalidInput(f"the upload is not a session bundle: {error}") from error
-=======
             raise InvalidInput(f"the received file is not a session bundle: {error}") from error
->>>>>>> main
         await self._store(principal, record, source)
         try:
             await self._sessions.repository.put(
