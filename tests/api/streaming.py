@@ -146,7 +146,7 @@ class Studio:
             scrub=self.runtime.log.scrub,
             passages=multi_word_secrets(self.secrets, BOUNDARIES),
         )
-        await session.run(previews.emit, tell=previews.tell)
+        await session.run(previews.emit, tell=previews.on_event)
 
     async def side_events(self, session_id: str, message: str) -> list[PreviewPiece]:
         """Run, and all that was published meanwhile."""

@@ -321,7 +321,7 @@ async def test_an_agent_may_not_make_or_change_agents_itself(api: Served):
         agent = await made(client)
     who = Principal(tenant="acme", key_id="key_1", role="admin", acting_agent=agent.id)
     async with client_of(api, who) as client:
-        with pytest.raises(anthropic.PermissionDeniedError, match="people"):
+        with pytest.raises(anthropic.PermissionDeniedError, match="only a person"):
             await made(client)
-        with pytest.raises(anthropic.PermissionDeniedError, match="people"):
+        with pytest.raises(anthropic.PermissionDeniedError, match="only a person"):
             await client.beta.agents.update(agent.id, tools=[{"type": "agent_toolset_20260401"}])

@@ -33,7 +33,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
         {"tools": [{**CUSTOM, "name": "bash"}, {"type": "agent_toolset_20260401"}]},
         "enabled built-in",
     ),
-    ({"tools": [{"type": "agent_toolset_20260401"}] * 2}, "only one"),
+    ({"tools": [{"type": "agent_toolset_20260401"}] * 2}, "at most one"),
     ({"tools": [{**CUSTOM, "name": f"t{n}"} for n in range(257)]}, "length"),
     (
         {
@@ -45,7 +45,7 @@ REFUSED: list[tuple[Mapping[str, Any], str]] = [
         "at most 256",
     ),
     ({"tools": [{"type": "mcp_toolset", "mcp_server_name": "docs"}]}, "no server"),
-    ({"mcp_servers": [SEARCH]}, "used by no mcp_toolset"),
+    ({"mcp_servers": [SEARCH]}, "no mcp_toolset in tools uses"),
     (
         {
             "mcp_servers": [SEARCH, SEARCH],
@@ -80,7 +80,7 @@ async def test_what_cannot_be_is_refused_with_the_reason(acme: AsyncAnthropic):
 
 WRONG_CONFIGS: list[tuple[list[dict[str, Any]], str]] = [
     ([{"name": "bash"}, {"name": "bash"}], "unique"),
-    ([{"name": "bash", "type": "read"}], "must be bash"),
+    ([{"name": "bash", "type": "read"}], "must equal its name, bash"),
     ([{"name": "bash", "allowed_domains": ["a.org"]}], "bash has no such field"),
     ([{"name": "web_search", "max_content_tokens": 5}], "web_search has no such field"),
     ([{"name": "web_fetch", "allowed_domains": []}], "length"),
@@ -133,7 +133,7 @@ async def test_servers_are_checked_against_the_tools_that_result(acme: AsyncAnth
     )
     with pytest.raises(anthropic.BadRequestError, match="no server"):
         await acme.beta.agents.update(agent.id, mcp_servers=[])
-    with pytest.raises(anthropic.BadRequestError, match="used by no"):
+    with pytest.raises(anthropic.BadRequestError, match="no mcp_toolset in tools uses"):
         await acme.beta.agents.update(agent.id, tools=[])
 
 
@@ -142,7 +142,7 @@ async def test_servers_are_checked_against_the_tools_that_result(acme: AsyncAnth
     [
         ("POST", {}, '{"name": ', "JSON is malformed: it ends too early"),
         ("GET", {"created_at[gte]": "yesterday"}, "", "created_at[gte]: invalid RFC3339"),
-        ("PUT", {}, "", "/v1/agents takes GET, POST"),
+        ("PUT", {}, "", "/v1/agents supports GET, POST"),
     ],
 )
 async def test_the_client_is_told_in_its_own_words(

@@ -185,7 +185,7 @@ async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
         await context.settled(id_)
         [said] = await answers(context, id_)
         assert set(accepted) == {f"{said.result} {said.answered_by}"}
-        assert all("answered already" in item or "does not wait" in item for item in refused)
+        assert all("answered already" in item or "is not waiting" in item for item in refused)
         assert await results(context, id_) == [call]
 
 

@@ -48,7 +48,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
         await send(client, made.id, confirmation(first))
         await api.worker.settled()
         assert await waiting(client, made.id) == [second]
-        with pytest.raises(anthropic.BadRequestError, match=f"does not wait.*{second}"):
+        with pytest.raises(anthropic.BadRequestError, match=f"is not waiting.*{second}"):
             await send(client, made.id, confirmation("sevt_no"))
         await send(client, made.id, confirmation(second, "deny", deny_message="not that one"))
         await api.worker.settled()

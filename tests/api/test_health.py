@@ -91,7 +91,7 @@ async def test_tables_that_are_too_old_are_not_ready_and_newer_ones_do_while_an_
         return SchemaStatus(6, 5)
 
     reason = await check_migrations(too_old)()
-    assert reason == "tables of version 3, this works with 5: mainspring migrate"
+    assert reason == "the tables have version 3, and this version needs 5: run mainspring migrate"
     assert await check_migrations(newer)() is None
 
 

@@ -149,7 +149,7 @@ async def test_an_answer_is_for_who_asked_first_with_the_rights_of_then(
             again = await requests.begin(changed, "POST /v1/a", "k", "print")
             assert requests.answer(again) is None
         else:
-            with pytest.raises(refusal, match="other rights"):
+            with pytest.raises(refusal, match="other permissions"):
                 await requests.begin(changed, "POST /v1/a", "k", "print")
 
 

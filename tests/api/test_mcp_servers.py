@@ -268,7 +268,7 @@ def test_a_person_logs_in_by_a_link_and_sessions_use_the_tokens(client: anthropi
 @pytest.mark.parametrize(
     ("callback", "why"),
     [
-        ({"state": "AAAA"}, "not a link of ours"),
+        ({"state": "AAAA"}, "this link was not created here"),
         ({"iss": "https://evil.example"}, "from another authorization server"),
         ({"code": None, "error": "access_denied"}, "not authorized: access_denied"),
         ({"code": "guessed"}, "grants no token"),

@@ -112,7 +112,7 @@ async def test_a_file_that_is_named_a_thousand_times_is_not_read_a_thousand_time
     ):
         refused = await post(api, path, asked)
         assert refused.status == 400, refused.body
-        assert "bytes at most" in refused.json["error"]["message"]
+        assert "may have at most" in refused.json["error"]["message"]
 
 
 async def said_to(url: str, request: bytes) -> bytes:

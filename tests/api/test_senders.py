@@ -39,7 +39,7 @@ async def senders(here: Site, session_id: str) -> dict[str, Sender | None]:
 
 
 async def refused(client: AsyncAnthropic, session_id: str, *events: Any) -> None:  # noqa: ANN401 (any event)
-    with pytest.raises(anthropic.PermissionDeniedError, match="a worker sends results"):
+    with pytest.raises(anthropic.PermissionDeniedError, match="a worker may send only results"):
         await client.beta.sessions.events.send(session_id, events=events)
 
 

@@ -148,8 +148,8 @@ async def test_skills_are_listed_newest_first_and_by_source(acme: AsyncAnthropic
 async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(acme: AsyncAnthropic):
     refused: list[tuple[list[tuple[str, bytes]], str]] = [
         ([("SKILL.md", MANIFEST)], "one folder"),
-        ([("a/SKILL.md", MANIFEST), ("b/x", b"")], "one folder; there is a, b"),
-        ([("a/readme.md", MANIFEST)], "a/SKILL.md: there is no such file"),
+        ([("a/SKILL.md", MANIFEST), ("b/x", b"")], "one folder, not in a, b"),
+        ([("a/readme.md", MANIFEST)], "a/SKILL.md: missing"),
         ([("a/../SKILL.md", MANIFEST)], "plain relative path"),
         ([("a/SKILL.md", b"no head")], "description"),
         ([("a/SKILL.md", b"---\nname: Bad Name\ndescription: d\n---")], "name"),

@@ -44,7 +44,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
             await session.send("go")
             row = await runtime.log.session(session.id)
             previews = PreviewPublisher(deltas, row, scrub=runtime.log.scrub)
-            group.start_soon(partial(session.run, previews.emit, tell=previews.tell))
+            group.start_soon(partial(session.run, previews.emit, tell=previews.on_event))
             seen += await until_idle(stream, held=model)
     kinds = [event.type for event in seen]
     [start] = [event.event.id for event in seen if event.type == "event_start"]

@@ -9,7 +9,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.events import AgentToolResult
 from mainspring.testing import Scripted, calls, says
 
-FORBIDDEN = "url_sources name; this one did not"
+FORBIDDEN = "this URL is in none of the agent's url_sources"
 """Any other refusal is the network's: nothing here is reached."""
 CONFIG: dict[str, Any] = {
     "name": "web_fetch",

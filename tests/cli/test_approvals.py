@@ -161,7 +161,7 @@ def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run, waiting: str):
     assert mainspring("approvals", "policy", "--reset", "--role", "user").returncode == 2
     wrong = mainspring("approvals", "policy", "--escalate-to", "the night shift")
     assert wrong.returncode == 1
-    assert "say when" in wrong.stderr
+    assert "required with escalate_to" in wrong.stderr
 
 
 def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting: str):

@@ -31,7 +31,7 @@ def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
         (("--metrics", "127.0.0.1:99999"), "--metrics 127.0.0.1:99999"),
         (("--trusted-proxy", "gateway"), "--trusted-proxy gateway: give its IP address"),
         (("--model", "nonesuch"), "unknown model 'nonesuch'"),
-        (("--host", "nowhere.invalid"), "nowhere.invalid:0: cannot listen there"),
+        (("--host", "nowhere.invalid"), "nowhere.invalid:0: cannot listen on this address"),
     ],
 )
 def test_a_wrong_option_is_told_at_the_start(mainspring: Run, options: tuple[str, ...], told: str):

@@ -81,7 +81,7 @@ async def test_a_client_that_cannot_ask_leaves_the_call_waiting(folder: Path):
         with pytest.raises(McpFailed, match="there is no tool 'answer_approval'"):
             await client.call_tool("answer_approval", {"approval_id": "x", "result": "allow"})
         assert fields_of(run)["status"] == "requires_action"
-        assert "waits for a person" in text_of(run)
+        assert "Waiting for a person" in text_of(run)
         assert not (folder / "out.txt").exists()
         [approval] = waiting
         call = str(approval["id"]).partition(":")[2]

@@ -112,7 +112,7 @@ REFUSED = [
     (("tools.py", "--agent", "."), "a file is served without agents"),
     (("tools.py", "--http", "nowhere"), "give it as 8800"),
     (("no.py",), "there is no such file"),
-    (("empty.py",), "has no function with @tool"),
+    (("empty.py",), "no function is decorated with @tool"),
     (("broken.py",), "ZeroDivisionError"),
 ]
 
@@ -135,7 +135,7 @@ def test_a_resource_names_each_parameter_in_its_uri_once():
 
     with pytest.raises(InvalidInput, match="each parameter"):
         resource("notes://all")(note)
-    with pytest.raises(InvalidInput, match="is no URI"):
+    with pytest.raises(InvalidInput, match="is not a URI"):
         resource("{name}")(note)
     with pytest.raises(InvalidInput, match="must be str"):
         resource("numbers://{number}")(count)

@@ -216,7 +216,7 @@ async def test_an_interrupt_makes_void_what_waits(tmp_path: Path):
         closed = await approvals_of(context, closed=True)
         assert [entry.status for entry in closed] == ["void", "void"]
         for item in (first, second):
-            with pytest.raises(StaleVersion, match="waits no more"):
+            with pytest.raises(StaleVersion, match="no longer waits"):
                 await context.approvals.answer(BOSS, item.id, DENY)
 
 

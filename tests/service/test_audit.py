@@ -111,7 +111,9 @@ async def test_a_removed_entry_is_found(records: Records):
     audit = Audit(records)
     await noted(audit, 3)
     await rewritten(records, 2, lambda record: Remove(row=record))
-    assert (await audit.verify("acme")).problems == ("entry 3 follows 1: what was between is gone",)
+    assert (await audit.verify("acme")).problems == (
+        "entry 3 follows 1: the entries between them are missing",
+    )
 
 
 async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records):

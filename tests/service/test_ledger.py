@@ -37,7 +37,7 @@ async def test_what_is_set_aside_counts_until_it_is_settled(records: Records, ti
     assert await ledger.reserve(charge(1, "0.60", tenant="acme")) is None  # the same again
     refused = await ledger.reserve(charge(2, "0.50", tenant="acme"))
     assert refused == (
-        "tenant acme has used 0.60 of today's 1.00 US dollars, and the next call may take 0.50"
+        "tenant acme has used 0.60 of today's 1.00 US dollars, and the next call may cost 0.50"
     )
     await ledger.settle("rsrv_1", Decimal("0.10"))
     assert await ledger.reserve(charge(2, "0.50", tenant="acme")) is None

@@ -209,4 +209,4 @@ async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(scene: Scene):
     )
     assert await scene.wakes() == ATTEMPTS
     parked = await scene.worker.parking.get("acme", scene.session_id)
-    assert "left its inbox as it was" in parked.reason
+    assert "did not consume its inbox" in parked.reason

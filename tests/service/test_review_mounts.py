@@ -133,7 +133,7 @@ async def test_the_token_of_a_repository_follows_no_redirect(tmp_path: Path, pub
     with hosted(published) as thief, hosted(published) as host:
         host.redirect = thief.url
         said = await prepared(mounts, tmp_path / "ws", repository(f"{host.url}/tool.git"))
-    assert "could not be put" in said
+    assert "could not be mounted" in said
     assert thief.asked == []
 
 
@@ -149,7 +149,7 @@ async def test_a_repository_at_an_address_that_is_not_public_is_never_asked_for(
 
 @pytest.mark.parametrize("url", ["ext::sh -c true", "/etc", "file:///etc", "git://127.0.0.1/x"])
 async def test_only_web_addresses_are_cloned(tmp_path: Path, url: str):
-    assert "could not be put" in await prepared(inside(), tmp_path / "ws", repository(url))
+    assert "could not be mounted" in await prepared(inside(), tmp_path / "ws", repository(url))
 
 
 async def test_a_folder_that_becomes_a_link_leads_nowhere(tmp_path: Path, published: Path):
@@ -168,7 +168,7 @@ async def test_a_folder_that_becomes_a_link_leads_nowhere(tmp_path: Path, publis
         said = await prepared(
             mounts, workspace, repository(f"{host.url}/tool.git", "/workspace/deep/tool")
         )
-    assert "could not be put" in said
+    assert "could not be mounted" in said
     assert list(outside.iterdir()) == []
 
 
@@ -180,7 +180,7 @@ async def test_a_file_is_not_put_through_a_link_that_leads_out(tmp_path: Path):
     said = await prepared(
         open_mounts(some_file, open_git_cloner()), workspace, file("/workspace/data/x")
     )
-    assert "could not be put" in said
+    assert "could not be mounted" in said
     assert list(outside.iterdir()) == []
 
 
@@ -190,7 +190,7 @@ async def test_a_file_is_not_put_through_a_link_that_leads_out(tmp_path: Path):
 async def test_what_is_ours_in_a_workspace_is_no_place_for_files(tmp_path: Path, path: str):
     workspace = tmp_path / "ws"
     said = await prepared(open_mounts(some_file, open_git_cloner()), workspace, file(path))
-    assert "could not be put" in said
+    assert "could not be mounted" in said
     assert not (workspace / ".mainspring").exists()
 
 

@@ -251,7 +251,7 @@ def test_templates_are_filled_and_nothing_more(template: str, text: str):
     "path", ["body.x", "body.a.b.9", "body.a.b.0.c", "body.a.b.-1", "headers.y"]
 )
 def test_what_is_not_there_is_said(path: str):
-    with pytest.raises(InvalidInput, match="has none"):
+    with pytest.raises(InvalidInput, match="missing in the delivery"):
         fill_template(f"{{{{{path}}}}}", FILLING, max_chars=100)
 
 

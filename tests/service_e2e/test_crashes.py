@@ -164,7 +164,7 @@ async def test_a_session_whose_workspace_has_expired_goes_on_in_a_new_one(stage:
     shutil.rmtree(stage.workspaces / session_id)
     async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db") as store:
         expiry = WorkspaceExpiry(store.records, Digests(SessionLog(store)))
-        await expiry.tell("default", session_id)
+        await expiry.announce("default", session_id)
         await expiry.note_removal("default", session_id)
     async with stage.serve(key=None, first=first.key) as second, second.client() as client:
         await told(client, session_id, "\n".join([bash("ls; cat note"), "say went on"]))

@@ -107,7 +107,7 @@ def test_what_was_before_is_there_again():
 @pytest.mark.parametrize(("level", "form"), [("loud", "json"), ("info", "xml")])
 def test_what_there_is_not_is_refused(level: str, form: str):
     with (
-        pytest.raises(InvalidInput, match="there are"),
+        pytest.raises(InvalidInput, match="use one of"),
         log_to_stream(StringIO(), scrub=SCRUB, level=level, form=form),
     ):
         pass

@@ -65,7 +65,7 @@ class Sink:
 def told(listener: RunListener, *payloads: KnownPayload | tuple[str, KnownPayload]) -> None:
     watcher = RunObserver(SUBJECT, SpanFold(agent_name="clerk"), [listener])
     for event in log_of(*payloads):
-        watcher.tell(event)
+        watcher.on_event(event)
 
 
 def attributes(span: ReadableSpan) -> dict[str, object]:
@@ -183,7 +183,7 @@ async def run(session: Session, observers: RunObservers) -> None:
         session_id=session.id, tenant="acme", agent_id="agent_1", agent_name="clerk"
     )
     async with observers.run(subject) as watcher:
-        await session.run(tell=watcher.tell)
+        await session.run(tell=watcher.on_event)
 
 
 async def test_whoever_takes_a_session_over_goes_on_in_the_same_trace(tmp_path: Path):

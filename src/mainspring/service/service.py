@@ -276,7 +276,7 @@ def _build_sessions(
             )
             await services.work.offer_session(tenant, session)
 
-    async def over(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
+    async def end_session(tenant: str, session: SessionRecord, *, is_deleted: bool) -> None:
         await services.work.withdraw(tenant, session.environment_id, session.id)
         await services.approvals.keeper.catch_up(tenant, session.id)  # its calls no longer wait
         if is_deleted:
@@ -306,7 +306,7 @@ def _build_sessions(
                 memory_store=memory_store,
             ),
             wake_session=wake,
-            on_session_end=over,
+            on_session_end=end_session,
             resolved_agent=SessionSkills(
                 infrastructure.workspaces, resource_services.skills, infrastructure.client_tools
             ).actor,
@@ -315,13 +315,13 @@ def _build_sessions(
         ),
     )
     tokens = WorkTokens(infrastructure.store.records, infrastructure.seal)
-    sending = EventSender(
+    event_sender = EventSender(
         sessions, AnswerPermission(infrastructure.store.records, clock=sessions.clock)
     )
     services = SessionServices(
         sessions=sessions,
-        event_sender=sending,
-        commands=SessionCommands(sessions, sending),
+        event_sender=event_sender,
+        commands=SessionCommands(sessions, event_sender),
         pages=EventPages(infrastructure.log),
         threads=Threads(sessions),
         resources=SessionResources(sessions),

@@ -43,10 +43,10 @@ from mainspring.service.telemetry.logging_setup import log_context
 _LOG = logging.getLogger("mainspring.api")
 _ENCODER = msgspec.json.Encoder()
 REQUEST_ID_HEADER = "request-id"
-_STARTED_RESPONSE = web.RequestKey("begun", web.StreamResponse)
+_STARTED_RESPONSE = web.RequestKey("started", web.StreamResponse)
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of every response: some contain secrets, and some contain content of third parties."""
-_UNAVAILABLE = "the service cannot do this now; try again in a moment"
+_UNAVAILABLE = "the service is temporarily unavailable; try again in a moment"
 
 
 class AccessControl(Protocol):
@@ -84,7 +84,7 @@ class HandledRequest:
     request_id: str
     address: str = ""
     """The address of the client."""
-    made: str | None = None
+    object_id: str | None = None
     """The id of the object in the response, if it has one."""
 
 
@@ -103,10 +103,10 @@ class _RequestState:
     who: Principal | None = None
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     """Headers for the response, which state the remaining rate limit."""
-    made: str | None = None
+    object_id: str | None = None
 
 
-_STATE_KEY = web.RequestKey("exchange", _RequestState)
+_STATE_KEY = web.RequestKey("state", _RequestState)
 
 
 class Api:
@@ -149,24 +149,24 @@ class Api:
             credentials = RequestCredentials(
                 headers=headers, path=request.match_info, address=address
             )
-            exchange = _RequestState(request, ids.new_id("req"), credentials, route)
-            request[_STATE_KEY] = exchange
-            with log_context(request_id=exchange.request_id):
-                response = await self._respond_or_error(exchange)
+            state = _RequestState(request, ids.new_id("req"), credentials, route)
+            request[_STATE_KEY] = state
+            with log_context(request_id=state.request_id):
+                response = await self._respond_or_error(state)
             started = request.get(_STARTED_RESPONSE)
             if started is not None and started is not response:
-                response = started  # it broke off, and no other response can follow
+                response = started  # it was cut off, and no other response can follow
                 if request.transport is not None:
                     request.transport.close()
             handled = HandledRequest(
                 route=route,
-                who=exchange.who,
+                who=state.who,
                 path=request.match_info,
                 status=response.status,
                 seconds=time.monotonic() - start,
-                request_id=exchange.request_id,
+                request_id=state.request_id,
                 address=address,
-                made=exchange.made,
+                object_id=state.object_id,
             )
             for observe in self._request_observers:
                 await observe(handled)
@@ -188,7 +188,9 @@ class Api:
             return _message_response(499, "the client closed the connection", state.request_id)
         except Exception:  # noqa: BLE001 (the HTTP error handler)
             _LOG.exception("request %s failed", state.request_id)
-            return _message_response(500, "an internal error; the log has it", state.request_id)
+            return _message_response(
+                500, "internal error; the log of the server has the details", state.request_id
+            )
 
     async def _respond(self, state: _RequestState) -> web.StreamResponse:
         request, route = state.request, state.route
@@ -213,12 +215,12 @@ class Api:
             body=body,
             request=request,
             recheck_access=partial(self._recheck_access, state.credentials, route),
-            once=lambda print_, act: self._run_once(state, print_, lambda _: act()),
+            once=lambda print_, operation: self._run_once(state, print_, lambda _: operation()),
         )
         answer = await self._run_handler(state, call)
         if isinstance(answer, web.StreamResponse):
             return answer
-        state.made = getattr(answer, "id", None)
+        state.object_id = getattr(answer, "id", None)
         return web.Response(body=_ENCODER.encode(answer), content_type="application/json")
 
     async def _run_handler(self, state: _RequestState, call: ApiCall[Any, Any]) -> Any:  # noqa: ANN401 (any route's)
@@ -240,7 +242,7 @@ class Api:
         )
 
     async def _recheck_access(self, credentials: RequestCredentials, route: Route) -> None:
-        admission = await self._access_control.admit(replace(credentials, is_inside=True), route)
+        admission = await self._access_control.admit(replace(credentials, is_recheck=True), route)
         if admission.refusal is not None:
             raise admission.refusal
 
@@ -249,10 +251,12 @@ class Api:
         allowed = {route.method for route in self.routes if _matches(route.path, request.path)}
         if allowed:
             methods = ", ".join(sorted(allowed))
-            response = _message_response(405, f"{request.path} takes {methods}", state.request_id)
+            response = _message_response(
+                405, f"{request.path} supports {methods}", state.request_id
+            )
             response.headers["allow"] = methods
             return response
-        return _message_response(404, f"there is nothing at {request.path}", state.request_id)
+        return _message_response(404, f"there is no endpoint {request.path}", state.request_id)
 
 
 async def _on_response_prepare(request: web.Request, response: web.StreamResponse) -> None:
@@ -260,9 +264,9 @@ async def _on_response_prepare(request: web.Request, response: web.StreamRespons
     response.headers.popall("server", None)  # does not disclose the software
     for name, value in _DEFAULT_HEADERS.items():
         response.headers.setdefault(name, value)
-    if (exchange := request.get(_STATE_KEY)) is not None:
-        response.headers.update(exchange.headers)
-        response.headers[REQUEST_ID_HEADER] = exchange.request_id
+    if (state := request.get(_STATE_KEY)) is not None:
+        response.headers.update(state.headers)
+        response.headers[REQUEST_ID_HEADER] = state.request_id
 
 
 async def _defer_continue(_request: web.Request) -> None:

@@ -45,7 +45,9 @@ async def discard_unread_body(
         response.force_close()
     remaining = limits.unread_bytes
     with (
-        suppress(OSError, web.RequestPayloadError, HttpProcessingError),  # it has disconnected
+        suppress(
+            OSError, web.RequestPayloadError, HttpProcessingError
+        ),  # the client has disconnected
         anyio.move_on_after(limits.unread_seconds),
     ):
         await response.prepare(request)
@@ -90,7 +92,7 @@ class _Connection(web.RequestHandler):
         """Malformed requests are not logged: they may be long or contain a key."""
         error = more.get("exc_info")
         if isinstance(error, HttpProcessingError):
-            _LOG.info("a request that is not HTTP: %s", type(error).__name__)
+            _LOG.info("malformed HTTP request: %s", type(error).__name__)
         else:
             super().log_exception(*args, **more)
 
@@ -109,13 +111,13 @@ class _Connection(web.RequestHandler):
 
 class _Server(web.Server):
     @classmethod
-    def like(cls, made: web.Server) -> _Server:
+    def like(cls, server: web.Server) -> _Server:
         return cls(
-            made.request_handler,
-            request_factory=made.request_factory,
-            handler_cancellation=made.handler_cancellation,
-            loop=made._loop,
-            **made._kwargs,
+            server.request_handler,
+            request_factory=server.request_factory,
+            handler_cancellation=server.handler_cancellation,
+            loop=server._loop,
+            **server._kwargs,
         )
 
     def __call__(self) -> _Connection:
@@ -148,13 +150,15 @@ async def bind_sockets(host: str, port: int) -> list[socket.socket]:
             raise in_use.error(InvalidInput, host=host, port=port, other=port + 1) from error
         code = error.errno or 0  # negative: an error of the resolver
         why = os.strerror(code) if code > 0 else error.strerror
-        raise InvalidInput(f"{host}:{port}: cannot listen there: {why}") from error
+        raise InvalidInput(f"{host}:{port}: cannot listen on this address: {why}") from error
     return sockets
 
 
-def _bind_socket(made: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]) -> None:
+def _bind_socket(
+    listener: socket.socket, address: tuple[str, int] | tuple[str, int, int, int]
+) -> None:
     if os.name == "posix":  # a recently used port can be bound again
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    if made.family == socket.AF_INET6:  # IPv4 has its own socket
-        made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-    made.bind(address)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    if listener.family == socket.AF_INET6:  # IPv4 has its own socket
+        listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+    listener.bind(address)

@@ -65,7 +65,7 @@ class Form:
         """Raises: InvalidInput: it is repeated, or not text."""
         files = self.files(name)
         if len(files) > 1:
-            raise InvalidInput(f"{name}: must be there once only")
+            raise InvalidInput(f"{name}: must occur only once")
         return files[0].text() if files else None
 
 
@@ -107,11 +107,13 @@ async def _read_parts(request: web.Request, max_bytes: int, max_parts: int) -> F
     reader = await request.multipart()
     while (body := await reader.next()) is not None:
         if not isinstance(body, BodyPartReader) or not body.name:
-            raise InvalidInput("every part must have a name, and none may have parts itself")
+            raise InvalidInput("every part must have a name, and parts must not be nested")
         if len(parts) == max_parts:
-            raise TooLarge(f"a request has {max_parts} parts at most")
+            raise TooLarge(f"a request may have at most {max_parts} parts")
         if body.headers.get("content-transfer-encoding", "binary").lower() not in _PLAIN_ENCODINGS:
-            raise InvalidInput(f"{body.name}: send it as it is, without an encoding")
+            raise InvalidInput(
+                f"{body.name}: content-transfer-encoding must be binary, 8bit or 7bit"
+            )
         content = await _read_content(body, remaining)
         if content is None:
             raise _too_large_error(max_bytes)
@@ -141,7 +143,7 @@ async def _read_content(body: BodyPartReader, max_bytes: int) -> bytes | None:
 
 
 def _too_large_error(max_bytes: int) -> TooLarge:
-    return TooLarge(f"an upload has {max_bytes} bytes at most")
+    return TooLarge(f"an upload may have at most {max_bytes} bytes")
 
 
 _SAFE_FILENAME_CHARS = frozenset(

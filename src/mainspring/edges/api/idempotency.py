@@ -42,7 +42,7 @@ class Idempotency:
         if route.is_open or route.handles_idempotency_key:
             return None
         if len(keys) > 1:
-            raise InvalidInput("Idempotency-Key: one is enough")
+            raise InvalidInput("Idempotency-Key: send this header only once")
         return keys[0]
 
     async def once(
@@ -51,18 +51,18 @@ class Idempotency:
         route: Route,
         request: web.Request,
         fingerprint: str,
-        act: Operation,
-    ) -> Any:  # noqa: ANN401 (what the route answers, or the response)
+        run: Operation,
+    ) -> Any:  # noqa: ANN401 (the handler's value, or the response)
         key = self.key(route, request)
         if key is None or self.requests is None:
-            return await act(None)
+            return await run(None)
         operation = f"{request.method} {request.path}"
         record = await self.requests.begin(principal, operation, key, fingerprint)
         if (answer := self.requests.answer(record)) is not None:
             headers = {REPLAYED_HEADER: "true"}
             return web.Response(body=answer, content_type="application/json", headers=headers)
         try:
-            result = await act(record.attempt_id)
+            result = await run(record.attempt_id)
         except MainspringError:
             await self.requests.release(principal.tenant, record)
             raise

@@ -30,23 +30,23 @@ Document: TypeAlias = dict[str, Any]
 
 _PAGE = "text/html"
 _DESCRIPTION = (
-    "Mainspring's API. It is that of Claude Managed Agents, for the official clients to use with"
-    " another base URL; what is ours says `x-mainspring-extension`. Times are RFC 3339 in UTC."
-    " Lists are given in pages: pass `next_page` as `page`. A list in a query is given by"
-    " repetition: `types[]=a&types[]=b`."
+    "The API of Mainspring. It implements the Claude Managed Agents API, so the official clients"
+    " work with another base URL. Extensions are marked with `x-mainspring-extension`. Times are"
+    " RFC 3339 in UTC. Lists are paginated: pass `next_page` as `page`. To send a list in a query,"
+    " repeat the parameter: `types[]=a&types[]=b`."
 )
 _RANGE_FIELD = re.compile(r"^(.+)_(gte|gt|lte|lt)$")
 _PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _ERROR_DESCRIPTIONS = {
-    400: "What was sent is wrong; the message says where and how",
-    401: "No key, or one that does not hold",
-    403: "The key may not do this",
-    404: "There is no such thing, or it is another tenant's",
-    409: "It cannot be done as things stand: it exists, runs, or has changed meanwhile",
-    412: "It is not what the request said that it must be",
-    413: "More was sent than is taken",
-    429: "Too many requests; `retry-after` says how many seconds to wait",
-    503: "The store cannot be reached; try again",
+    400: "The request is invalid; the message names the field and the problem",
+    401: "The API key is missing or invalid",
+    403: "The key does not have the permission",
+    404: "The resource does not exist, or it belongs to another tenant",
+    409: "The resource already exists, is running, or has changed in the meantime",
+    412: "A precondition of the request is not met",
+    413: "The request is too large",
+    429: "Too many requests; `retry-after` is the number of seconds to wait",
+    503: "The store is unavailable; try again",
 }
 
 
@@ -90,8 +90,8 @@ def document(routes: Sequence[Route], *, version: str, title: str = "Mainspring"
     }
 
 
-def encode_document(made: Document) -> bytes:
-    return msgspec.json.encode(made, order="sorted")
+def encode_document(content: Document) -> bytes:
+    return msgspec.json.encode(content, order="sorted")
 
 
 def _named_types(route: Route) -> Iterator[object]:
@@ -184,7 +184,7 @@ def _header_parameters(route: Route) -> Iterator[Schema]:
             "in": "header",
             "required": False,
             "schema": {"type": "string", "pattern": "^[0-9]{1,18}$"},
-            "description": "Go on behind this event; has precedence over `after`.",
+            "description": "Continue after this event; takes precedence over `after`.",
         }
 
 
@@ -227,7 +227,7 @@ def _responses(route: Route, schemas: Schemas) -> Iterator[tuple[int, Schema]]:
     yield (
         200,
         {
-            "description": "Done" if route.response_type is not None else "What was asked for",
+            "description": "Success",
             "content": {route.media_type: {"schema": answer}},
         },
     )

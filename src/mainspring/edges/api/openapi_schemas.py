@@ -92,14 +92,14 @@ def _type_key(type_: object) -> object:
 
 
 def _with_component_names(schema: Schema) -> Schema:
-    def rename(each: Schema) -> Schema:
+    def rename(part: Schema) -> Schema:
         return {
             key: f"{REF_PREFIX}{_component_name(value.removeprefix(REF_PREFIX))}"
             if isinstance(value, str) and value.startswith(REF_PREFIX)
             else _component_name(value)
             if key == "title" and isinstance(value, str)
             else value
-            for key, value in each.items()
+            for key, value in part.items()
         }
 
     return map_schema(schema, rename)

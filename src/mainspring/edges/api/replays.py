@@ -24,7 +24,7 @@ from mainspring.testing.replay import Facts, ReplayResult, catalog_facts, replay
 
 class AskReplay(Struct, frozen=True, kw_only=True):
     start: Annotated[int, Meta(ge=1)] | None = None
-    """Events up to this one are taken from the log without replaying them; if absent, none."""
+    """Events up to this one are read from the log, not replayed; if absent, all are replayed."""
 
 
 class ReplayReport(Struct, frozen=True, kw_only=True):

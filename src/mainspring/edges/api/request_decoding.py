@@ -32,9 +32,9 @@ async def read_body(route: Route, request: web.Request) -> object:
             while len(raw) <= MAX_BODY_BYTES and (more := await request.content.read(1 << 20)):
                 raw += more
     except web.HTTPRequestEntityTooLarge:
-        raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most") from None
+        raise TooLarge(f"a request may have at most {MAX_BODY_BYTES} bytes") from None
     if len(raw) > MAX_BODY_BYTES:
-        raise TooLarge(f"a request has {MAX_BODY_BYTES} bytes at most")
+        raise TooLarge(f"a request may have at most {MAX_BODY_BYTES} bytes")
     try:
         return _decoder(route.body).decode(bytes(raw) or b"{}")
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -50,7 +50,7 @@ def _decoder(type_: object) -> msgspec.json.Decoder[Any]:
 
 def read_query(route: Route, query: MultiMapping[str]) -> object:
     """Decode a query. A name such as `created_at[gte]` becomes the field `created_at_gte`; lists
-    are given by repetition: `types[]=a&types[]=b` or `types=a&types=b`.
+    are sent by repetition: `types[]=a&types[]=b` or `types=a&types=b`.
 
     Raises: InvalidInput.
     """
@@ -81,7 +81,7 @@ def _list_fields(type_: type[Struct]) -> frozenset[str]:
 
 def _is_list(hint: object) -> bool:
     if get_origin(hint) in (Union, types.UnionType):
-        return any(_is_list(get_arg) for get_arg in get_args(hint))
+        return any(_is_list(part) for part in get_args(hint))
     return get_origin(hint) in (list, tuple, frozenset)
 
 
@@ -93,10 +93,10 @@ def _readable_error(error: str, names: Mapping[str, str] | None = None) -> str:
     """`Expected `str`, got `int` - at `$.name`` -> `name: expected `str`, got `int``. `names`:
     the names that the client uses, by field."""
     if error == "Input data was truncated":
-        return "JSON is malformed: it ends too early"
+        return "the JSON is malformed: it ends too early"
     what, _, where = error.rpartition(" - at `$") if " - at `$" in error else (error, "", "")
     if (value := _INVALID_VALUE.match(what)) is not None:
-        what = f"{value[1]}: it is not a known value"
+        what = f"{value[1]}: not a known value"
     where = where.rstrip("`").lstrip(".")
     where = (names or {}).get(where, where)
     return f"{where}: {what[:1].lower()}{what[1:]}" if where else what

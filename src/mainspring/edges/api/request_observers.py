@@ -98,7 +98,7 @@ class AuditObserver:
             operation=request.route.operation,
             status=request.status,
             targets={name: value[:_MAX_ID_CHARS] for name, value in request.path.items()},
-            made=None if request.made is None else request.made[:_MAX_ID_CHARS],
+            made=None if request.object_id is None else request.object_id[:_MAX_ID_CHARS],
             request_id=request.request_id,
             address=request.address[:_MAX_ID_CHARS],
         )
@@ -131,7 +131,7 @@ def webhook_observer(notify: Notify) -> RequestObserver:
         if route is None or who is None or not 200 <= request.status < 300:
             return
         type_ = TYPES_BY_OPERATION.get(route.operation)
-        id_ = request.made or next(iter(request.path.values()), None)
+        id_ = request.object_id or next(iter(request.path.values()), None)
         if type_ is None or id_ is None:
             return
         try:

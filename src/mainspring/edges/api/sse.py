@@ -53,25 +53,25 @@ async def send_stream(
     stream: EventStream,
     stream_timing: StreamTiming,
     *,
-    require_welcome: Callable[[], Awaitable[None]],
+    check_access: Callable[[], Awaitable[None]],
 ) -> web.StreamResponse:
     """Send a stream until it is over, or its reader disconnects, is too slow, or loses access: its
-    key may be revoked meanwhile."""
+    key may have been revoked."""
     response = web.StreamResponse(headers=HEADERS)
     await response.prepare(request)
-    writer = _StreamWriter(request, response, stream, stream_timing, require_welcome)
+    writer = _StreamWriter(request, response, stream, stream_timing, check_access)
     try:
         async with run_in_background(writer.beat):
             await writer.write()
     except ConnectionError:  # the reader has disconnected
         pass
     except TimeoutError:
-        what = f"nothing was read for {stream_timing.patience_seconds:g} s"
+        what = f"the client read nothing for {stream_timing.patience_seconds:g} s"
         await _close_with_error(response, request, _error_frame(408, what))
     except MainspringError as error:
         status = http_status(error)
         if status >= 500:  # internal errors go to the log only
-            _LOG.error("a stream broke off: %s", error)
+            _LOG.error("a stream was cut off: %s", error)
         what = str(error) if status < 500 else "the log cannot be read at the moment"
         await _close_with_error(response, request, _error_frame(status, what))
     return response
@@ -87,13 +87,13 @@ class _StreamWriter:
         response: web.StreamResponse,
         stream: EventStream,
         stream_timing: StreamTiming,
-        require_welcome: Callable[[], Awaitable[None]],
+        check_access: Callable[[], Awaitable[None]],
     ) -> None:
         self._transport = request.transport
         self._response = response
         self._stream = stream
         self._timing = stream_timing
-        self._require_welcome = require_welcome
+        self._check_access = check_access
         self._checked = self._wrote = time.monotonic()
 
     async def beat(self) -> None:
@@ -113,7 +113,7 @@ class _StreamWriter:
             self._wrote = time.monotonic()
             if self._wrote - self._checked >= self._timing.heartbeat_seconds:
                 with suppress(StoreFailed):  # checked again the next time
-                    await self._require_welcome()
+                    await self._check_access()
                 self._checked = time.monotonic()
             if not messages and self._stream.is_over:
                 break
@@ -130,10 +130,10 @@ class _StreamWriter:
             await self._response.write(chunk)
 
 
-def _chunks(stream_message: Iterable[StreamMessage]) -> Iterator[bytes]:
+def _chunks(messages: Iterable[StreamMessage]) -> Iterator[bytes]:
     """Frames, joined into few writes: a write for each would be expensive."""
     chunk = bytearray()
-    for item in stream_message:
+    for item in messages:
         chunk += frame(item.name, item.data, item.seq)
         if len(chunk) >= _CHUNK_BYTES:
             yield bytes(chunk)
@@ -151,13 +151,13 @@ async def _close_with_error(
     response: web.StreamResponse, request: web.Request, last: bytes
 ) -> None:
     """Send the reason if possible, then close without waiting for unread data."""
-    is_heard = False
+    is_sent = False
     with anyio.move_on_after(_GRACE_SECONDS):
         try:
             await response.write(last)
             await response.write_eof()
-            is_heard = True
+            is_sent = True
         except ConnectionError:
             return
-    if not is_heard and request.transport is not None:
+    if not is_sent and request.transport is not None:
         request.transport.abort()

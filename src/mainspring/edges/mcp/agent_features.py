@@ -35,8 +35,9 @@ from mainspring.function_tools.json_schema import schema_problems
 from mainspring.log.task_groups import unwrap_single_error
 
 INSTRUCTIONS = (
-    "Each agent is a tool: give it a message, and it works until it is done. Its result has a"
-    " session_id: give that to continue. If a call of the agent needs approval, a person is asked."
+    "Each agent is a tool. Pass a message, and the agent works until it is done. The result has a"
+    " session_id; pass it to continue the session. If a call of the agent needs approval,"
+    " a person is asked."
 )
 _MAX_CHARS = 100_000
 """The length of the part of a transcript in one result."""
@@ -48,12 +49,12 @@ _Text: TypeAlias = Annotated[str, Meta(min_length=1, max_length=200_000)]
 
 
 class RunInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    message: Annotated[_Text, Meta(description="What the agent is to do.")] | UnsetType = UNSET
+    message: Annotated[_Text, Meta(description="What the agent should do.")] | UnsetType = UNSET
     session_id: (
         Annotated[
             str,
             Meta(
-                description="Continue this session. Without a message, it goes on where it stopped."
+                description="Continue this session. Without a message, it resumes where it stopped."
             ),
         ]
         | UnsetType
@@ -67,7 +68,7 @@ class ListInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 class ReadInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     session_id: str
-    offset: Annotated[int, Meta(ge=0, description="Where to begin, in characters.")] = 0
+    offset: Annotated[int, Meta(ge=0, description="The first character to read.")] = 0
 
 
 class SearchInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -82,7 +83,9 @@ class ApprovalsInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 class AnswerInput(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     approval_id: str
     result: Literal["allow", "deny"]
-    message: Annotated[_Text, Meta(description="Why not; the agent reads it.")] | UnsetType = UNSET
+    message: Annotated[_Text, Meta(description="Why you deny it, for the agent.")] | UnsetType = (
+        UNSET
+    )
 
 
 class AgentFeatures:
@@ -149,7 +152,7 @@ class AgentFeatures:
             ResourceTemplate(
                 uri_template=f"{_SESSION_URI}{{session_id}}",
                 name="session",
-                description="What was said and done in a session, as Markdown.",
+                description="The messages and tool calls of a session, as Markdown.",
                 mime_type="text/markdown",
             )
         ]
@@ -192,7 +195,7 @@ class AgentFeatures:
     async def _begin(self, agent: PublishedAgent, params: RunInput) -> str:
         if isinstance(params.session_id, UnsetType):
             if isinstance(params.message, UnsetType):
-                raise InvalidInput("give a message, a session_id, or both")
+                raise InvalidInput("pass a message, a session_id, or both")
             return await self._host.begin(agent.id, params.message)
         if not isinstance(params.message, UnsetType):
             await self._host.send(agent.id, params.session_id, params.message)
@@ -221,14 +224,14 @@ class AgentFeatures:
         steps, received = anyio.create_memory_object_stream[str](math.inf)
         steps.send_nowait(f"session {session_id}")
 
-        async def tell() -> None:
+        async def send_steps() -> None:
             async for text in received:
                 await exchange.step(text)
 
         reports: list[RunReport] = []
         with unwrap_single_error():
             async with anyio.create_task_group() as group:
-                group.start_soon(tell)
+                group.start_soon(send_steps)
                 with steps:
                     reports += [await self._host.run(agent.id, session_id, steps.send_nowait)]
         return reports[0]
@@ -242,8 +245,10 @@ class AgentFeatures:
         params = msgspec.convert(arguments, ReadInput)
         text = await self._host.transcript(params.session_id)
         end = params.offset + _MAX_CHARS
-        more = f"\n\n(there is more: offset {end})" if end < len(text) else ""
-        return ToolReply.text(f"{text[params.offset : end]}{more}" or "(nothing there)")
+        more = f"\n\n(to read on, use the offset {end})" if end < len(text) else ""
+        return ToolReply.text(
+            f"{text[params.offset : end]}{more}" or "(the session has no text at this offset)"
+        )
 
     async def _search(self, arguments: Mapping[str, object], _exchange: Exchange) -> ToolReply:
         params = msgspec.convert(arguments, SearchInput)
@@ -258,7 +263,7 @@ class AgentFeatures:
         params = msgspec.convert(arguments, AnswerInput)
         await self._host.answer(params.approval_id, params.result, params.message or None)
         word = "Allowed" if params.result == "allow" else "Denied"
-        return ToolReply.text(f"{word}. Run the agent with its session_id to go on.")
+        return ToolReply.text(f"{word}. To continue, run the agent with its session_id.")
 
     async def _agents(self) -> dict[str, PublishedAgent]:
         """The agents by the names of their tools; a number is appended if a name is taken."""
@@ -280,18 +285,20 @@ _RESERVED = frozenset(
     )
 )
 _LIST = "List sessions of the agents, the newest first."
-_READ = "Read what was said and done in a session, as Markdown."
-_SEARCH = "Search what was said in all sessions."
+_READ = "Read the messages and tool calls of a session, as Markdown."
+_SEARCH = "Search the messages of all sessions."
 _APPROVALS = "List tool calls of sessions that wait for a person to allow or deny them."
-_ANSWER = "Allow or deny a tool call that waits. The decision is a person's: ask before you call."
+_ANSWER = (
+    "Allow or deny a tool call that waits. A person must decide: ask the user before you call this."
+)
 _DECISION_FORM: dict[str, object] = {
     "type": "object",
     "properties": {
         "decision": {"type": "string", "enum": ["allow", "deny"], "title": "Decision"},
         "message": {
             "type": "string",
-            "title": "Why not",
-            "description": "The agent reads it if you deny.",
+            "title": "Reason",
+            "description": "The agent reads it if you deny the call.",
         },
     },
     "required": ["decision"],
@@ -303,8 +310,8 @@ def _agent_tool(name: str, agent: PublishedAgent) -> ToolDefinition:
     if agent.input_schema is None:
         return definition
     own = cast("dict[str, object]", agent.input_schema.get("properties", {}))
-    usual = cast("dict[str, object]", definition.input_schema["properties"])
-    properties = {**own, "session_id": usual["session_id"]}
+    default_properties = cast("dict[str, object]", definition.input_schema["properties"])
+    properties = {**own, "session_id": default_properties["session_id"]}
     schema = {**agent.input_schema, "properties": properties}
     return msgspec.structs.replace(definition, input_schema=schema)
 
@@ -329,7 +336,9 @@ def _run_input(agent: PublishedAgent, arguments: Mapping[str, object]) -> RunInp
 
 def _agent_text(agent: PublishedAgent) -> str:
     what = agent.description or "An agent that works in its own folder."
-    return f"{what[:1_500]} Runs until it is done or needs approval; gives its text and session_id."
+    return (
+        f"{what[:1_500]} Runs until it is done or needs approval; returns its text and session_id."
+    )
 
 
 def _definition(
@@ -354,10 +363,10 @@ def _reply(report: RunReport, waiting: Sequence[PendingApproval] = ()) -> ToolRe
     lines = [report.text] if report.text else []
     if waiting:
         fields["waiting_for"] = [msgspec.to_builtins(item) for item in waiting]
-        lines += ["It waits for a person to allow or deny:"]
+        lines += ["Waiting for a person to allow or deny:"]
         lines += [f"- {item.tool}: {item.what[:500]} (approval {item.id})" for item in waiting]
     elif report.status not in ("completed", "compacted"):
-        lines += [f"It ended with {report.status}. {report.detail or ''}".strip()]
+        lines += [f"The run ended: {report.status}. {report.detail or ''}".strip()]
     lines += [f"(session {report.session_id})"]
     is_error = report.status in _FAILED
     return ToolReply(

@@ -26,7 +26,7 @@ class PublishedAgent:
     name: str
     description: str
     input_schema: Mapping[str, object] | None = None
-    """The schema of its input, if it takes something else than a message."""
+    """The schema of its input; `None` if its input is a message."""
 
 
 class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -73,7 +73,7 @@ class PendingApproval(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AgentHost(Protocol):
-    """Acts for one caller, with its permissions. What it may not see raises `NotFound`."""
+    """Acts for one caller, with its permissions. What the caller may not see is not found."""
 
     @property
     def may_run(self) -> bool: ...
@@ -125,7 +125,7 @@ class AgentHost(Protocol):
     async def answer(
         self, approval_id: str, result: Literal["allow", "deny"], message: str | None
     ) -> None:
-        """Raises: NotFound; Forbidden: the caller may not; StaleVersion: it waits no more."""
+        """Raises: NotFound; Forbidden: the caller may not; StaleVersion: it no longer waits."""
         ...
 
 

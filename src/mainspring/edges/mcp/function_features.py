@@ -73,7 +73,7 @@ def load_functions(file: Path) -> ServedFunctions:
         {value.name: value for value in values if isinstance(value, FunctionPrompt)},
     )
     if not (served.tools or served.resources or served.prompts):
-        raise InvalidInput(f"{file}: has no function with @tool, @resource or @prompt")
+        raise InvalidInput(f"{file}: no function is decorated with @tool, @resource or @prompt")
     if len(served.tools) < len(tools):
         raise InvalidInput(f"{file}: two tools have the same name")
     return served

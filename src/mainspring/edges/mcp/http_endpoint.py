@@ -1,4 +1,6 @@
-"""MCP over streamable HTTP, of both eras, at one path. Callers are already authenticated."""
+"""MCP over streamable HTTP at one path, for modern and legacy clients. Callers are already
+authenticated.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ from mainspring.capabilities.mcp.server.stdio import MAX_REQUEST_BYTES
 from mainspring.core.errors import MainspringError
 from mainspring.edges.api.sse import HEADERS
 
-_LOOK_SECONDS = 0.25
+_CHECK_SECONDS = 0.25
 """How often to check whether a client is still connected."""
 _STATUS = {
     METHOD_NOT_FOUND: 404,
@@ -61,11 +63,11 @@ class HostRules:
     def refusal(self, headers: Mapping[str, str]) -> str | None:
         host = headers.get("Host", "")
         if self.hosts is not None and _host_name(f"//{host}") not in self.hosts:
-            return f"this server is not called {host!r:.100}"
+            return f"the host name {host!r:.100} is not allowed"
         origin = headers.get("Origin")
         if origin is None or origin in self.origins or _host_name(origin) in _LOOPBACK:
             return None
-        return f"pages of {origin!r:.100} may not use this server"
+        return f"the origin {origin!r:.100} is not allowed"
 
 
 def _host_name(url: str) -> str | None:
@@ -121,13 +123,13 @@ class McpEndpoint:
             return body
         message = decode_message(body)
         if message is None:
-            return _error(400, PARSE_ERROR, "not a message of the protocol, or several at once")
+            return _error(400, PARSE_ERROR, "the body must be one JSON-RPC message")
         if era_of(message, request.headers) == "modern":
             return await self._modern(request, message, caller)
         return await self._legacy(request, message, caller)
 
     async def get(self, request: web.Request, caller: HttpCaller) -> web.StreamResponse:
-        """The stream of messages that the server sends a legacy client unasked."""
+        """The stream of messages to a legacy client that answer no request."""
         if (refusal := self._refusal(request)) is not None:
             return refusal
         session_id = request.headers.get(SESSION_HEADER)
@@ -137,7 +139,7 @@ class McpEndpoint:
         if connection is None:
             return _no_session()
         if session_id in self._listening:
-            return _error(409, INVALID_REQUEST, "this session has such a stream already")
+            return _error(409, INVALID_REQUEST, "this session already has a stream")
         self._listening.add(session_id)
         outlet = _HttpOutlet(request, caller.recheck_access, self._times)
         try:
@@ -172,7 +174,7 @@ class McpEndpoint:
             and (request.method == "GET" or "application/json" in accepted)
         )
         if request.method != "DELETE" and not is_readable:
-            what = "Accept: must have application/json and text/event-stream"
+            what = "Accept: must include application/json and text/event-stream"
             return _error(406, INVALID_REQUEST, what)
         if request.method == "POST" and request.content_type != "application/json":
             return _error(415, INVALID_REQUEST, "Content-Type: must be application/json")
@@ -182,7 +184,7 @@ class McpEndpoint:
         self, request: web.Request, message: Message, caller: HttpCaller
     ) -> web.StreamResponse:
         if message.is_response:
-            return _error(400, INVALID_REQUEST, "clients send no responses")
+            return _error(400, INVALID_REQUEST, "a client must not send responses")
         if message.id is None:
             return web.Response(status=202)
         try:
@@ -201,7 +203,7 @@ class McpEndpoint:
             return await self._initialize(request, message, caller)
         session_id = request.headers.get(SESSION_HEADER)
         if session_id is None:
-            return _error(400, INVALID_REQUEST, f"{SESSION_HEADER}: begin with initialize")
+            return _error(400, INVALID_REQUEST, f"{SESSION_HEADER}: missing; send initialize first")
         connection = self._connections.find(session_id, caller.id)
         if connection is None:
             return _no_session()
@@ -210,7 +212,7 @@ class McpEndpoint:
             return (
                 web.Response(status=202)
                 if is_asked
-                else _error(400, INVALID_REQUEST, "nobody has asked for this")
+                else _error(400, INVALID_REQUEST, "the response answers no open request")
             )
         if message.id is None:
             if message.method == "notifications/cancelled":
@@ -239,7 +241,7 @@ class McpEndpoint:
     ) -> web.StreamResponse:
         assert message.id is not None
         if self._active[connection.caller] >= MAX_REQUESTS:
-            return _refusal(message, busy(f"more than {MAX_REQUESTS} requests at a time"), 429)
+            return _refusal(message, busy(f"more than {MAX_REQUESTS} concurrent requests"), 429)
         is_modern = era_of(message, request.headers) == "modern"
         outlet = _HttpOutlet(
             request, caller.recheck_access, self._times, outlives_client=not is_modern
@@ -332,22 +334,22 @@ class _HttpOutlet:
         async with self._sending:
             try:
                 if self.is_lost:
-                    raise ConnectionResetError("the client is gone")
+                    raise ConnectionResetError("the client has disconnected")
                 if not self.is_open:
                     await self.response.prepare(self._request)
                 with anyio.fail_after(self.times.patience_seconds):
                     await self.response.write(content)
             except (ConnectionError, TimeoutError) as error:
                 if not self._outlives_client:
-                    raise ConnectionResetError("the client does not read any more") from error
+                    raise ConnectionResetError("the client has stopped reading") from error
 
 
 async def _watch(outlet: _HttpOutlet, scope: CancelScope) -> None:
     """Cancel a request if its client disconnects or loses access; keep silent streams alive."""
     seconds = 0.0
     while True:
-        await anyio.sleep(_LOOK_SECONDS)
-        seconds += _LOOK_SECONDS
+        await anyio.sleep(_CHECK_SECONDS)
+        seconds += _CHECK_SECONDS
         if outlet.is_lost and outlet.ends_with_client:
             scope.cancel()
         elif seconds >= outlet.times.silent_seconds:
@@ -367,7 +369,9 @@ async def _read_body(request: web.Request, seconds: float) -> bytes | web.Respon
     if scope.cancelled_caught:
         return _error(408, INVALID_REQUEST, f"the request took more than {seconds:g} s")
     if len(body) > MAX_REQUEST_BYTES:
-        return _error(413, INVALID_REQUEST, f"a request has {MAX_REQUEST_BYTES:,} bytes at most")
+        return _error(
+            413, INVALID_REQUEST, f"a request may have at most {MAX_REQUEST_BYTES:,} bytes"
+        )
     return bytes(body)
 
 
@@ -383,4 +387,4 @@ def _refusal(message: Message, error: RequestRefused, status: int) -> web.Respon
 
 def _no_session() -> web.Response:
     """The same for a session that does not exist and for one of another caller."""
-    return _error(404, INVALID_REQUEST, "there is no such session; begin with initialize")
+    return _error(404, INVALID_REQUEST, "there is no such session; send initialize first")

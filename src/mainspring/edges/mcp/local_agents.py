@@ -94,8 +94,8 @@ class LocalAgents:
         ]
 
     async def skills(self) -> Sequence[Skill]:
-        every = [skill for runner in self.runners.values() for skill in runner.agent.skills]
-        return list({skill.name: skill for skill in every}.values())
+        skills = [skill for runner in self.runners.values() for skill in runner.agent.skills]
+        return list({skill.name: skill for skill in skills}.values())
 
     async def begin(self, agent_id: str, message: str) -> str:
         runner = self.runners[agent_id]
@@ -115,9 +115,9 @@ class LocalAgents:
         try:
             result = await _run_or_interrupt(session, on_step)
         except LeaseHeld as error:
-            raise InvalidInput(f"another process runs {session_id}; read it there") from error
+            raise InvalidInput(f"another process is running {session_id}") from error
         report = await run_report(self.log, session_id, "" if result is None else result.text)
-        why = "there was nothing to do" if result is None else result.detail
+        why = "there is nothing to do" if result is None else result.detail
         return msgspec.structs.replace(report, detail=why)
 
     async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]:

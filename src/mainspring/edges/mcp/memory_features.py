@@ -24,10 +24,10 @@ _FORM: dict[str, object] = {
     "required": ["decision"],
 }
 _NOBODY = (
-    "Nothing was remembered: a person must agree first, and this client cannot ask one."
-    " `mainspring memory add` remembers it by hand."
+    "Nothing was stored: a person must agree first, and this client cannot ask one."
+    " To store it yourself, run `mainspring memory add`."
 )
-_DENIED = "Nothing was remembered: the user did not agree."
+_DENIED = "Nothing was stored: the user did not agree."
 
 
 class MemoryFeatures:

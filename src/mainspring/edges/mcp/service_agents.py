@@ -206,7 +206,7 @@ class ServiceAgents:
         for environment in page.data:
             if isinstance(environment.config, CloudConfig):
                 return environment.id
-        raise InvalidInput("there is no environment to run it in: create one with the API")
+        raise InvalidInput("the tenant has no environment; create one with the API")
 
 
 def _is_running(session: LoadedSession) -> bool:

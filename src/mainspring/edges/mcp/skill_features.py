@@ -90,12 +90,12 @@ class SkillFeatures:
             raise no_prompt(name)
         values = [arguments.get(part.name, "") for part in _arguments(skill) or ()]
         text = " ".join(_quoted(value) for value in values) if skill.arguments else values[0]
-        elsewhere = msgspec.structs.replace(skill, folder=_uri(skill, "").rstrip("/"))
-        substitution = SkillSubstitution(text, elsewhere, SkillFacts(session_id=""))
+        published = msgspec.structs.replace(skill, folder=_uri(skill, "").rstrip("/"))
+        substitution = SkillSubstitution(text, published, SkillFacts(session_id=""))
         body = await load_body(skill)
-        filled = await run_embedded_commands(body, substitution, refusing_runner(_NOT_RUN))
+        text_body = await run_embedded_commands(body, substitution, refusing_runner(_NOT_RUN))
         message = PromptMessage(
-            role="user", content=Text(filled.strip() + substitution.unused_arguments())
+            role="user", content=Text(text_body.strip() + substitution.unused_arguments())
         )
         return PromptResult(messages=[message], description=skill.description)
 

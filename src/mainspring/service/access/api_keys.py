@@ -60,10 +60,10 @@ class Key(Struct, frozen=True, kw_only=True):
     environment_id: str | None = None
     """The only environment whose work it may take: the key of a self-hosted worker."""
     lent_to: str | None = None
-    """The agent that uses it: requests with it count as made by an agent."""
+    """The agent that uses it: requests with it count as requests of an agent."""
     requests_per_minute: int | None = None
     daily_budget_usd: Usd | None = None
-    """What the sessions that it creates may cost per day (UTC)."""
+    """The maximum cost of the sessions that it creates, per day (UTC)."""
     expires_at: datetime | None = None
     last_used_at: datetime | None = None
     """Accurate to the hour."""
@@ -202,7 +202,7 @@ class Keys:
         except AlreadyExists:
             if (await self.get(ROOT_TENANT, key.id)).revoked_at is not None:
                 raise InvalidInput(
-                    f"{ADMIN_KEY_VARIABLE}: it was revoked; choose another"
+                    f"{ADMIN_KEY_VARIABLE}: this key was revoked; choose another"
                 ) from None
         listing = ListQuery(label=ADMIN_KEY_VARIABLE, limit=1000)
         for former in (await self._repository.page(ROOT_TENANT, listing)).data:
@@ -230,23 +230,23 @@ class Keys:
         check_usd("daily_budget_usd", request.daily_budget_usd)
         expires = request.expires_at
         if expires is not None and expires <= self._clock():
-            raise InvalidInput("expires_at: that has passed already")
+            raise InvalidInput("expires_at: must be in the future")
         if request.environment_id is not None and request.agent_id is not None:
             raise InvalidInput("agent_id: a key is for an agent or for an environment, not both")
         if request.grants and request.agent_id is None:
-            raise InvalidInput("grants: only a key for one agent needs them")
+            raise InvalidInput("grants: allowed only for a key of one agent")
         if request.environment_id is not None and request.role not in ("viewer", "user"):
-            raise InvalidInput("role: the key of a worker is a viewer's or a user's")
+            raise InvalidInput("role: the key of a worker has the role viewer or user")
 
     async def _check_creator(self, principal: Principal, request: CreateKey) -> None:
         """Raises: Forbidden: it would have more permissions than its creator."""
         if principal.agent_id is not None or principal.environment_id is not None:
-            raise Forbidden("a key for one agent or environment makes no others")
+            raise Forbidden("a key for one agent or environment cannot create keys")
         if not principal.key_id.startswith(f"{_ID_PREFIX}_"):
             return  # the operator of the machine, or a subject of an OIDC issuer
         maker = await self.get(principal.tenant, principal.key_id)
         if maker.is_narrow:
-            raise Forbidden(f"the key {maker.name!r} is limited, so it makes no others")
+            raise Forbidden(f"the key {maker.name!r} is limited, so it cannot create keys")
         if maker.expires_at is not None and (
             request.expires_at is None or request.expires_at > maker.expires_at
         ):
@@ -298,7 +298,9 @@ def _id_of(digest: str) -> str:
 def _check_chosen_secret(secret: str) -> None:
     is_plain = secret.isascii() and secret.isprintable() and " " not in secret and "," not in secret
     if not is_plain or len(secret) > MAX_SECRET:
-        raise InvalidInput(f"{ADMIN_KEY_VARIABLE}: letters, digits and signs, without spaces")
+        raise InvalidInput(
+            f"{ADMIN_KEY_VARIABLE}: use letters, digits and punctuation, without spaces"
+        )
     if len(secret) < MIN_CHOSEN_SECRET or len(set(secret)) < _MIN_DISTINCT_CHARS:
         weak = InvalidInput(
             f"{ADMIN_KEY_VARIABLE}: {MIN_CHOSEN_SECRET} random characters at least; "

@@ -1,4 +1,4 @@
-"""The audit log: what was done to the service, by whom, from where. No content and no secret.
+"""The audit log: every change to the service, by whom and from where. No content, no secrets.
 
 Each tenant has one chain: an entry contains the hash of the one before it, so that none can be
 changed or removed unnoticed. A writer claims the next number by its unique name; if two processes
@@ -135,7 +135,7 @@ class Audit:
     async def note(self, tenant: str, action: AuditAction) -> None:
         """Write an entry; it is durable when this returns.
 
-        Raises: StoreFailed, StaleVersion: others kept writing.
+        Raises: StoreFailed, StaleVersion: other processes kept writing.
         """
         if (commits := self._commits.get(tenant)) is None:
             if len(self._commits) >= _TENANTS_KEPT:
@@ -198,7 +198,9 @@ class Audit:
         return count
 
     async def _commit(self, chain: _Chain, entries: Sequence[_PendingEntry]) -> None:
-        failure: MainspringError = StaleVersion("the audit: others kept writing")
+        failure: MainspringError = StaleVersion(
+            "the audit: other processes kept writing; try again"
+        )
         for _ in range(_TRIES):
             try:
                 end = chain.end or await self._read_end(chain.tenant)
@@ -222,7 +224,7 @@ class Audit:
     def _link(self, tenant: str, pending: _PendingEntry, end: _ChainEnd) -> tuple[Put, _ChainEnd]:
         # lists must be in the order of the chain
         created = max(to_micros(pending.moment), end.created + 1)
-        bare = copy_fields(
+        unhashed = copy_fields(
             AuditEntry,
             pending.action,
             id=ids.new_id("audit"),
@@ -231,7 +233,7 @@ class Audit:
             tenant_id=tenant,
             previous=end.hash,
         )
-        entry = replace(bare, hash=_entry_hash(bare))
+        entry = replace(unhashed, hash=_entry_hash(unhashed))
         change = self._repository.put_change(tenant, entry)
         return change, _ChainEnd(entry.seq, entry.hash, created)
 
@@ -293,7 +295,9 @@ def _entry_hash(entry: AuditEntry) -> str:
 def _chain_problems(last: _ChainEnd, entry: AuditEntry) -> list[str]:
     problems: list[str] = []
     if entry.seq != last.seq + 1:
-        problems.append(f"entry {entry.seq} follows {last.seq}: what was between is gone")
+        problems.append(
+            f"entry {entry.seq} follows {last.seq}: the entries between them are missing"
+        )
     elif entry.previous != last.hash:
         problems.append(f"entry {entry.seq} does not continue entry {last.seq}")
     if entry.hash != _entry_hash(entry):

@@ -57,7 +57,7 @@ class DailyBudgetLedger:
         self._keys = Keys(records, clock=clock)
         self._tenants = Tenants(records, clock=clock)
         self._clock = clock
-        self._limits = TtlCache(self._look, seconds=LIMIT_SECONDS, monotonic=monotonic)
+        self._limits = TtlCache(self._read_limit, seconds=LIMIT_SECONDS, monotonic=monotonic)
         self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
 
     def budget(self, tenant: str, key_id: str) -> Budget:
@@ -113,7 +113,7 @@ class DailyBudgetLedger:
             [(_counter(day, tenant, payer, name), micros) for payer, name in charge.payers()]
         )
 
-    async def _look(self, payer: tuple[str, Payer, str]) -> Decimal | None:
+    async def _read_limit(self, payer: tuple[str, Payer, str]) -> Decimal | None:
         tenant, kind, name = payer
         try:
             if kind == "user":
@@ -143,5 +143,5 @@ def _refusal(payer: Payer, name: str, limit: Decimal, used: int, next_cost: Deci
     who = "key" if payer == "user" else payer
     return (
         f"{who} {name} has used {used / _MICRO:.2f} of today's {limit:.2f} US dollars,"
-        f" and the next call may take {next_cost:.2f}"
+        f" and the next call may cost {next_cost:.2f}"
     )

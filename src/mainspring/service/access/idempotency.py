@@ -26,9 +26,11 @@ from mainspring.service.storage.repository import IndexColumns, Repository, Seal
 KIND = "repeated_request"
 LIFETIME = timedelta(days=1)
 ABANDONED_AFTER = timedelta(seconds=60)
-_OTHER_BODY = "Idempotency-Key: it was given with another request before; choose a new one"
-_OTHER_RIGHTS = "Idempotency-Key: the first request with it had other rights; choose a new key"
-_IN_PROGRESS = "Idempotency-Key: the first request with it is still being handled; try again"
+_OTHER_BODY = "Idempotency-Key: this key was used for another request; choose a new one"
+_OTHER_RIGHTS = (
+    "Idempotency-Key: the first request with this key had other permissions; choose a new key"
+)
+_IN_PROGRESS = "Idempotency-Key: the first request with this key is still being handled; try again"
 
 
 class RequestRecord(Struct, frozen=True, kw_only=True):
@@ -66,7 +68,7 @@ class IdempotentRequests:
     ) -> RequestRecord:
         """The record of a request: with the answer, or for the caller to execute it now.
 
-        Raises: InvalidInput: the key is malformed, or was given with another request. Forbidden:
+        Raises: InvalidInput: the key is malformed, or was used for another request. Forbidden:
         the caller's permissions have changed since. StaleVersion: another process executes it.
         """
         now = self._clock()
@@ -129,7 +131,7 @@ class IdempotentRequests:
 
 def _request_id(principal: Principal, operation: str, key: str) -> str:
     if not 1 <= len(key) <= 255 or not key.isascii():
-        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
+        raise InvalidInput("Idempotency-Key: must have 1 to 255 ASCII characters")
     parts = [
         principal.tenant,
         principal.issuer,

@@ -31,7 +31,7 @@ class Halt(Struct, frozen=True, kw_only=True):
     tenant_id: str
     """Empty if everything is stopped."""
     agent_id: str | None
-    """`None`: all agents of the tenant."""
+    """`null`: all agents of the tenant."""
     reason: str
     created_by: str
     created_at: datetime

@@ -48,7 +48,7 @@ class IssuerKeySet(Struct, eq=False):
         if self._age() > FRESH_SECONDS or self._named(kid) is None:
             await self._refresh()
         if self._age() > STALE_SECONDS:
-            raise Unauthenticated(f"the keys of {self.issuer.issuer} cannot be had now")
+            raise Unauthenticated(f"the keys of {self.issuer.issuer} are not available")
         if (key := self._named(kid)) is None:
             raise Unauthenticated("the token is signed with a key that its issuer does not have")
         return key
@@ -71,7 +71,7 @@ class IssuerKeySet(Struct, eq=False):
                 with anyio.fail_after(_FETCH_SECONDS):
                     keys = _parse_jwks(await self.fetch(self.issuer.jwks_url))
             except Exception as error:  # noqa: BLE001 (it may fail in any way; old keys remain)
-                _LOG.warning("the keys of %s: %s", self.issuer.issuer, error)
+                _LOG.warning("cannot fetch the keys of %s: %s", self.issuer.issuer, error)
                 return
             self._keys, self._fetched = keys, now
 
@@ -110,24 +110,24 @@ class IssuedTokens:
                 options={"require": ["exp", "iss", "aud", "sub"], "verify_sub": True},
             )
         except (jwt.PyJWTError, ValueError) as error:
-            raise Unauthenticated(f"the token does not hold: {error}") from None
+            raise Unauthenticated(f"the token is invalid: {error}") from None
         return _principal(issuer, claims)
 
     def _read(self, token: str) -> tuple[OidcIssuer, str | None, str]:
         """The issuer whose keys verify the token; nothing in the token is trusted yet."""
         if len(token) > MAX_TOKEN or not token.isascii():
-            raise Unauthenticated("the token does not hold: it is too long, or no token")
+            raise Unauthenticated("the token is invalid: it is too long, or not a JWT")
         try:
             header = jwt.get_unverified_header(token)
             claims = jwt.decode(token, options={"verify_signature": False})
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise Unauthenticated("the token does not hold: it cannot be read") from None
+            raise Unauthenticated("the token is invalid: it cannot be decoded") from None
         issuer = self._issuers.get(str(claims.get("iss")))
         if issuer is None:
-            raise Unauthenticated("the token does not hold: its issuer is not known here")
+            raise Unauthenticated("the token is invalid: its issuer is not configured")
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in issuer.algorithms:
-            raise Unauthenticated(f"the token does not hold: signed with {algorithm!r:.20}")
+            raise Unauthenticated(f"the token is invalid: it is signed with {algorithm!r:.20}")
         return issuer, kid if isinstance(kid, str) else None, str(algorithm)
 
 
@@ -142,7 +142,7 @@ def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
         try:
             keys[str(jwk.get("kid", f"#{index}"))] = jwt.PyJWK(jwk)
         except jwt.PyJWTError as error:
-            _LOG.warning("a key that we do not understand: %s", type(error).__name__)
+            _LOG.warning("an unsupported key: %s", type(error).__name__)
     return keys
 
 
@@ -164,7 +164,7 @@ def _tenant(issuer: OidcIssuer, claims: Mapping[str, Any]) -> str:
     claim_values = _texts(_claim(claims, issuer.tenant_claim or ""))
     tenants = {issuer.tenants[item] for item in claim_values if item in issuer.tenants}
     if len(tenants) != 1:
-        raise Forbidden(f"the claim {issuer.tenant_claim} names no tenant here, or several")
+        raise Forbidden(f"the claim {issuer.tenant_claim} maps to no tenant, or to several")
     return tenants.pop()
 
 
@@ -172,7 +172,7 @@ def _role(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Role:
     claim_values = _texts(_claim(claims, issuer.role_claim))
     roles = [issuer.roles[item] for item in claim_values if item in issuer.roles]
     if not roles:
-        raise Forbidden(f"the claim {issuer.role_claim} names no role here")
+        raise Forbidden(f"the claim {issuer.role_claim} maps to no role")
     return ROLES[max(ROLES.index(item) for item in roles)]
 
 

@@ -42,9 +42,9 @@ class OidcIssuer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     def __post_init__(self) -> None:
         if (self.tenant is None) == (self.tenant_claim is None):
-            raise ValueError("give either tenant, or tenant_claim with tenants")
+            raise ValueError("set either tenant, or tenant_claim with tenants")
         if self.tenant_claim is not None and not self.tenants:
-            raise ValueError("tenants: what the values of tenant_claim mean")
+            raise ValueError("tenants: required with tenant_claim; maps its values to tenants")
 
 
 def check_issuers(issuers: tuple[OidcIssuer, ...]) -> None:
@@ -55,4 +55,4 @@ def check_issuers(issuers: tuple[OidcIssuer, ...]) -> None:
         if not (parts.scheme == "https" and parts.hostname) and not is_local:
             raise InvalidInput(f"jwks_url: {issuer.jwks_url} is not an https:// address")
     if len({issuer.issuer for issuer in issuers}) != len(issuers):
-        raise InvalidInput("issuer: one occurs twice")
+        raise InvalidInput("issuer: must be unique")

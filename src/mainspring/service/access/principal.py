@@ -78,6 +78,6 @@ class Principal:
         Raises: Forbidden.
         """
         if self.acting_agent is not None:
-            raise Forbidden(f"this is for people to decide; {self.acting_agent} is an agent")
+            raise Forbidden(f"only a person may do this; {self.acting_agent} is an agent")
         if self.environment_id is not None:
-            raise Forbidden("this is for people to decide; the key is that of a worker")
+            raise Forbidden("only a person may do this; the key belongs to a worker")

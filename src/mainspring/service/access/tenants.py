@@ -38,7 +38,7 @@ class Tenant(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     requests_per_minute: int | None = None
-    """The limit of all its keys together, for each API process; `None`: the platform's default."""
+    """The limit of all its keys together, for each API process; `null`: the platform's default."""
     daily_budget_usd: Usd | None = None
     agent_daily_budgets_usd: AgentBudgets = {}
     """By the agent's name; `*` for all others."""
@@ -55,7 +55,7 @@ class CreateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unset fields stay; `null` removes a limit."""
+    """Omitted fields keep their values; `null` removes a limit."""
 
     name: Annotated[str, Meta(max_length=256)] | UnsetType = UNSET
     requests_per_minute: PerMinute | UnsetType | None = UNSET
@@ -105,7 +105,9 @@ class Tenants:
         Raises: InvalidInput: the root tenant, without which nobody could enable it again.
         """
         if tenant_id == ROOT_TENANT:
-            raise InvalidInput(f"the tenant {ROOT_TENANT} is the platform's own and stays enabled")
+            raise InvalidInput(
+                f"the tenant {ROOT_TENANT} belongs to the platform and cannot be disabled"
+            )
 
         def change(current: Tenant) -> Tenant:
             now = self._clock()
@@ -136,13 +138,15 @@ def require_platform(principal: Principal) -> None:
     principal.require("admin")
     principal.require_human()
     if principal.tenant != ROOT_TENANT or principal.agent_id is not None:
-        raise Forbidden(f"tenants are managed by administrators of the tenant {ROOT_TENANT}")
+        raise Forbidden(
+            f"only administrators may manage tenants, with a key of the tenant {ROOT_TENANT}"
+        )
 
 
 def check_usd(name: str, amount: Decimal | None) -> None:
     """Raises: InvalidInput."""
     if amount is not None and not (amount.is_finite() and 0 <= amount <= 1_000_000_000):
-        raise InvalidInput(f"{name}: an amount of US dollars, 0 or more")
+        raise InvalidInput(f"{name}: must be an amount of US dollars, 0 or more")
 
 
 def _check_tenant(tenant: Tenant) -> Tenant:

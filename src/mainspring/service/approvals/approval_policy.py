@@ -35,7 +35,7 @@ Group = Annotated[str, Meta(min_length=1, max_length=256)]
 class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     id: str
     agent_id: str | None = None
-    """The agent; `None`: all agents of the tenant without a policy of their own."""
+    """The agent; `null`: all agents of the tenant without a policy of their own."""
     role: AnswerRole = "user"
     """The minimum role that may answer."""
     four_eyes: bool = False
@@ -49,7 +49,7 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
     escalated_role: AnswerRole | None = None
     """The minimum role after escalation, if it is higher."""
     updated_at: datetime | None = None
-    """`None` for the built-in policy, which applies if none is set."""
+    """`null` for the built-in policy, which applies if none is set."""
     type: Literal["approval_policy"] = "approval_policy"
 
     def needed_role(self, *, is_escalated: bool) -> AnswerRole:
@@ -60,8 +60,8 @@ class ApprovalPolicy(Struct, frozen=True, kw_only=True):
 
 
 class SetApprovalPolicy(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Unset fields stay; for an agent without a policy they are the tenant's. `null` clears
-    them."""
+    """Omitted fields keep their values; an agent without a policy starts with the tenant's. `null`
+    clears a field."""
 
     agent_id: Annotated[AgentId, Meta(min_length=1, max_length=128)] | None = None
     role: AnswerRole | UnsetType = UNSET
@@ -140,10 +140,10 @@ def _id(tenant: str, agent_id: str | None) -> str:
 def _check_policy(policy: ApprovalPolicy) -> ApprovalPolicy:
     expires, escalates = policy.expires_after_seconds, policy.escalate_after_seconds
     if escalates is None and (policy.escalate_to or policy.escalated_role):
-        raise InvalidInput("escalate_after_seconds: say when it is escalated")
+        raise InvalidInput("escalate_after_seconds: required with escalate_to and escalated_role")
     if expires is not None and escalates is not None and escalates >= expires:
         raise InvalidInput(
-            f"escalate_after_seconds: {escalates} is not before it expires, after {expires}"
+            f"escalate_after_seconds: {escalates} must be less than expires_after_seconds"
         )
     return policy
 

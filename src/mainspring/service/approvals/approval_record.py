@@ -70,11 +70,11 @@ class Approval(Struct, frozen=True, kw_only=True):
     closed_at: datetime | None = None
     """When it was answered or became void."""
     subject: ApprovalSubject | None = None
-    """What it is about; `None` in records from before there were other subjects than calls."""
+    """What it is about; `null` in old records, which are about calls."""
     question_id: str | None = None
-    """The id of the approval in the session's log, if the call asks a question of its own."""
+    """The id of the approval in the session's log, if the call itself asks a question."""
     question: str | None = None
-    """The question that a running call asks; `None`: the approval is for running the call."""
+    """The question that a running call asks; `null`: the approval is for running the call."""
     form_schema: dict[str, Any] | None = None
     """JSON Schema of the form that goes with `allow`."""
     form: dict[str, Any] | None = None

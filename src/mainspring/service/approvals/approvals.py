@@ -113,19 +113,19 @@ class Approvals:
     ) -> Approval:
         """Answer an approval. Repeating the same answer returns the same approval.
 
-        Raises: NotFound, InvalidInput, Forbidden: they may not; StaleVersion: somebody else has
-        already answered, or it no longer waits.
+        Raises: NotFound, InvalidInput, Forbidden; StaleVersion: somebody else has already
+        answered, or it no longer waits.
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()
         decision = Answer(decision=answer.result, text=answer.message, form=answer.form)
         who = answered_by(principal)
         if answer.message is not None and answer.result != "deny":
-            raise InvalidInput("message: only with the result deny")
+            raise InvalidInput("message: allowed only with the result deny")
         if answer.for_session:
             principal.require("operator")
             if answer.result != "allow":
-                raise InvalidInput("for_session: only with the result allow")
+                raise InvalidInput("for_session: allowed only with the result allow")
         if approval.status == "waiting":
             session = await self.keeper.sessions.get(principal.tenant, approval.session_id)
             await self._permission.check(principal, session, {approval.tool_use_id: approval.asked})
@@ -244,7 +244,9 @@ class Approvals:
 def _rule(call: OpenCall) -> RuleText:
     rule = None if call.is_suspended else always_allow_rule(call.name, call.input)
     if rule is None:
-        raise InvalidInput("for_session: no rule would be narrow enough; allow it this once")
+        raise InvalidInput(
+            "for_session: no rule is narrow enough for this call; allow it once instead"
+        )
     return rule
 
 
@@ -252,7 +254,7 @@ def _check_same_answer(approval: Approval, answer: Answer, answered_by: str) -> 
     """Raises: StaleVersion: another answer came first."""
     if approval.status != "answered":
         raise StaleVersion(
-            f"{approval.id} waits no more: it was interrupted, or its session has ended"
+            f"{approval.id} no longer waits: it was interrupted, or its session has ended"
         )
     expected = (answer.decision, answered_by, answer.form)
     if (approval.result, approval.answered_by, approval.form) != expected:

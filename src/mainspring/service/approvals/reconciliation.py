@@ -55,7 +55,7 @@ from mainspring.service.storage.repository import (
 )
 
 _ANSWERS = event_types(events.UserToolConfirmation, events.ApprovalAnswered)
-IN_DOUBT_REASON = "it was begun, and whether it took effect is not known: may it be done again?"
+IN_DOUBT_REASON = "it was started, and whether it took effect is unknown. Run it again?"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,9 +189,9 @@ class ApprovalReconciler:
         self.policies = ApprovalPolicies(records, clock=clock)
         self._records = records
         self._put = put
-        self._renderer = notification_writer or NoNotifications()
+        self._notifications = notification_writer or NoNotifications()
         self._clock = clock
-        self._patrolled: dict[str, int] = {}
+        self._checked_seqs: dict[str, int] = {}
         self._upto: SessionRow | None = None
 
     async def catch_up(self, tenant: str, session_id: str) -> None:
@@ -232,12 +232,12 @@ class ApprovalReconciler:
         notifications: Sequence[Notification] = (),
     ) -> bool:
         """Write an approval with its notifications; False if another process changed it first."""
-        telling = await self._renderer.prepare_changes(*notifications)
+        deliveries = await self._notifications.prepare_changes(*notifications)
         try:
-            await self._records.write(self.repository.replace_change(row, approval), *telling)
+            await self._records.write(self.repository.replace_change(row, approval), *deliveries)
         except (StaleVersion, NotFound):
             return False
-        await self._renderer.enqueue_deliveries(telling)
+        await self._notifications.enqueue_deliveries(deliveries)
         await self.put_next(tenant, approval)
         return True
 
@@ -296,18 +296,18 @@ class ApprovalReconciler:
         rows = await self.log.sessions(before=self._upto, limit=_SESSIONS_PER_SWEEP)
         since = to_micros(self._clock() - _RECENT)
         for row in rows:
-            is_news = self._patrolled.get(row.id) != row.head.seq
-            if row.owner is None and row.updated >= since and is_news:
+            is_new = self._checked_seqs.get(row.id) != row.head.seq
+            if row.owner is None and row.updated >= since and is_new:
                 await self._reconcile_row(row)
         self._upto = rows[-1] if len(rows) == _SESSIONS_PER_SWEEP else None
-        if len(self._patrolled) > _MAX_REMEMBERED:
-            self._patrolled.clear()
+        if len(self._checked_seqs) > _MAX_REMEMBERED:
+            self._checked_seqs.clear()
 
     async def _reconcile_row(self, row: SessionRow) -> None:
         with suppress(NotFound):  # a session of the command line
             record = await self._records.get(SESSION_KIND, row.id)
             await self.catch_up(record.tenant, row.id)
-        self._patrolled[row.id] = row.head.seq
+        self._checked_seqs[row.id] = row.head.seq
 
 
 def _job(tenant: str, approval: Approval) -> Job:

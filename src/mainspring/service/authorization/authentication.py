@@ -43,7 +43,7 @@ class RequestCredentials:
     """Ids in the path, such as `session_id`."""
     address: str = ""
     """The address of the client."""
-    is_inside: bool = False
+    is_recheck: bool = False
     """Whether this is a re-check of an open stream, not a new request."""
 
 
@@ -77,7 +77,7 @@ def client_address(peer: str, headers: Mapping[str, str], proxies: frozenset[str
     return peer
 
 
-_LOG = logging.getLogger("mainspring.door")
+_LOG = logging.getLogger("mainspring.authentication")
 
 KEY_CACHE_SECONDS = 3.0
 ACTING_AGENT_HEADER = "x-mainspring-agent"
@@ -130,11 +130,11 @@ class Authenticator:
         self._token_verifier = token_verifier
         self._clock = clock
         self._halts = Halts(records, clock=clock, monotonic=monotonic)
-        self._known = TtlCache(self._find_key, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
+        self._cached_keys = TtlCache(self._find_key, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
         tenants = Tenants(records, clock=clock)
         self._tenants = TtlCache(tenants.get, seconds=KEY_CACHE_SECONDS, monotonic=monotonic)
         self._buckets = TokenBuckets(monotonic=monotonic)
-        self._strangers = TokenBuckets(monotonic=monotonic)
+        self._failures = TokenBuckets(monotonic=monotonic)
 
     async def admit(
         self, credentials: RequestCredentials, route: RoutePolicy
@@ -148,13 +148,13 @@ class Authenticator:
             tenant = await self._tenant(who)
         except (Forbidden, InvalidInput) as error:
             return AuthenticationResult(who=who, refusal=error)
-        if credentials.is_inside:
+        if credentials.is_recheck:
             return AuthenticationResult(
                 who=who, refusal=await self._refusal(who, credentials, route)
             )
         status = self._take_tokens(who, key_rate, tenant)
         if status.wait_seconds:
-            text = f"more than {status.rate.per_minute} requests a minute"
+            text = f"more than {status.rate.per_minute} requests per minute"
             refusal = RateLimited(text, retry_after_seconds=status.wait_seconds)
         else:
             refusal = await self._refusal(who, credentials, route)
@@ -178,10 +178,12 @@ class Authenticator:
 
     async def _key(self, secret: str, address: str) -> Key:
         digest = digest_of(secret)
-        if digest not in self._known:  # a valid key is not locked out by others at its address
+        if (
+            digest not in self._cached_keys
+        ):  # a valid key is not locked out by others at its address
             self._check_failures(address)
         try:
-            key = await self._known.get(digest)
+            key = await self._cached_keys.get(digest)
         except Unauthenticated as error:
             raise self._count_failure(address, error) from None
         if key.revoked_at is not None:
@@ -196,18 +198,16 @@ class Authenticator:
             try:
                 await self._keys.note_use(key)
             except MainspringError as error:  # not a reason to refuse the request
-                _LOG.warning("the use of %s was not noted: %s", key.id, error)
+                _LOG.warning("could not record the use of %s: %s", key.id, error)
         return key
 
     def _check_failures(self, address: str) -> None:
-        wait = self._strangers.wait_seconds(_network_of(address), self._rates.failures)
+        wait = self._failures.wait_seconds(_network_of(address), self._rates.failures)
         if wait:
-            raise RateLimited(
-                "too many keys from this address that do not hold", retry_after_seconds=wait
-            )
+            raise RateLimited("too many invalid keys from this address", retry_after_seconds=wait)
 
     def _count_failure(self, address: str, error: Unauthenticated) -> Unauthenticated:
-        self._strangers.take((_network_of(address), self._rates.failures))
+        self._failures.take((_network_of(address), self._rates.failures))
         return error
 
     async def _tenant(self, principal: Principal) -> Tenant:
@@ -290,11 +290,11 @@ def _principal(key: Key) -> Principal:
 
 
 def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Principal:
-    """Raises: Forbidden: it names another workspace. InvalidInput: not the name of an agent."""
+    """Raises: Forbidden: it names another workspace. InvalidInput: not the id of an agent."""
     workspace = headers.get(WORKSPACE_HEADER)
     if workspace and workspace != principal.tenant:
         raise Forbidden(
-            f"{WORKSPACE_HEADER}: this key is of {principal.tenant}; leave the header out"
+            f"{WORKSPACE_HEADER}: this key belongs to {principal.tenant}; omit the header"
         )
     agent_id = headers.get(ACTING_AGENT_HEADER)
     if (
@@ -306,7 +306,7 @@ def _with_acting_agent(principal: Principal, headers: Mapping[str, str]) -> Prin
         or len(agent_id) > 256
         or not (agent_id.isascii() and agent_id.isprintable())
     ):
-        raise InvalidInput(f"{ACTING_AGENT_HEADER}: the id of an agent")
+        raise InvalidInput(f"{ACTING_AGENT_HEADER}: must be the id of an agent")
     return replace(principal, acting_agent=agent_id.strip())
 
 

@@ -164,7 +164,7 @@ class KeyScope:
 
     async def _check_workers_skill(self, principal: Principal, skill_id: str) -> None:
         if principal.session_id is None:
-            raise Forbidden("skills are for the token of a work item, not for an environment's key")
+            raise Forbidden("skills need the token of a work item, not the key of an environment")
         session = await self._sessions.get(principal.tenant, principal.session_id)
         if skill_id not in {item.skill_id for item in skills_of(session.agent)}:
             raise NotFound("skill", skill_id)
@@ -174,7 +174,7 @@ class KeyScope:
     ) -> None:
         """A worker of a session may use the stores of that session only."""
         if principal.session_id is None:
-            raise Forbidden("memory is for the token of a work item, not for an environment's key")
+            raise Forbidden("memory needs the token of a work item, not the key of an environment")
         session = await self._sessions.get(principal.tenant, principal.session_id)
         stores = {
             resource.memory_store_id: resource.access
@@ -184,7 +184,7 @@ class KeyScope:
         if store_id not in stores:
             raise NotFound("memory_store", store_id)
         if stores[store_id] == "read_only" and route.role != "viewer":
-            raise Forbidden(f"the session {principal.session_id} only reads {store_id}")
+            raise Forbidden(f"the session {principal.session_id} may only read {store_id}")
 
 
 async def _allow_any(_who: Principal, _id: str) -> None:
@@ -201,9 +201,7 @@ async def _require_own_agent(principal: Principal, agent_id: str) -> None:
 
 async def _require_granted(principal: Principal, id_: str) -> None:
     if id_ not in principal.grants:
-        raise Forbidden(
-            f"the key {principal.name!r} was not granted {id_}; see `grants` of its making"
-        )
+        raise Forbidden(f"the key {principal.name!r} was not granted {id_}; see `grants`")
 
 
 def _require_environment(principal: Principal, environment_id: str) -> None:

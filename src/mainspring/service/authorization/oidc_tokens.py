@@ -44,4 +44,4 @@ class CombinedTokens:
         for kind in self._kinds:
             if kind.is_one(token):
                 return await kind.principal(token)
-        raise Unauthenticated("no such token")
+        raise Unauthenticated("unknown token")

@@ -60,8 +60,10 @@ class ApiDreamStore:
         return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
 
     async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
-        """The API has no such operation: the versions of a store are its history."""
-        raise InvalidInput("a dream over a memory store is not taken back: use its versions")
+        """Not supported: the API keeps the versions of memories instead."""
+        raise InvalidInput(
+            "a dream over a memory store cannot be rolled back; use the versions of its memories"
+        )
 
     async def _copy(self) -> None:
         present = await self._all(self.target)

@@ -14,7 +14,7 @@ from mainspring.service.sessions.session_record import ListCostBudget
 
 MAX_SESSIONS = 100
 ROLLED_BACK = "rolled_back"
-"""The type of the error of a dream that the suite has refused."""
+"""The error type of a dream whose changes the suite rejected."""
 DreamState: TypeAlias = Literal["pending", "running", "completed", "failed", "canceled"]
 ENDED: frozenset[DreamState] = frozenset(("completed", "failed", "canceled"))
 
@@ -31,7 +31,7 @@ DreamInput: TypeAlias = StoreInput | SessionsInput
 
 
 class CreateNew(Struct, frozen=True, kw_only=True, tag_field="type", tag="create_new"):
-    """The result is a new memory store, which begins as a copy of the input."""
+    """The result is a new memory store, which starts as a copy of the input."""
 
 
 class UpdateExisting(Struct, frozen=True, kw_only=True, tag_field="type", tag="update_existing"):
@@ -96,19 +96,19 @@ class CreateDream(Struct, frozen=True, kw_only=True):
     """An extension: tests the changes with a suite of the folder that the service runs in; if they
     do worse, nothing is written."""
     suite_budget: ListCostBudget | None = None
-    """The most that each of the two runs of the suite may cost."""
+    """The maximum cost of each of the two runs of the suite."""
 
     def checked_inputs(self) -> tuple[StoreInput, SessionsInput]:
         """Raises: InvalidInput."""
         stores = [item for item in self.inputs if isinstance(item, StoreInput)]
         sessions = [item for item in self.inputs if isinstance(item, SessionsInput)]
         if len(stores) != 1 or len(sessions) != 1:
-            raise InvalidInput("inputs: give exactly one memory_store and one sessions")
+            raise InvalidInput("inputs: must have exactly one memory_store and one sessions")
         ids = sessions[0].session_ids
         if len(set(ids)) != len(ids):
             raise InvalidInput("inputs: session_ids must not repeat")
         behavior = self.output_behavior
         output_store = getattr(behavior, "memory_store_id", stores[0].memory_store_id)
         if output_store != stores[0].memory_store_id:
-            raise InvalidInput("output_behavior: it must name the memory store of the inputs")
+            raise InvalidInput("output_behavior: must name the memory store of the inputs")
         return stores[0], SessionsInput(session_ids=tuple(sorted(ids)))

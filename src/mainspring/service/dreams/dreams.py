@@ -143,7 +143,7 @@ class Dreams:
         if request.suite is not None:
             await self._check_suite(tenant, request.suite)
         if isinstance(request.output_behavior, UpdateExisting):
-            await self._require_only(tenant, store.memory_store_id)
+            await self._require_single_writer(tenant, store.memory_store_id)
         dream = DreamObject(
             id=dream_id or ids.new_id("drm"),
             created_at=needs.clock(),
@@ -251,7 +251,7 @@ class Dreams:
             return replace(current, status="running", outputs=outputs, session_id=session_id)
 
         started = await self._repository.update(tenant, dream.id, change)
-        await self._require_wanted(tenant, dream.id)
+        await self._require_not_canceled(tenant, dream.id)
         return started
 
     async def _dream(self, tenant: str, dream: DreamObject, model: str | None) -> Dream:
@@ -273,7 +273,7 @@ class Dreams:
             target=dream.outputs[0].memory_store_id,
             session_id=dream_session(dream.id),
             clock=needs.clock,
-            check=lambda: self._require_wanted(tenant, dream.id),
+            check=lambda: self._require_not_canceled(tenant, dream.id),
         )
         score = None
         if dream.suite is not None:
@@ -300,7 +300,7 @@ class Dreams:
         await to_thread.run_sync(suite_score.find_suite, suites.folder, suite)
 
     async def _discard(self, tenant: str, dream: DreamObject, ended: Dream) -> None:
-        """The suite did worse with its changes: nothing was written, and a new store goes."""
+        """The suite did worse with its changes: nothing was written. A new store is deleted."""
         for output in dream.outputs:
             if output.memory_store_id != dream.store_id:
                 with suppress(NotFound):
@@ -309,11 +309,11 @@ class Dreams:
         error = DreamError(type=ROLLED_BACK, message=reason)
         await self._end(tenant, dream.id, "failed", error, score=_score(ended))
 
-    async def _require_wanted(self, tenant: str, dream_id: str) -> None:
+    async def _require_not_canceled(self, tenant: str, dream_id: str) -> None:
         if (await self._repository.get(tenant, dream_id)).status == "canceled":
             raise _Canceled(f"dream {dream_id} was canceled")
 
-    async def _require_only(self, tenant: str, store_id: str) -> None:
+    async def _require_single_writer(self, tenant: str, store_id: str) -> None:
         unfinished = ListQuery(limit=_BATCH, label=("pending", "running"))
         for dream in await all_pages(partial(self._repository.page, tenant), unfinished):
             is_writer = isinstance(dream.output_behavior, UpdateExisting)

@@ -59,7 +59,7 @@ class ProductionWatch:
         if stated is None:
             return None
         if not await to_thread.run_sync(self._is_trusted):
-            self._warn("%s: grade: no session is graded: `mainspring policy trust` lets it begin")
+            self._warn("%s: grade: no session is graded until you run `mainspring policy trust`")
             return None
         file = self.folder / suite_files.EVALS_FOLDER / f"{stated.suite}.yaml"
         suite_file = await to_thread.run_sync(suite_files.read_suite, file)
@@ -99,7 +99,7 @@ class ProductionWatch:
         return manifest
 
     def _warn(self, text: str) -> None:
-        """Once, not at each look."""
+        """Log a warning once, not at each check."""
         if text not in self._warnings:
             self._warnings.add(text)
             _LOG.warning(text, self.folder)

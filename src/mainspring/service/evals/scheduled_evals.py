@@ -1,6 +1,6 @@
 """Suites that deployments run, with the suite and the agent of the folder that the service runs in.
-A run is a job. Its id is derived from the deployment's run, so that it is made and paid once, even
-if workers die. Afterwards the alarm of the suite is raised or cleared.
+A run is a job. Its id is derived from the deployment's run, so that it is run and paid for once,
+even if workers die. Afterwards the alarm of the suite is raised or cleared.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class ScheduledEvals:
             raise  # another worker runs it, or the store failed: the job is retried
         except MainspringError as failure:
             error = f"{type(failure).__name__}: {failure}"
-            reason = f"it could not be run: {failure}"
+            reason = f"the suite could not be run: {failure}"
         kind: SubjectType = "drill" if eval_job.action.is_drill else "eval"
         subject = AlarmSubject(type=kind, name=eval_job.action.suite)
         await self._alarms.set(job.tenant, subject, reason, run_id=eval_job.id)

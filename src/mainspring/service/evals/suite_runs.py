@@ -24,7 +24,9 @@ _SCRIPTED = "scripted:"
 def find_suite(folder: Path, action: EvalAction) -> SuiteFile:
     """The suite of an action. Blocks. Raises: InvalidInput: it cannot be run in this folder."""
     if _SCRIPTED in (action.model or ""):
-        raise InvalidInput("action.model: a script is chosen by the operator, as serve --model")
+        raise InvalidInput(
+            "action.model: only the operator may choose a script, with serve --model"
+        )
     if action.is_drill and action.model is not None:
         fallback_models(action.model)
     return named_suite(folder, action.suite, field="action.suite")

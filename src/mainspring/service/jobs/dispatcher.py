@@ -65,8 +65,7 @@ class Dispatcher(Protocol):
         gives them to other workers.
 
         A job whose `handle` raises is run again later, `ATTEMPTS` times in all. An unavailable
-        store is not
-        the job's fault, and does not count.
+        store is not the job's fault and does not count.
         """
         ...
 

@@ -131,8 +131,8 @@ class EmbeddedDispatcher:
 
     async def remind(self, jobs: Sequence[Job]) -> None:
         for job in jobs:
-            is_known = job.name in self._soon or job.name in self._running
-            if not is_known and not await self._records.waits(job.name):
+            is_queued = job.name in self._soon or job.name in self._running
+            if not is_queued and not await self._records.waits(job.name):
                 self._wait(job, self._clock(), has_record=False)
 
     async def cancel(self, task: str, key: str) -> None:
@@ -150,9 +150,9 @@ class EmbeddedDispatcher:
         closing: Event,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(self, handle, on_failure=on_failure, backoff=self._backoff)
+        executor = JobExecutor(self, handle, on_failure=on_failure, backoff=self._backoff)
         async with run_in_background(self._poll_forever, self._renew):
-            await lanes.run(concurrency=concurrency, closing=closing)
+            await executor.run(concurrency=concurrency, closing=closing)
 
     async def take(self) -> ClaimedJob | None:
         while (name := self._turns.take(self._clock(), is_full=self._is_full)) is not None:
@@ -167,7 +167,7 @@ class EmbeddedDispatcher:
                 stored = await self._records.take(name)
             finally:
                 if stored is None:
-                    self._is_over(job)  # if it still exists, the next poll finds it
+                    self._release(job)  # if it still exists, the next poll finds it
             if stored is not None:
                 return ClaimedJob(job=job, attempt=stored.failures + 1)
         return None
@@ -177,7 +177,7 @@ class EmbeddedDispatcher:
             if self._running.get(claim.job.name):
                 await self._records.finish(claim.job.name)
         finally:
-            self._is_over(claim.job)  # if the store failed, it is no longer renewed
+            self._release(claim.job)  # if the store failed, it is no longer renewed
 
     async def postpone(self, claim: ClaimedJob, *, seconds: float, is_failure: bool) -> None:
         job = claim.job
@@ -188,7 +188,7 @@ class EmbeddedDispatcher:
                 if at <= self._clock() + _LOOKAHEAD:
                     self._wait(job, at, has_record=True)
         finally:
-            self._is_over(job)
+            self._release(job)
 
     async def changed(self) -> None:
         changed, at = self._changed, self._turns.next_at(is_full=self._is_full)
@@ -212,7 +212,7 @@ class EmbeddedDispatcher:
             self._turns.put(job.name, job.tenant, at)
             self._signal()
 
-    def _is_over(self, job: Job) -> None:
+    def _release(self, job: Job) -> None:
         if self._running.pop(job.name, None) is None:
             return
         self._tenants[job.tenant] -= 1

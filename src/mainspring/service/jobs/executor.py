@@ -46,7 +46,7 @@ class JobQueue(Protocol):
         ...
 
     async def changed(self) -> None:
-        """Return when there may be something to take."""
+        """Return when a job may be due."""
         ...
 
 
@@ -81,7 +81,7 @@ class JobExecutor:
                 with CancelScope(shield=True):  # a taken job must not be lost to a cancellation
                     job = await self._queue.take()
             except StoreFailed as error:
-                _LOG.warning("cannot look for jobs: %s", error)
+                _LOG.warning("cannot query the job queue: %s", error)
                 await self._unless_closing(lambda: anyio.sleep(_STORE_SECONDS))
                 continue
             if job is not None:
@@ -112,7 +112,7 @@ class JobExecutor:
     async def _attempt(self, claim: ClaimedJob) -> None:
         try:
             if claim.attempt > ATTEMPTS:
-                raise WorkersLost(f"{claim.job.name}: its worker died, {ATTEMPTS} times")
+                raise WorkersLost(f"{claim.job.name}: its worker died {ATTEMPTS} times")
             with unwrap_single_error():
                 await self._handle(claim.job)
         except StoreFailed as error:

@@ -55,7 +55,7 @@ class JobRecords:
                 if row.due is not None and row.due > to_micros(at):
                     await self._records.write(Replace(row=replace(row, due=to_micros(at))))
                 return
-        raise StaleVersion(f"job {job.name}: others kept changing it; try again")
+        raise StaleVersion(f"job {job.name}: other processes kept changing it; try again")
 
     async def waits(self, name: str) -> bool:
         return await self._row(_WAITING_KIND, name) is not None

@@ -1,7 +1,7 @@
 """Parking: a session whose wakes keep failing is no longer run, and shows the reason.
 
 Runs that raise are counted here, in the store's tallies; runs that die with their process are
-counted by the harness, in the log (`recovery_exhausted`). Each sees what the other cannot.
+counted by the harness, in the log (`recovery_exhausted`). Neither sees the failures of the other.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ParkedSession(Struct, frozen=True, kw_only=True):
     failures: int
     parked_at: datetime
     is_told: bool
-    """Whether it could be written to the log."""
+    """Whether the reason could be written to the log."""
     position: int = 0
     """The position of the last item in its inbox at that time."""
     type: Literal["parked_session"] = "parked_session"
@@ -115,8 +115,8 @@ class Parking:
         """Wake it again later or, after too many failures in a row, park it."""
         [failures] = await self._records.tally([(_failure_counter(job), 1)])
         if failures < ATTEMPTS:
-            again = self._clock() + timedelta(seconds=backoff_seconds(failures))
-            await self._dispatcher.put(job, at=again)
+            retry_at = self._clock() + timedelta(seconds=backoff_seconds(failures))
+            await self._dispatcher.put(job, at=retry_at)
             return
         await self._park(job, reason_of(error), failures)
 
@@ -155,15 +155,18 @@ class Parking:
                 await self._run_after_parking(job)
         except (LeaseHeld, StoreUnavailable):
             raise
-        except Exception:  # noqa: BLE001 (what is wrong with it may be just this)
+        except Exception:  # noqa: BLE001 (the log itself may be the cause of the failures)
             return False
         return True
 
     async def _run_after_parking(self, job: Job) -> None:
         try:
             await self.after(job.tenant, job.key)
-        except Exception:  # noqa: BLE001 (the log has it; whoever runs it next passes it on)
-            _LOG.exception("session %s was parked, and not everybody could be told", job.key)
+        except Exception:  # noqa: BLE001 (the log has the failure; the next run reports it)
+            _LOG.exception(
+                "session %s was parked, but other parts of the service could not be informed",
+                job.key,
+            )
 
     async def _close(self, writer: Writer, reason: str, failures: int) -> None:
         """Append the events that end all threads and report the failure."""
@@ -193,7 +196,7 @@ def reason_of(error: Exception) -> str:
     secret."""
     if isinstance(error, MainspringError):
         return str(error)
-    return f"{type(error).__name__}; the worker's log has the details at level debug"
+    return f"{type(error).__name__}; see the worker's log at level debug"
 
 
 def _failure_counter(job: Job) -> str:

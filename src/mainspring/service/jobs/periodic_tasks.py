@@ -26,8 +26,8 @@ async def run_each(session_id: str, *tasks: PeriodicTask) -> None:
             await task()
         except (StoreUnavailable, StoreFull):
             raise
-        except Exception:  # noqa: BLE001 (what was done in the run counts, whatever this is)
-            _LOG.exception("session %s: not all could be told what its run has done", session_id)
+        except Exception:  # noqa: BLE001 (the run itself succeeded)
+            _LOG.exception("session %s: a step after its run failed", session_id)
 
 
 async def repeat(tasks: Sequence[PeriodicTask], seconds: float) -> None:
@@ -37,7 +37,7 @@ async def repeat(tasks: Sequence[PeriodicTask], seconds: float) -> None:
             try:
                 await task()
             except MainspringError as error:
-                _LOG.warning("%s: %s; it is tried again", name, error)
+                _LOG.warning("%s: %s; retrying later", name, error)
             except Exception:  # noqa: BLE001 (a broken task must not end the worker)
-                _LOG.exception("%s failed; it is tried again", name)
+                _LOG.exception("%s failed; retrying later", name)
         await anyio.sleep(seconds)

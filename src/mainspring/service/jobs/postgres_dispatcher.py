@@ -129,7 +129,7 @@ class PostgresDispatcher:
         seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
         await retry_unavailable(lambda: self._db.rows(sql.PUT, **_job_values(job), seconds=seconds))
         if seconds:
-            self._look_in(seconds)
+            self._seconds_until_poll(seconds)
 
     async def remind(self, jobs: Sequence[Job]) -> None:
         names = [job.name for job in jobs]
@@ -152,10 +152,10 @@ class PostgresDispatcher:
         closing: Event,
         on_failure: FailureHandler | None = None,
     ) -> None:
-        lanes = JobExecutor(self, handle, on_failure=on_failure, backoff=self._backoff)
+        executor = JobExecutor(self, handle, on_failure=on_failure, backoff=self._backoff)
         try:
             async with run_in_background(self._keep_up, self._listen):
-                await lanes.run(concurrency=concurrency, closing=closing)
+                await executor.run(concurrency=concurrency, closing=closing)
         finally:
             with CancelScope(shield=True), suppress(StoreFailed):
                 me, self._me = self._me, 0
@@ -194,7 +194,7 @@ class PostgresDispatcher:
             )
         finally:
             self._running.discard(claim.ticket)
-        self._look_in(seconds)
+        self._seconds_until_poll(seconds)
 
     async def changed(self) -> None:
         """Wait for new jobs. Other processes signal jobs that are due now; later ones are found by
@@ -206,7 +206,7 @@ class PostgresDispatcher:
         with anyio.move_on_after(until - now):
             await self._looked.wait()
 
-    def _look_in(self, seconds: float) -> None:
+    def _seconds_until_poll(self, seconds: float) -> None:
         if self._me and seconds <= _LOOKAHEAD_SECONDS:
             heappush(self._looks, anyio.current_time() + max(seconds, 0) + _WAKE_MARGIN_SECONDS)
             self._signal()
@@ -230,7 +230,7 @@ class PostgresDispatcher:
                 await self._rescue()
                 await self._db.rows(sql.PROMOTE)
             except StoreFailed as error:
-                _LOG.warning("cannot reach the queue: %s", error)
+                _LOG.warning("the job queue is unavailable: %s", error)
             await anyio.sleep(BEAT_SECONDS)
 
     async def _beat(self) -> None:

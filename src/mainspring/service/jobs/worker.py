@@ -55,8 +55,8 @@ _HARMLESS_ERRORS = (Postponed, StoreUnavailable, StoreFull, Fenced, LeaseHeld, S
 
 def harmless_cause(error: Exception) -> Exception:
     """The error in a group that is not the session's fault; else the error itself."""
-    together = list(_leaf_errors(error))
-    return next((item for item in together if isinstance(item, _HARMLESS_ERRORS)), error)
+    errors = _leaf_errors(error)
+    return next((item for item in errors if isinstance(item, _HARMLESS_ERRORS)), error)
 
 
 def _leaf_errors(error: Exception) -> Generator[Exception]:
@@ -128,8 +128,8 @@ class Worker:
         """Wake every session that has something to do and no worker: because a job was lost, a
         sender died before it woke the session, or a worker is gone."""
         parked = await self.parking.ids()
-        left_alone = len(parked) + len(self._foreign)
-        session_ids = await self._log.store.runnable(limit=_MAX_SWEPT + left_alone)
+        skipped_count = len(parked) + len(self._foreign)
+        session_ids = await self._log.store.runnable(limit=_MAX_SWEPT + skipped_count)
         jobs: list[Job] = []
         for session_id in session_ids:
             tenant = await self._tenant_of(session_id)
@@ -146,9 +146,9 @@ class Worker:
             try:
                 await self.sweep()
             except StoreFailed as error:
-                _LOG.warning("cannot look for sessions to wake: %s", error)
-            except Exception:  # noqa: BLE001 (nobody else finds what was lost)
-                _LOG.exception("cannot look for sessions to wake")
+                _LOG.warning("cannot find sessions to wake: %s", error)
+            except Exception:  # noqa: BLE001 (nothing else finds lost sessions)
+                _LOG.exception("cannot find sessions to wake")
             self._beat()
             await anyio.sleep(self._pace.sweep_seconds)
 
@@ -171,10 +171,10 @@ class Worker:
             await self._run(job.key)
             after = await self._log.store.pending(job.key, limit=1)
             if before and after and after[0].position == before[0].position:
-                raise InboxNotConsumed(f"a run of session {job.key} has left its inbox as it was")
+                raise InboxNotConsumed(f"a run of session {job.key} did not consume its inbox")
             if after:
                 await self._dispatcher.put(job)  # it arrived as the run ended
-        except Exception as error:  # noqa: BLE001 (whatever is wrong with one, others go on)
+        except Exception as error:  # noqa: BLE001 (a broken session must not stop the others)
             await self._has_failed(job, harmless_cause(error))
         else:
             await self.parking.succeeded(job)
@@ -184,17 +184,17 @@ class Worker:
             case StoreFailed(retryable=True):
                 raise error  # the dispatcher retries without counting it
             case LeaseHeld(seconds=seconds):
-                again = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
-                await self._dispatcher.put(job, at=self._clock() + again)
+                delay = timedelta(seconds=min(seconds, _HELD_SECONDS) + _AFTER_LEASE_SECONDS)
+                await self._dispatcher.put(job, at=self._clock() + delay)
             case Postponed(seconds=seconds):
                 await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():
-                _LOG.info("session %s was taken over", job.key)
+                _LOG.info("another worker took over session %s", job.key)
             case SessionNotFound() | NotFound(kind=repository.SESSION_KIND):
                 await self.parking.forget(job)
             case _:
-                _LOG.warning("session %s: its run failed: %s", job.key, reason_of(error))
-                _LOG.debug("session %s: its run failed", job.key, exc_info=error)
+                _LOG.warning("a run of session %s failed: %s", job.key, reason_of(error))
+                _LOG.debug("a run of session %s failed", job.key, exc_info=error)
                 await self.parking.failed(job, error)
 
     async def _tenant_of(self, session_id: str) -> str | None:

@@ -291,7 +291,7 @@ class Memories:
     async def _require_room(self, tenant: str, store_id: str) -> None:
         query = RecordQuery(kind=MEMORY_KIND, tenant=tenant, parent=store_id)
         if await self._records.count(query) >= self._max:
-            raise InvalidInput(f"a memory store has {self._max} memories at most; use another")
+            raise InvalidInput(f"a memory store may have at most {self._max} memories; use another")
 
     async def _require_free(
         self, tenant: str, store_id: str, path: str, *, besides: str = ""
@@ -331,7 +331,7 @@ class Memories:
         except NotFound:
             content = b""
         if content_digest(content) != memory.content_sha256:
-            raise StaleVersion(f"the memory {memory.id} has changed meanwhile")
+            raise StaleVersion(f"the memory {memory.id} has changed in the meantime")
         return content
 
 
@@ -357,7 +357,7 @@ async def _retry_on_conflict(attempt: Callable[[], Awaitable[T]]) -> T:
             raise
         except (StaleVersion, AlreadyExists):
             continue
-    raise StaleVersion("others kept changing the memory store; try again")
+    raise StaleVersion("other requests kept changing the memory store; try again")
 
 
 def _with_content(memory: MemoryObject, content: bytes, view: MemoryView) -> MemoryObject:
@@ -375,5 +375,5 @@ def _require_digest(current: MemoryObject, expected: str) -> None:
     if current.content_sha256 != expected:
         raise MemoryChanged(
             f"the memory {current.id} has the content_sha256 {current.content_sha256},"
-            f" not {expected}; read it again, then try again"
+            f" not {expected}; read it again and retry"
         )

@@ -58,7 +58,7 @@ class MemoryObject(Struct, frozen=True, kw_only=True, tag_field="type", tag="mem
     created_at: datetime
     updated_at: datetime
     content: str | None = None
-    """Never stored here."""
+    """Only in responses with the full view."""
 
 
 class MemoryPrefix(Struct, frozen=True, kw_only=True, tag_field="type", tag="memory_prefix"):
@@ -78,7 +78,7 @@ class MemoryVersion(Struct, frozen=True, kw_only=True):
     content_sha256: str | None = None
     content_size_bytes: int | None = None
     content: str | None = None
-    """Never stored here."""
+    """Only in responses with the full view."""
     redacted_at: datetime | None = None
     redacted_by: MemoryActor | None = None
     type: Literal["memory_version"] = "memory_version"
@@ -108,7 +108,7 @@ def encode_content(content: str) -> bytes:
     raw = content.encode()
     if len(raw) > MAX_CONTENT_BYTES:
         raise InvalidInput(
-            f"content: {len(raw)} bytes, and a memory has {MAX_CONTENT_BYTES} at most; make several"
+            f"content: {len(raw)} bytes; a memory may have at most {MAX_CONTENT_BYTES}; split it"
         )
     return raw
 
@@ -183,7 +183,7 @@ LAST_CHARACTER = "\U0010ffff"
 def check_path(path: str) -> str:
     """Raises: InvalidInput."""
     if not path.startswith("/"):
-        raise InvalidInput("path: it begins with /")
+        raise InvalidInput("path: must begin with /")
     _check_segments(path, path[1:].split("/"))
     return path
 
@@ -194,7 +194,7 @@ def check_prefix(prefix: str) -> str:
     Raises: InvalidInput.
     """
     if not prefix.startswith("/") or not prefix.endswith("/"):
-        raise InvalidInput("path_prefix: it begins with / and ends with /")
+        raise InvalidInput("path_prefix: must begin and end with /")
     if prefix != "/":
         _check_segments(prefix, prefix[1:-1].split("/"))
     return prefix
@@ -206,11 +206,11 @@ def _check_segments(path: str, segments: list[str]) -> None:
     if len(segments) > MAX_SEGMENTS:
         raise InvalidInput(f"path: at most {MAX_SEGMENTS} segments")
     if any(segment in ("", ".", "..") for segment in segments):
-        raise InvalidInput("path: no segment is empty, . or ..")
+        raise InvalidInput("path: a segment must not be empty, . or ..")
     if any(_is_forbidden(item) for item in path):
-        raise InvalidInput("path: no control, format or separator characters")
+        raise InvalidInput("path: must not contain control, format or separator characters")
     if not unicodedata.is_normalized("NFC", path):
-        raise InvalidInput("path: it must be in Unicode normalization form C")
+        raise InvalidInput("path: must be in Unicode normalization form C")
 
 
 def _is_forbidden(character: str) -> bool:

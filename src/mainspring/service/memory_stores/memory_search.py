@@ -40,7 +40,7 @@ class MemoryMatch(Struct, frozen=True, kw_only=True):
     text: str
     score: float
     score_parts: dict[str, float]
-    """The parts that the score is the sum of."""
+    """The parts whose sum is the score."""
     type: Literal["memory_match"] = "memory_match"
 
 
@@ -95,8 +95,8 @@ class MemorySearch:
 
     async def _update(self, tenant: str, scope: str, current: dict[str, MemoryObject]) -> None:
         indexed = await self.index.run(lambda index: index.hashes(scope))
-        if gone := indexed.keys() - current.keys():
-            await self.index.run(lambda index: index.remove(scope, *gone))
+        if removed := indexed.keys() - current.keys():
+            await self.index.run(lambda index: index.remove(scope, *removed))
         changed = [
             memory for path, memory in current.items() if indexed.get(path) != memory.content_sha256
         ]

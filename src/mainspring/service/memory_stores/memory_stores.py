@@ -167,8 +167,8 @@ class MemoryStores:
         _require_active(self._repository.read(row))
         return row
 
-    async def _notify_change(self, tenant: str, store_id: str, what: str) -> None:
-        await self._notify(Notification(tenant=tenant, type=f"memory_store.{what}", id=store_id))
+    async def _notify_change(self, tenant: str, store_id: str, action: str) -> None:
+        await self._notify(Notification(tenant=tenant, type=f"memory_store.{action}", id=store_id))
 
 
 def _require_active(store: MemoryStore) -> None:
@@ -179,7 +179,7 @@ def _require_active(store: MemoryStore) -> None:
 
 def _check_name(name: str) -> str:
     if any(unicodedata.category(item) == "Cc" for item in name):
-        raise InvalidInput("name: no control characters")
+        raise InvalidInput("name: must not contain control characters")
     return name
 
 

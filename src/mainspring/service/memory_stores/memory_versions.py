@@ -47,7 +47,7 @@ class VersionListing(Struct, frozen=True, kw_only=True):
     session_id: SessionId | None = None
     api_key_id: KeyId | None = None
     service_account_id: ExternalId | None = None
-    """Matches nothing: there are no such accounts here."""
+    """Matches nothing: there are no service accounts."""
     created_at_gte: Moment | None = None
     created_at_lte: Moment | None = None
 

@@ -55,7 +55,7 @@ class _Memory(Struct, frozen=True):
     sha256: str
 
 
-class _Noted(Struct, frozen=True):
+class _WrittenMemories(Struct, frozen=True):
     """What was written to the workspace, by store and path."""
 
     stores: dict[str, dict[str, _Memory]] = {}
@@ -73,31 +73,33 @@ class MountedStores:
         left."""
         await self.save(tenant, session_id, workspace, stores)
         for store in stores:
-            present = await _files(workspace, store.folder) or {}
-            noted = (await to_thread.run_sync(_read_noted, workspace)).stores
+            hashes = await _files(workspace, store.folder) or {}
+            written_stores = (await to_thread.run_sync(_read_written, workspace)).stores
             own_paths = (
-                noted.get(store.store_id, {}).keys() if store.is_writable else present.keys()
+                written_stores.get(store.store_id, {}).keys()
+                if store.is_writable
+                else hashes.keys()
             )
             stored_memories = await self.memories.all(tenant, store.store_id)
             current = {memory.path: memory for memory in stored_memories}
-            for path in (present.keys() & own_paths) - current.keys():
+            for path in (hashes.keys() & own_paths) - current.keys():
                 await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
             for path, memory in current.items():
-                if present.get(path) != memory.content_sha256:
-                    full = await self.memories.get(tenant, store.store_id, memory.id)
-                    content = (full.content or "").encode()
+                if hashes.get(path) != memory.content_sha256:
+                    stored = await self.memories.get(tenant, store.store_id, memory.id)
+                    content = (stored.content or "").encode()
                     await self.write(workspace, f"{store.folder}{path}", content)
             memories = {
                 path: _Memory(item.id, item.content_sha256) for path, item in current.items()
             }
-            await self._note(workspace, store.store_id, memories)
+            await self._record(workspace, store.store_id, memories)
 
     async def save(
         self, tenant: str, session_id: str, workspace: Path, stores: Sequence[MountedStore]
     ) -> None:
-        noted = await to_thread.run_sync(_read_noted, workspace)
+        written = await to_thread.run_sync(_read_written, workspace)
         for store in stores:
-            memories = noted.stores.get(store.store_id)
+            memories = written.stores.get(store.store_id)
             if memories is None or not store.is_writable:
                 continue
             present = await _files(workspace, store.folder)
@@ -105,11 +107,11 @@ class MountedStores:
                 continue
             actor = SessionActor(session_id=session_id)
             saving = _Saving(self.memories, tenant, store, workspace, actor)
-            await self._note(workspace, store.store_id, await saving.save(memories, present))
+            await self._record(workspace, store.store_id, await saving.save(memories, present))
 
-    async def _note(self, workspace: Path, store_id: str, known: dict[str, _Memory]) -> None:
-        noted = await to_thread.run_sync(_read_noted, workspace)
-        fresh = _Noted({**noted.stores, store_id: known})
+    async def _record(self, workspace: Path, store_id: str, memories: dict[str, _Memory]) -> None:
+        written = await to_thread.run_sync(_read_written, workspace)
+        fresh = _WrittenMemories({**written.stores, store_id: memories})
         await to_thread.run_sync(
             write_atomic, mounted_memories_file(workspace), msgspec.json.encode(fresh)
         )
@@ -189,7 +191,7 @@ async def _files(workspace: Path, folder: str) -> dict[str, str] | None:
     """The hashes of files by path in the store, empty for one that cannot be a memory. Links are
     not followed. `None`: there is no such folder, which is not the same as an empty one."""
 
-    def look() -> dict[str, str] | None:
+    def hash_files() -> dict[str, str] | None:
         hashes: dict[str, str] = {}
         try:
             for path in _walk(workspace, folder, ""):
@@ -201,7 +203,7 @@ async def _files(workspace: Path, folder: str) -> dict[str, str] | None:
             return None
         return hashes
 
-    return await to_thread.run_sync(look)
+    return await to_thread.run_sync(hash_files)
 
 
 def _walk(workspace: Path, folder: str, prefix: str) -> Iterator[str]:
@@ -235,8 +237,10 @@ def mounted_memories_file(workspace: Path) -> Path:
     return workspace.with_name(f"{workspace.name}.memories.json")
 
 
-def _read_noted(workspace: Path) -> _Noted:
+def _read_written(workspace: Path) -> _WrittenMemories:
     try:
-        return msgspec.json.decode(mounted_memories_file(workspace).read_bytes(), type=_Noted)
+        return msgspec.json.decode(
+            mounted_memories_file(workspace).read_bytes(), type=_WrittenMemories
+        )
     except FileNotFoundError:
-        return _Noted()
+        return _WrittenMemories()

@@ -161,7 +161,7 @@ class MultiagentResolver:
             for index, entry in enumerate(params.agents)
         ]
         if sum(isinstance(entry, Advisor) for entry in agents) > 1:
-            raise InvalidInput(f"{where}: one advisor at most")
+            raise InvalidInput(f"{where}: at most one advisor")
         _check_distinct([entry for entry in agents if isinstance(entry, AgentReference)], where)
         return Coordinator(agents=tuple(agents))
 
@@ -189,7 +189,9 @@ class MultiagentResolver:
             ),
         )
         if merged.inline_agents.type == "disabled" and not merged.predefined_agents:
-            raise InvalidInput(f"{where}: at least one, as inline agents are disabled")
+            raise InvalidInput(
+                f"{where}: at least one is required, because inline agents are disabled"
+            )
         return merged
 
     async def _predefined(
@@ -230,7 +232,7 @@ class MultiagentResolver:
 def _check_distinct(references: Sequence[AgentReference], where: str) -> None:
     ids = [reference.id for reference in references]
     if len(set(ids)) < len(ids):
-        raise InvalidInput(f"{where}: names an agent twice")
+        raise InvalidInput(f"{where}: must not name an agent twice")
 
 
 def advisor_model(multiagent: Multiagent | None) -> str | None:

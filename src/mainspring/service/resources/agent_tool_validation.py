@@ -26,7 +26,7 @@ def check_tools(tools: Sequence[AgentTool], servers: Sequence[UrlMcpServer]) -> 
     if sum(map(_tool_count, tools)) > MAX_TOOLS:
         raise InvalidInput(f"tools: at most {MAX_TOOLS} across all toolsets")
     if sum(isinstance(tool, AgentToolset) for tool in tools) > 1:
-        raise InvalidInput("tools: only one agent_toolset_20260401; put its configs together")
+        raise InvalidInput("tools: at most one agent_toolset_20260401; combine their configs")
     custom = [tool.name for tool in tools if isinstance(tool, CustomTool)]
     _check_unique(custom, "tools: two custom tools are called")
     for index, tool in enumerate(tools):
@@ -54,7 +54,7 @@ def _tool_count(tool: AgentTool) -> int:
 def _check_unique(names: Iterable[str], words: str) -> None:
     for name, times in Counter(names).items():
         if times > 1:
-            raise InvalidInput(f"{words} {name}; names are unique")
+            raise InvalidInput(f"{words} {name}; names must be unique")
 
 
 def _check_builtins(toolset: AgentToolset, where: str, custom: Sequence[str]) -> None:
@@ -72,7 +72,7 @@ def _check_builtins(toolset: AgentToolset, where: str, custom: Sequence[str]) ->
 
 def _check_web(config: BuiltinConfig, where: str, custom: Sequence[str]) -> None:
     if config.allowed_domains is not None and config.blocked_domains is not None:
-        raise InvalidInput(f"{where}: allowed_domains or blocked_domains, not both")
+        raise InvalidInput(f"{where}: set allowed_domains or blocked_domains, not both")
     for field in ("allowed_domains", "blocked_domains"):
         domains: tuple[str, ...] | None = getattr(config, field)
         check_domains(domains or (), f"{where}.{field}", with_path=config.name == "web_search")
@@ -104,7 +104,7 @@ def _check_servers(servers: Sequence[UrlMcpServer], toolsets: Sequence[McpToolse
     for index, server in enumerate(servers):
         where = f"mcp_servers[{index}]"
         if server.name not in server_names:
-            raise InvalidInput(f"{where}: {server.name} is used by no mcp_toolset in tools")
+            raise InvalidInput(f"{where}: no mcp_toolset in tools uses {server.name}")
         _check_url(server.url, f"{where}.url")
 
 
@@ -117,4 +117,4 @@ def _check_url(url: str, where: str) -> None:
     if parts.scheme not in ("http", "https") or not host or not url.isprintable():
         raise InvalidInput(f"{where}: must begin with https:// or http:// and have a host")
     if parts.username is not None or parts.password is not None:
-        raise InvalidInput(f"{where}: a secret does not belong here; put it into a vault")
+        raise InvalidInput(f"{where}: must not contain a secret; put it into a vault")

@@ -34,7 +34,7 @@ Domains = Annotated[tuple[str, ...], Meta(min_length=1, max_length=64)]
 
 
 class PermissionPolicy(Struct, frozen=True, kw_only=True):
-    """Whether calls are allowed, asked about, or judged one by one."""
+    """Whether calls are allowed, need approval, or are decided one by one."""
 
     type: PermissionPolicyName
 
@@ -210,7 +210,7 @@ _OWN_FIELDS: Mapping[str, frozenset[str]] = {
 
 def _builtin(params: BuiltinParams, default: ToolDefaults, where: str) -> BuiltinConfig:
     if params.type not in (None, params.name):
-        raise InvalidInput(f"{where}.type: must be {params.name}, as its name is")
+        raise InvalidInput(f"{where}.type: must equal its name, {params.name}")
     for field in sorted(frozenset[str]().union(*_OWN_FIELDS.values())):
         if field not in _OWN_FIELDS.get(params.name, ()) and getattr(params, field) is not None:
             raise InvalidInput(f"{where}.{field}: {params.name} has no such field")

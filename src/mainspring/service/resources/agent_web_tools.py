@@ -52,7 +52,7 @@ SourceFilter: TypeAlias = AllSources | NoSources | OnlyTools | ExceptTools
 
 
 class UrlSources(Struct, frozen=True, kw_only=True):
-    """Which sources contribute URLs that may be fetched; `None`: all URLs of that source."""
+    """Which sources contribute URLs that may be fetched; `null`: all URLs of that source."""
 
     client_tool_results: SourceFilter | None = None
     server_tool_results: SourceFilter | None = None
@@ -87,7 +87,7 @@ def check_url_sources(sources: UrlSources, where: str, *, custom: Iterable[str])
     """Raises: InvalidInput: nothing could be fetched, or a list names an unknown tool."""
     filters = (sources.client_tool_results, sources.server_tool_results, sources.user_input)
     if all(isinstance(source, NoSources) for source in filters):
-        raise InvalidInput(f"{where}: with no source at all nothing can be fetched; disable it")
+        raise InvalidInput(f"{where}: without a source, nothing can be fetched; disable the tool")
     _check_names(
         sources.client_tool_results, f"{where}.client_tool_results", custom, "a custom tool"
     )
@@ -106,7 +106,7 @@ def _check_names(
         return
     names = [tool.name for tool in source.tools]
     if len(set(names)) < len(names):
-        raise InvalidInput(f"{where}.tools: names a tool twice")
+        raise InvalidInput(f"{where}.tools: must not name a tool twice")
     for name in names:
         if name not in current:
             raise InvalidInput(f"{where}.tools: {name} is not {words} of this agent")

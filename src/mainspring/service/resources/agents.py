@@ -93,7 +93,7 @@ class CreateAgent(Struct, frozen=True, kw_only=True):
 
 
 class UpdateAgent(Struct, frozen=True, kw_only=True):
-    """Unset fields stay; `null` restores the default."""
+    """Omitted fields keep their values; `null` restores the default."""
 
     description: Description | UnsetType | None = UNSET
     execution_identity: ExecutionIdentity | UnsetType | None = UNSET
@@ -182,7 +182,7 @@ class Agents:
         """The version that new sessions start with. Raises: NotFound, InvalidInput."""
         agent = await self.get(tenant, agent_id, version)
         if agent.archived_at is not None:
-            raise InvalidInput(f"agent {agent_id} is archived; nothing new is started with it")
+            raise InvalidInput(f"agent {agent_id} is archived; it cannot start sessions")
         return AgentReference(id=agent.id, version=agent.version)
 
     async def update(
@@ -306,17 +306,17 @@ class Agents:
 
 def content_hash(agent: AgentObject) -> str:
     """SHA-256 of the agent's definition: everything except its id, version and times."""
-    nobody = AgentReference(id="", version=0)
-    defined = replace(
+    no_reference = AgentReference(id="", version=0)
+    definition = replace(
         agent,
         id="",
         version=0,
         created_at=from_micros(0),
         updated_at=from_micros(0),
         archived_at=None,
-        multiagent=with_self_reference(agent.multiagent, agent.id, nobody),
+        multiagent=with_self_reference(agent.multiagent, agent.id, no_reference),
     )
-    return hashlib.sha256(msgspec.json.encode(defined, order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(definition, order="sorted")).hexdigest()
 
 
 def _value_or_cleared(params: T | UnsetType | None, current: T, cleared: T) -> T:
@@ -329,10 +329,10 @@ def _check_changeable(current: AgentObject, request: UpdateAgent) -> None:
     if request.version not in (UNSET, None, current.version):
         raise StaleVersion(
             f"agent {current.id} is at version {current.version}, not at {request.version}:"
-            " look at it and ask again"
+            " read it again and retry"
         )
     if current.archived_at is not None:
-        raise InvalidInput(f"agent {current.id} is archived and stays as it is")
+        raise InvalidInput(f"agent {current.id} is archived and cannot be changed")
 
 
 def _sortable(version: int) -> str:
@@ -361,7 +361,7 @@ class Effort(Struct, frozen=True, kw_only=True):
 class ModelConfig(Struct, frozen=True, kw_only=True):
     id: str
     effort: Effort | None = None
-    """`None`: the model's default."""
+    """`null`: the model's default."""
     inference_geo: str | None = None
     speed: Speed | None = None
 

@@ -26,7 +26,7 @@ Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Hosts = Annotated[tuple[str, ...], Meta(max_length=256)]
 PackageList: TypeAlias = tuple[str, ...]
 EnvironmentScope: TypeAlias = Literal["organization"]
-"""Who sees an environment: everybody in its workspace. There is no other scope."""
+"""The scope of an environment: everybody in its workspace. There is no other scope."""
 
 
 class UnrestrictedNetwork(Struct, frozen=True, kw_only=True, tag_field="type", tag="unrestricted"):
@@ -130,7 +130,7 @@ class Environments:
         def change(current: Environment) -> Environment:
             config = request.config or current.config
             if type(config) is not type(current.config):
-                raise InvalidInput("config.type: an environment stays what it is; make another")
+                raise InvalidInput("config.type: cannot be changed; create another environment")
             return apply_patch(
                 current,
                 request,
@@ -155,7 +155,7 @@ class Environments:
 
 def _check_scope(scope: str | UnsetType | None) -> None:
     if scope == "account":
-        raise InvalidInput("scope: an environment is visible to the whole workspace: organization")
+        raise InvalidInput("scope: must be organization")
 
 
 def _without_empty(patch: MetadataPatch | UnsetType) -> MetadataPatch | UnsetType:

@@ -72,7 +72,7 @@ class Files:
     async def create(self, tenant: str, new: NewFile) -> File:
         """Raises: InvalidInput, TooLarge, AlreadyExists: the `id`."""
         if len(new.content) > self.max_bytes:
-            raise TooLarge(f"a file has {self.max_bytes} bytes at most")
+            raise TooLarge(f"a file may have at most {self.max_bytes} bytes")
         now = self._clock()
         mime_type = normalize_media_type(new.mime_type, new.filename)
         lifetime = new.expires_in_seconds

@@ -97,7 +97,7 @@ def _split_folder(uploads: Mapping[str, UploadedFile]) -> tuple[str, tuple[Uploa
         files.append(dataclasses.replace(upload, path=inside))
     if len(folders) != 1:
         names = ", ".join(sorted(folders)[:3]) or "none"
-        raise InvalidInput(f"files: must all be in one folder; there is {names}")
+        raise InvalidInput(f"files: must all be in one folder, not in {names}")
     return folders.pop(), tuple(files)
 
 
@@ -105,16 +105,16 @@ def _read_manifest(folder: str, files: Sequence[UploadedFile]) -> tuple[str, str
     manifest = next((file for file in files if file.path == MANIFEST), None)
     where = f"{folder}/{MANIFEST}"
     if manifest is None:
-        raise InvalidInput(f"{where}: there is no such file, and a skill needs it")
+        raise InvalidInput(f"{where}: missing; a skill must have this file")
     if len(manifest.content) > _MAX_MANIFEST_BYTES:
-        raise TooLarge(f"{where}: has {_MAX_MANIFEST_BYTES} bytes at most")
+        raise TooLarge(f"{where}: may have at most {_MAX_MANIFEST_BYTES} bytes")
     try:
         head = read_frontmatter(manifest.content.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InvalidInput(f"{where}: not UTF-8") from None
     if head.issues:  # published skills must be valid
-        odd = head.issues[0]
-        raise InvalidInput(f"{where}:{odd.line}: {odd.what}")
+        issue = head.issues[0]
+        raise InvalidInput(f"{where}:{issue.line}: {issue.what}")
     name = _check_name(head.fields.get("name", folder), where)
     return name, _check_description(head.fields.get("description"), where)
 
@@ -129,7 +129,9 @@ def _check_name(name: object, where: str) -> str:
 
 def _check_description(description: object, where: str) -> str:
     if not isinstance(description, str) or not description.strip():
-        raise InvalidInput(f"{where}: description: must say what the skill does and when to use it")
+        raise InvalidInput(
+            f"{where}: description: must state what the skill does and when to use it"
+        )
     if len(description.strip()) > _MAX_DESCRIPTION:
         raise InvalidInput(f"{where}: description: at most {_MAX_DESCRIPTION} characters")
     return description.strip()
@@ -174,8 +176,7 @@ class SkillVersion(Struct, frozen=True, kw_only=True):
     """The same for all versions of a skill."""
     skill_id: str
     content_hash: str
-    """SHA-256 of the paths and contents of its files. An extension: the wire type has no such
-    field."""
+    """An extension: SHA-256 of the paths and contents of its files."""
     type: Literal["skill_version"] = "skill_version"
 
 
@@ -256,8 +257,8 @@ class Skills:
         bundle, archive = await self._read(uploads)
         if bundle.name != current.name:
             raise InvalidInput(
-                f"SKILL.md: name: the skill is called {current.name}, and keeps that name;"
-                f" make a new skill for {bundle.name}"
+                f"SKILL.md: name: the skill is called {current.name}, and its name cannot change;"
+                f" create another skill for {bundle.name}"
             )
         version = self._version(skill_id, bundle)
 
@@ -297,11 +298,11 @@ class Skills:
             row = await self._skills.row(tenant, skill_id)
             version = await self.version(tenant, skill_id, version_id)
             rows = await self._version_rows(tenant, skill_id)
-            others = [item for item in rows if item.id != version.id]
-            if not others:
+            remaining = [item for item in rows if item.id != version.id]
+            if not remaining:
                 raise InvalidInput(f"{version.id} is the only version; delete the skill instead")
             skill = replace(
-                self._skills.read(row), latest_version_id=others[0].id, updated_at=self._clock()
+                self._skills.read(row), latest_version_id=remaining[0].id, updated_at=self._clock()
             )
             remove = Remove(row=await self._versions.row(tenant, version.id))
             return version, [self._skills.replace_change(row, skill), remove]
@@ -325,7 +326,7 @@ class Skills:
             where = f"skills[{index}]"
             version = skill.version or LATEST
             if any(skill.skill_id == item.skill_id for item in skills):
-                raise InvalidInput(f"{where}: {skill.skill_id} is there already")
+                raise InvalidInput(f"{where}: {skill.skill_id} is listed twice")
             if isinstance(skill, AnthropicSkillParams):
                 skills.append(AnthropicSkill(skill_id=skill.skill_id, version=version))
                 continue

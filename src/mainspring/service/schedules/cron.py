@@ -33,7 +33,7 @@ _TIME_ZONE_NAME = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+){0,2}")
 
 
 class QuietHours(Struct, frozen=True, kw_only=True):
-    """Nothing fires from `start` until before `end`, in the schedule's time zone. If the end is
+    """Nothing runs from `start` until before `end`, in the schedule's time zone. If the end is
     before the start, they span midnight."""
 
     start: time
@@ -49,13 +49,13 @@ class SchedulePolicy(Struct, frozen=True, kw_only=True):
     """An extension; the defaults behave like the Managed Agents API."""
 
     missed: Literal["skip", "once", "all"] = "once"
-    """How to make up for missed fires: not at all, one for all, or each."""
+    """How missed runs are made up for: not at all, by one run for all, or by one run for each."""
     max_missed: Annotated[int, Meta(ge=1, le=100)] = 10
-    """With `all`: how many of the latest."""
+    """With `all`: how many of the latest missed runs are made up for."""
     grace_seconds: Annotated[int, Meta(ge=0, le=86_400)] = 600
-    """With `skip`: how long the last fire counts as late, not missed."""
+    """With `skip`: how long the last run counts as late, not missed."""
     overlap: Literal["allow", "skip", "queue"] = "allow"
-    """If the session of the previous fire still runs: start another, skip, or wait."""
+    """What happens if the previous session still runs: start another, skip, or wait."""
     jitter_seconds: Annotated[int, Meta(ge=0, le=3600)] = 10
     """Each schedule is delayed by a fixed part of this, so that not all start at once."""
     quiet_hours: QuietHours | None = None
@@ -75,9 +75,11 @@ def check_cron(schedule: CronSchedule, *, now: datetime) -> CronSchedule:
     _check_zone(schedule.timezone)
     quiet = schedule.policy.quiet_hours
     if quiet is not None and (quiet.start.tzinfo or quiet.end.tzinfo):
-        raise InvalidInput("schedule.policy.quiet_hours: times without a zone, as 22:00:00")
+        raise InvalidInput(
+            "schedule.policy.quiet_hours: must be times without a zone, such as 22:00:00"
+        )
     if next_fire_time(schedule, now) is None:
-        raise InvalidInput("schedule: it never fires; look at expression and quiet_hours")
+        raise InvalidInput("schedule: it never fires; check expression and quiet_hours")
     return schedule
 
 
@@ -106,14 +108,14 @@ def latest_fire_times(
 def fire_times(schedule: CronSchedule, after: datetime) -> Generator[datetime, None, None]:
     """All fire times after that moment; ends after fifty years without one, or if too many in a row
     are in quiet hours."""
-    zone, quiet, silent = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
+    zone, quiet, quiet_count = ZoneInfo(schedule.timezone), schedule.policy.quiet_hours, 0
     for moment in _matching_times(schedule.expression, zone, after.astimezone(UTC)):
         if quiet is None or not quiet.covers(moment.astimezone(zone).time()):
-            silent = 0
+            quiet_count = 0
             yield moment
             continue
-        silent += 1
-        if silent == _QUIET_TRIES:
+        quiet_count += 1
+        if quiet_count == _QUIET_TRIES:
             return
 
 

@@ -114,9 +114,9 @@ class DeploymentRunner:
         """
         deployment = await self._store.get(tenant, deployment_id)
         if deployment.deployment.archived_at is not None:
-            raise InvalidInput(f"deployment {deployment_id} is archived: it runs no more")
+            raise InvalidInput(f"deployment {deployment_id} is archived and cannot run")
         if not await self._references.has_agent(tenant, deployment.deployment.agent.id):
-            raise InvalidInput(f"agent {deployment.deployment.agent.id} is archived or gone")
+            raise InvalidInput(f"agent {deployment.deployment.agent.id} is archived or deleted")
         fire = PlannedRun(run_id=ids.new_id("drun"))
         run = self._record_run(
             deployment, fire, await self._start_session(tenant, deployment, fire)

@@ -295,7 +295,7 @@ class DeploymentReferences:
             if kind == "environment" and _mount_problem(record, deployment):
                 return RunError(
                     type="self_hosted_resources_unsupported_error",
-                    message=f"environment `{id_}` is self-hosted: no files or repositories there",
+                    message=f"environment `{id_}` is self-hosted and has no files or repositories",
                 )
         return None
 

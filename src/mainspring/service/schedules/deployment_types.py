@@ -58,7 +58,7 @@ class DeploymentSchedule(Struct, frozen=True, kw_only=True, tag_field="type", ta
     timezone: str
     last_run_at: datetime | None = None
     upcoming_runs_at: tuple[datetime, ...] = ()
-    """Computed when it is shown, not stored."""
+    """The next times of the schedule, computed for each response."""
     policy: SchedulePolicy | UnsetType = UNSET
 
     @property
@@ -112,7 +112,7 @@ class DreamAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="drea
     model: Annotated[str, Meta(min_length=1, max_length=256)]
     instructions: Annotated[str, Meta(min_length=1, max_length=4_096)] | None = None
     suite: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
-    """Tests the changes; if they do worse, they are not made."""
+    """A suite that tests the changes; if they do worse, they are not made."""
 
 
 class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"):
@@ -166,7 +166,7 @@ class CreateDeployment(Struct, frozen=True, kw_only=True):
 
 
 class UpdateDeployment(Struct, frozen=True, kw_only=True):
-    """Unset fields stay; `null` clears a field."""
+    """Omitted fields keep their values; `null` clears a field."""
 
     agent: AgentId | AgentParams | UnsetType = UNSET
     environment_id: EnvironmentIdParam | UnsetType = UNSET
@@ -191,7 +191,7 @@ class ManualRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="manual
 
 class ScheduledRun(Struct, frozen=True, kw_only=True, tag_field="type", tag="schedule"):
     scheduled_at: datetime
-    """The time by the schedule, without jitter."""
+    """The scheduled time, without jitter."""
 
 
 TriggerContext: TypeAlias = ScheduledRun | ManualRun
@@ -223,7 +223,7 @@ def check_initial_events(events: tuple[InitialEvent, ...]) -> tuple[InitialEvent
                 is_last = index == len(events) - 1
                 if not is_last or not index or not isinstance(events[index - 1], SendMessage):
                     raise InvalidInput(
-                        f"initial_events[{index}]: a system.message is the last, and follows a"
+                        f"initial_events[{index}]: a system.message must come last, right after a"
                         " user.message"
                     )
             case _:

@@ -78,8 +78,8 @@ class Deployments:
 
     async def create(self, tenant: str, request: CreateDeployment) -> Deployment:
         """Raises: NotFound, InvalidInput."""
-        living = RecordQuery(kind=DEPLOYMENT_KIND, tenant=tenant, is_archived=False)
-        if await self._store.records.count(living) >= MAX_DEPLOYMENTS:
+        active = RecordQuery(kind=DEPLOYMENT_KIND, tenant=tenant, is_archived=False)
+        if await self._store.records.count(active) >= MAX_DEPLOYMENTS:
             raise InvalidInput(f"at most {MAX_DEPLOYMENTS} deployments; archive one first")
         now = self._clock()
         resources, tokens = split_tokens(request.resources)
@@ -216,8 +216,8 @@ class Deployments:
         deployment, schedule = stored.deployment, stored.deployment.schedule
         if schedule is None or deployment.archived_at is not None:
             return deployment
-        ahead = upcoming_fire_times(schedule.cron, self._clock(), _UPCOMING_SHOWN)
-        return replace(deployment, schedule=replace(schedule, upcoming_runs_at=tuple(ahead)))
+        upcoming = upcoming_fire_times(schedule.cron, self._clock(), _UPCOMING_SHOWN)
+        return replace(deployment, schedule=replace(schedule, upcoming_runs_at=tuple(upcoming)))
 
 
 def archive_deployment(stored: StoredDeployment, now: datetime) -> StoredDeployment:
@@ -230,7 +230,7 @@ def archive_deployment(stored: StoredDeployment, now: datetime) -> StoredDeploym
 
 def _require_not_archived(deployment: Deployment) -> Deployment:
     if deployment.archived_at is not None:
-        raise InvalidInput(f"deployment {deployment.id} is archived: it stays as it is")
+        raise InvalidInput(f"deployment {deployment.id} is archived and cannot be changed")
     return deployment
 
 

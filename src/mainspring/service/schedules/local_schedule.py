@@ -40,7 +40,7 @@ _FOLDER_KEY = "mainspring_folder"
 _MESSAGE = "It is time for your scheduled run."
 _PAGE = 100
 _MAX_NAME = 200
-_UNTRUSTED_MESSAGE = "it starts sessions by itself: read it, then `mainspring policy trust`"
+_UNTRUSTED_MESSAGE = "it starts sessions automatically; read it, then run `mainspring policy trust`"
 
 
 class HasMetadata(Protocol):

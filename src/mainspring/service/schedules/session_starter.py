@@ -54,7 +54,7 @@ class SessionStarter(Protocol):
         events are sent once.
 
         Raises:
-            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be created, now or ever.
+            NotFound, InvalidInput, RateLimited, Forbidden: it cannot be created.
         """
         ...
 

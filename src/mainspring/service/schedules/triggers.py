@@ -79,7 +79,7 @@ class CreateTrigger(Struct, frozen=True, kw_only=True):
     correlation: KeyTemplate | None = None
     vault_ids: VaultIds = ()
     secret: TriggerSecret | None = None
-    """The sender's own secret, if it has one."""
+    """The secret of the sender, if the sender sets its own."""
 
 
 class UpdateTrigger(Struct, frozen=True, kw_only=True):
@@ -95,12 +95,12 @@ class UpdateTrigger(Struct, frozen=True, kw_only=True):
 
 
 class TriggerResult(Struct, frozen=True, kw_only=True):
-    """The answer to a sender."""
+    """The response to a sender."""
 
     status: Literal["started", "messaged", "duplicate", "challenged"]
     session_id: str | None = None
     challenge: str | UnsetType = UNSET
-    """Slack expects it back."""
+    """Returned when Slack verifies the URL."""
     type: Literal["trigger_fired"] = "trigger_fired"
 
 
@@ -144,10 +144,12 @@ def check_template(template: str, *, where: str) -> str:
         if not _PATH.fullmatch(path):
             raise InvalidInput(f"{where}: {path[:64]!r} is not a path like body.issue.number")
         if path.removesuffix("?").lower().removeprefix("headers.") in _SECRET_HEADERS:
-            raise InvalidInput(f"{where}: {path} may be a secret and stays outside")
+            raise InvalidInput(f"{where}: {path} may contain a secret and cannot be used")
     text = _PLACEHOLDER.sub("", template)
     if "{{" in text or "}}" in text:
-        raise InvalidInput(f"{where}: braces that belong to no path as {{{{body.issue.number}}}}")
+        raise InvalidInput(
+            f"{where}: unmatched braces; a placeholder looks like {{{{body.issue.number}}}}"
+        )
     return template
 
 
@@ -155,7 +157,9 @@ def fill_template(template: str, values: TemplateValues, *, max_chars: int) -> s
     """Raises: InvalidInput: a requested value is missing. TooLarge."""
     text = _PLACEHOLDER.sub(lambda match: _render_value(match.group(1), values), template)
     if len(text) > max_chars:
-        raise TooLarge(f"what came in makes {len(text)} characters; at most {max_chars} are taken")
+        raise TooLarge(
+            f"the delivery gives {len(text)} characters; at most {max_chars} are allowed"
+        )
     return text
 
 
@@ -167,7 +171,7 @@ def _render_value(path: str, values: TemplateValues) -> str:
         if value is _MISSING:
             if path.endswith("?"):
                 return ""
-            raise InvalidInput(f"{path}: what came in has none")
+            raise InvalidInput(f"{path}: missing in the delivery")
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 

@@ -44,7 +44,7 @@ class WorkItem(Struct, frozen=True, kw_only=True):
     stop_requested_at: datetime | None = None
     stopped_at: datetime | None = None
     secret: str | None = None
-    """For the worker that polls; never stored: see `work_tokens`."""
+    """The token for the worker; only in the response to its poll, never stored."""
     type: Literal["work"] = "work"
 
 
@@ -137,16 +137,16 @@ def index_columns(item: StoredWorkItem) -> IndexColumns:
 
 def mark_polled(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """The item after it was handed out; the state of an earlier worker is cleared."""
-    anew = replace(
+    reset = replace(
         item.work, state="queued", acknowledged_at=None, started_at=None, latest_heartbeat_at=None
     )
-    return replace(item, work=anew, polled_at=now, free_at=now + RECLAIM)
+    return replace(item, work=reset, polled_at=now, free_at=now + RECLAIM)
 
 
 def acknowledge(item: StoredWorkItem, now: datetime, times: LeaseTimes) -> StoredWorkItem:
     """Raises: StaleVersion: another worker has it, or it has stopped."""
     if item.polled_at is None:
-        raise StaleVersion(f"work {item.id} is {item.work.state}: there is nothing to acknowledge")
+        raise StaleVersion(f"work {item.id} is {item.work.state} and cannot be acknowledged")
     return replace(
         item,
         work=replace(item.work, state="starting", acknowledged_at=now),
@@ -214,7 +214,7 @@ def heartbeat_token(moment: datetime) -> str:
 
 
 def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
-    """Request a stop: its worker is told with the next heartbeat; without a worker it stops at
+    """Request a stop: its worker learns of it with the next heartbeat; without a worker it stops at
     once.
 
     Raises: StaleVersion: it has already stopped.
@@ -228,14 +228,14 @@ def request_stop(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
 def mark_stopped(item: StoredWorkItem, now: datetime) -> StoredWorkItem:
     """Raises: StaleVersion: it has already stopped."""
     if item.work.state == "stopped":
-        raise StaleVersion(f"work {item.id} has stopped already")
-    over = replace(
+        raise StaleVersion(f"work {item.id} has already stopped")
+    stopped = replace(
         item.work,
         state="stopped",
         stop_requested_at=item.work.stop_requested_at or now,
         stopped_at=now,
     )
-    return replace(item, work=over, free_at=None, polled_at=None)
+    return replace(item, work=stopped, free_at=None, polled_at=None)
 
 
 def next_work_item(item: StoredWorkItem, id_: str, now: datetime) -> StoredWorkItem:

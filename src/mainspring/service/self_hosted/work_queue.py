@@ -72,7 +72,7 @@ class Pollers:
     async def note(self, tenant: str, environment_id: str, worker_id: str) -> None:
         now = self._clock()
         digest = hashlib.sha256(f"{tenant}\0{environment_id}\0{worker_id}".encode()).hexdigest()
-        if (noted := self._noted.get(digest)) is not None and now - noted < _WRITE_INTERVAL:
+        if (noted_at := self._noted.get(digest)) is not None and now - noted_at < _WRITE_INTERVAL:
             return
         if len(self._noted) >= _MAX_POLLERS:
             self._noted.clear()  # some are written more often than needed
@@ -84,9 +84,9 @@ class Pollers:
         await self._repository.save(tenant, poller)
 
     async def count(self, tenant: str, environment_id: str) -> int:
-        everyone = RecordQuery(kind=POLLER_KIND, tenant=tenant, parent=environment_id)
-        every = await self._repository.records.count(everyone)
-        return every - await self._repository.records.count(self._gone(tenant, environment_id))
+        query = RecordQuery(kind=POLLER_KIND, tenant=tenant, parent=environment_id)
+        total = await self._repository.records.count(query)
+        return total - await self._repository.records.count(self._gone(tenant, environment_id))
 
     def _gone(self, tenant: str, environment_id: str) -> RecordQuery:
         upto = to_micros(self._clock() - POLLER_WINDOW)
@@ -185,22 +185,23 @@ class WorkQueue:
         self, tenant: str, environment_id: str, work_id: str, params: HeartbeatParams
     ) -> Heartbeat:
         """Raises: NotFound, HeartbeatRefused."""
-        beating: StoredWorkItem | None = None
+        updated: StoredWorkItem | None = None
 
         def change(item: StoredWorkItem) -> StoredWorkItem:
-            nonlocal beating
-            beating = apply_heartbeat(item, self._clock(), params, self._lease_times)
-            return beating
+            nonlocal updated
+            updated = apply_heartbeat(item, self._clock(), params, self._lease_times)
+            return updated
 
         await self._update(tenant, environment_id, work_id, change)
-        assert beating is not None
-        return heartbeat_reply(beating)
+        assert updated is not None
+        return heartbeat_reply(updated)
 
     async def stop(
         self, tenant: str, environment_id: str, work_id: str, *, force: bool = False
     ) -> WorkItem:
-        """Stop an item: at once with `force`; otherwise its worker is told. If its session is not
-        done, the next item for it is queued: to end the work of a session, interrupt it.
+        """Stop an item: at once with `force`, otherwise with the next heartbeat of its worker. If
+        its session is not done, the next item for it is queued: to end the work of a session,
+        interrupt it.
 
         Raises: NotFound, StaleVersion: it has already stopped.
         """
@@ -210,7 +211,7 @@ class WorkQueue:
             stopped = mark_stopped(item, now) if force else request_stop(item, now)
             if await self._write(row, stopped):
                 return stopped.work
-        raise StaleVersion(f"work {work_id}: others kept changing it; try again")
+        raise StaleVersion(f"work {work_id}: other requests kept changing it; try again")
 
     async def get(self, tenant: str, environment_id: str, work_id: str) -> WorkItem:
         """Raises: NotFound."""
@@ -235,10 +236,10 @@ class WorkQueue:
     async def stats(self, tenant: str, environment_id: str) -> QueueStats:
         """Raises: NotFound, InvalidInput."""
         await self._require(tenant, environment_id)
-        alive = RecordQuery(
+        query = RecordQuery(
             kind=WORK_KIND, tenant=tenant, label=environment_id, order="asc", limit=1000
         )
-        async with aclosing(self._list_items(alive)) as items:
+        async with aclosing(self._list_items(query)) as items:
             queued = [item async for _, item in items if item.work.state == "queued"]
         pending = sum(item.polled_at is not None for item in queued)
         return QueueStats(
@@ -319,7 +320,7 @@ class WorkQueue:
         environment = await self._environments.get(tenant, environment_id)
         if not isinstance(environment.config, SelfHostedConfig):
             raise InvalidInput(
-                f"environment_id: {environment_id} is not self_hosted; it has no workers of yours"
+                f"environment_id: {environment_id} is not self_hosted and has no work queue"
             )
 
     def _signal(self, environment_id: str) -> None:

@@ -63,10 +63,10 @@ class WorkTokens:
         try:
             work = (await self._repository.get(claims.tenant, claims.work_id)).work
         except NotFound:
-            raise Unauthenticated("the work item of this token is gone") from None
+            raise Unauthenticated("the work item of this token no longer exists") from None
         is_over = work.stopped_at is not None and work.stopped_at + GRACE <= now
         if is_over or claims.expires_at <= now:
-            raise Unauthenticated("the token of this work item holds no longer")
+            raise Unauthenticated("the token of this work item is no longer valid")
         return Principal(
             tenant=claims.tenant,
             key_id=work.id,

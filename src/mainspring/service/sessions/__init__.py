@@ -1,1 +1,1 @@
-"""Sessions as clients see them: made, spoken to, listed, streamed."""
+"""Sessions as clients see them: creating, sending, listing, streaming."""

@@ -60,7 +60,7 @@ _INSTALLED = ("pip", "npm", "apt")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionSpec:
-    """Everything that a session of the service is run with."""
+    """Everything that a run of a session needs."""
 
     agent: SessionAgent
     environment: EnvironmentConfig
@@ -189,7 +189,7 @@ def _servers(toolsets: Sequence[EffectiveToolset], environment: EnvironmentConfi
     notes: dict[str, str] = {}
     for item in (mcp.server for toolset in toolsets for mcp in toolset.mcp):
         if urls.setdefault(item.name, item.url) != item.url:
-            notes[item.name] = "two agents of this session give the name to different servers"
+            notes[item.name] = "two agents of this session use this name for different servers"
         elif not _is_reachable(item.url, environment):
             notes[item.name] = "the network of the environment does not allow it"
     return _Servers(
@@ -298,8 +298,8 @@ def _notes(tools: EffectiveToolset, spec: SessionSpec) -> Iterator[str]:
             f"{name}: {', '.join(names)}" for name, names in packages.items() if names
         )
         if package_list:
-            yield f"These packages were asked for; look whether they are installed: {package_list}."
+            yield f"Check whether these requested packages are installed: {package_list}."
     if unknown := [item.skill_id for item in skills_of(spec.agent) if item not in spec.skills]:
         yield f"These skills are not available here: {', '.join(unknown)}."
     if advisor_models(spec.agent.multiagent):
-        yield "There is no advisor here."
+        yield "No advisor is available."

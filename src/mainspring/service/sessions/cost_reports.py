@@ -65,7 +65,7 @@ class CostReport(Struct, frozen=True, kw_only=True):
 
 class Allowance(Struct, frozen=True, kw_only=True):
     limit_usd: Decimal | None
-    """`None`: no limit."""
+    """`null`: no limit."""
     spent_usd: Decimal
     reserved_usd: Decimal
     """Reserved for calls in progress."""

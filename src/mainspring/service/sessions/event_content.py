@@ -121,7 +121,7 @@ class SendRatedSubject(Struct, frozen=True, kw_only=True):
 
 
 class SendFeedback(Struct, frozen=True, kw_only=True, tag_field="type", tag="feedback.given"):
-    """An extension: a person rates what the agent did."""
+    """An extension: a person's rating of a message, a call or a session."""
 
     subject: SendRatedSubject
     rating: Literal["good", "bad"]
@@ -163,7 +163,7 @@ def with_shared_file_limit(lookups: ResourceLookups) -> ResourceLookups:
         remaining -= len(file.content)
         if remaining < 0:
             raise InvalidInput(
-                f"the files of one request that a model reads have {MAX_FILE_BYTES} bytes at most"
+                f"the files of one request may have at most {MAX_FILE_BYTES} bytes in total"
             )
         return file
 
@@ -201,7 +201,7 @@ async def to_payload(
 
 def _confirmation(params: SendConfirmation, where: str) -> UserToolConfirmation:
     if params.deny_message is not None and params.result != "deny":
-        raise InvalidInput(f"{where}.deny_message: only with the result deny")
+        raise InvalidInput(f"{where}.deny_message: allowed only with the result deny")
     return copy_fields(UserToolConfirmation, params)
 
 
@@ -213,7 +213,7 @@ async def _outcome(
         file = await _file(lookups, tenant, rubric.file_id, f"{where}.rubric")
         rubric = TextRubric(content=_text(file, f"{where}.rubric"))
     if not 1 <= len(rubric.content) <= MAX_RUBRIC_CHARS:
-        raise InvalidInput(f"{where}.rubric: from 1 to {MAX_RUBRIC_CHARS} characters")
+        raise InvalidInput(f"{where}.rubric: must have 1 to {MAX_RUBRIC_CHARS} characters")
     return copy_fields(UserDefineOutcome, params, rubric=rubric)
 
 
@@ -276,7 +276,7 @@ async def _file(lookups: ResourceLookups, tenant: str, file_id: str, where: str)
     except NotFound as error:
         raise InvalidInput(f"{where}: {error}") from error
     if len(file.content) > MAX_FILE_BYTES:
-        raise InvalidInput(f"{where}: a file that a model reads has {MAX_FILE_BYTES} bytes at most")
+        raise InvalidInput(f"{where}: the file may have at most {MAX_FILE_BYTES} bytes")
     return file
 
 

@@ -88,8 +88,8 @@ class EventQuery:
 def event_query(view: EventView, request: ListEvents) -> EventQuery:
     """Raises: InvalidInput."""
     types = frozenset(request.types) or (None if view.is_internal else PUBLIC_TYPES)
-    if not view.is_internal and types is not None and (strange := types - PUBLIC_TYPES):
-        raise InvalidInput(f"types: {sorted(strange)[0]} is not a type of event")
+    if not view.is_internal and types is not None and (unknown := types - PUBLIC_TYPES):
+        raise InvalidInput(f"types: {sorted(unknown)[0]} is not a type of event")
     since, until = created_bounds(request)
     return EventQuery(
         view=view,

@@ -230,7 +230,9 @@ def _check_worker_events(sent: Sequence[SentEvent]) -> None:
     for index, event in enumerate(sent):
         if not isinstance(event, SendResult | SendCustomResult):
             type_ = event.__struct_config__.tag
-            raise Forbidden(f"events[{index}]: a worker sends results of its calls, not {type_}")
+            raise Forbidden(
+                f"events[{index}]: a worker may send only results of its calls, not {type_}"
+            )
 
 
 def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
@@ -292,16 +294,16 @@ def _check_one(session: LoadedSession, payload: ClientPayload, where: str) -> st
 
 def check_open(session: LoadedSession) -> None:
     if session.record.archived_at is not None:
-        raise InvalidInput(f"session {session.record.id} is archived and takes no events")
+        raise InvalidInput(f"session {session.record.id} is archived and accepts no events")
     if session.status == "terminated":
-        raise InvalidInput(f"session {session.record.id} has ended and takes no events")
+        raise InvalidInput(f"session {session.record.id} has ended and accepts no events")
 
 
 def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
     call = digest.call(call_id)
     if call is None or not call.is_asked:
         raise InvalidInput(
-            f"{where}.tool_use_id: {call_id} does not wait for a confirmation;"
+            f"{where}.tool_use_id: {call_id} is not waiting for a confirmation;"
             f" {_waiting_text(call for call in digest.calls if call.is_asked)}"
         )
     if call.open_approval is not None:
@@ -316,21 +318,21 @@ def _find_call(digest: SessionDigest, call_id: str, where: str, *, is_custom: bo
     for call in calls:
         if call.id == call_id:
             return call
-    raise InvalidInput(f"{where}: {call_id} does not wait for a result; {_waiting_text(calls)}")
+    raise InvalidInput(f"{where}: {call_id} is not waiting for a result; {_waiting_text(calls)}")
 
 
 def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
     """Check that a client runs the call. One that was just approved counts as handed over."""
     call = _find_call(digest, call_id, where, is_custom=False)
     if call.is_ours:
-        raise InvalidInput(f"{where}: {call_id} is not done by a client")
+        raise InvalidInput(f"{where}: {call_id} is not run by a client")
     if call.is_asked:
-        raise InvalidInput(f"{where}: {call_id} waits for a user.tool_confirmation first")
+        raise InvalidInput(f"{where}: {call_id} needs a user.tool_confirmation first")
 
 
 def _waiting_text(calls: Iterable[OpenCall]) -> str:
     ids = [call.id for call in calls]
-    return f"these do: {', '.join(ids[:10])}" if ids else "nothing does"
+    return f"waiting: {', '.join(ids[:10])}" if ids else "no call is"
 
 
 def _check_thread(session: LoadedSession, thread_id: str, where: str) -> None:
@@ -344,7 +346,7 @@ def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: st
     is_last = index == len(payloads) - 1
     if not is_last or index == 0 or not isinstance(payloads[index - 1], _ACCOMPANIED):
         raise InvalidInput(
-            f"{where}: a system.message comes last, right after the user.message,"
+            f"{where}: a system.message must come last, right after the user.message,"
             " user.tool_result or user.custom_tool_result that it accompanies"
         )
 
@@ -367,5 +369,5 @@ def _fingerprint(payload: ClientPayload) -> str:
 
 def _request_id(session_id: str, key: str) -> str:
     if not 1 <= len(key) <= 255 or not key.isascii():
-        raise InvalidInput("Idempotency-Key: from 1 to 255 characters of ASCII")
+        raise InvalidInput("Idempotency-Key: must have 1 to 255 ASCII characters")
     return hashlib.sha256(f"{session_id}\0{key}".encode()).hexdigest()

@@ -157,7 +157,7 @@ class EventStream(Struct, eq=False):
         messages: list[StreamMessage] = []
         if pieces and pieces[-1].after > self.after:  # first the events before the piece
             messages = await self._read()
-        return messages + self._previewing.tell(pieces)
+        return messages + self._previewing.messages(pieces)
 
     def _deleted(self) -> StreamMessage:
         """The message that the session was deleted. Its log is gone, so it has no position."""
@@ -187,9 +187,9 @@ class _PreviewState(Struct, eq=False):
             self._open.clear()
             self.ended = seq
 
-    def tell(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
-        timely = [piece for piece in pieces if piece.after > self.ended]
-        return [messages for piece in timely if (messages := self._message(piece)) is not None]
+    def messages(self, pieces: list[PreviewPiece]) -> list[StreamMessage]:
+        open_pieces = [piece for piece in pieces if piece.after > self.ended]
+        return [message for piece in open_pieces if (message := self._message(piece)) is not None]
 
     def _message(self, piece: PreviewPiece) -> StreamMessage | None:
         match piece:
@@ -259,7 +259,7 @@ class EventStreams:
 
         Raises:
             SessionNotFound, NotFound: there is no such session, no such thread.
-            InvalidInput: it would begin behind the end of the log.
+            InvalidInput: it would begin after the end of the log.
             RateLimited: too many streams are open.
         """
         with self._counted(request.tenant):
@@ -287,7 +287,7 @@ class EventStreams:
         )
         if after > session.head.seq:
             raise InvalidInput(
-                f"session {session.id} has events 1 to {session.head.seq}; none follows {after}"
+                f"session {session.id} has events 1 to {session.head.seq}; {after} is after its end"
             )
         if request.thread_id not in (None, session.thread_id):
             await self._check_thread(session.id, request.thread_id or "")
@@ -319,10 +319,10 @@ class EventStreams:
     @contextmanager
     def _counted(self, tenant: str) -> Generator[None]:
         if self._of_tenant[tenant] >= self._limits.of_tenant:
-            what = f"{self._limits.of_tenant} streams are open already; close one, or share one"
+            what = f"{self._limits.of_tenant} streams are already open; close one, or share one"
             raise RateLimited(what, retry_after_seconds=_RETRY_SECONDS)
         if self.count >= self._limits.in_process:
-            what = "this server has as many streams as it can; try again, perhaps another has room"
+            what = "this server has reached its limit of open streams; try again"
             raise RateLimited(what, retry_after_seconds=_RETRY_SECONDS)
         self._of_tenant[tenant] += 1
         try:

@@ -71,7 +71,9 @@ class WorkspaceCleaner:
         Blocks."""
         if not self.folders.remove_folder(self._workspaces, name):
             where = self._workspaces
-            _LOG.warning("%s in %s could not be removed whole: remove it by hand", name, where)
+            _LOG.warning(
+                "%s in %s could not be removed completely; remove it manually", name, where
+            )
 
     @property
     def _workspaces(self) -> Path:
@@ -93,7 +95,7 @@ class WorkspaceCleaner:
         if self.folders.remove_folder(self._workspaces, session_id):
             self.release_uid(session_id)
         else:  # no other session may get the uid of files that remain
-            _LOG.warning("the workspace of session %s could not be removed whole", session_id)
+            _LOG.warning("the workspace of session %s could not be removed completely", session_id)
 
     def _remove_beside(self, session_id: str) -> None:
         workspace, folders = self._workspaces / session_id, self.folders
@@ -138,8 +140,8 @@ class ExpiredWorkspaceSweeper:
         match await self.expiry.next_step(tenant, row):
             case "keep":
                 return False
-            case "tell":
-                await self.expiry.tell(tenant, session_id)
+            case "announce":
+                await self.expiry.announce(tenant, session_id)
                 _LOG.info("the workspace of session %s will be removed soon", session_id)
                 return False
             case "remove":
@@ -159,7 +161,7 @@ class ExpiredWorkspaceSweeper:
             await self.cleaner.remove_workspace(session_id)
         finally:
             await writer.release()
-        _LOG.info("the workspace of session %s was removed: nobody used it", session_id)
+        _LOG.info("the workspace of session %s was removed because it was unused", session_id)
         return True
 
 

@@ -87,19 +87,23 @@ class _RefusedFiles:
 
     def __init__(self, session_id: str) -> None:
         self.session_id = session_id
-        self._untold = 0
-        self._told = 0
+        self._skipped = 0
+        self._logged = 0
 
     def note(self, path: str, reason: str) -> None:
-        if self._told >= _MAX_LOGGED:
-            self._untold += 1
+        if self._logged >= _MAX_LOGGED:
+            self._skipped += 1
             return
-        self._told += 1
-        _LOG.warning("session %s: outputs/%s is not kept: %s", self.session_id, ascii(path), reason)
+        self._logged += 1
+        _LOG.warning(
+            "session %s: outputs/%s is not stored: %s", self.session_id, ascii(path), reason
+        )
 
-    def tell(self) -> None:
-        if self._untold:
-            _LOG.warning("session %s: %d more outputs are not kept", self.session_id, self._untold)
+    def log_skipped(self) -> None:
+        if self._skipped:
+            _LOG.warning(
+                "session %s: %d more outputs are not stored", self.session_id, self._skipped
+            )
 
 
 async def _never_stopped() -> bool:
@@ -137,18 +141,18 @@ class SessionOutputs:
         changed = [item for item in outputs if stamps.get(item.path) != item.stamp]
         if not changed:
             return 0
-        await self._drop_gone(tenant, current, {item.path for item in outputs})
+        await self._drop_deleted(tenant, current, {item.path for item in outputs})
         refused_files, count = _RefusedFiles(session_id), 0
         for start in range(0, len(changed), _BATCH):
             if await is_stopped():
                 _LOG.info("session %s: some outputs were not checked: it was stopped", session_id)
                 break
             batch = changed[start : start + _BATCH]
-            count += await self._keep(tenant, current, batch, folder, refused_files)
-        refused_files.tell()
+            count += await self._store_batch(tenant, current, batch, folder, refused_files)
+        refused_files.log_skipped()
         return count
 
-    async def _keep(
+    async def _store_batch(
         self,
         tenant: str,
         paths: dict[str, _StoredPath],
@@ -175,19 +179,19 @@ class SessionOutputs:
                 await self._files.delete(tenant, file_id)
         return count
 
-    async def _drop_gone(
+    async def _drop_deleted(
         self, tenant: str, paths: dict[str, _StoredPath], present: Collection[str]
     ) -> None:
         """Remove paths that are neither in the folder nor stored. Stored files count towards the
         limits: else a session could hand over any number of files, one after another."""
-        absent = {
+        missing = {
             output.file_id: path
             for path, output in paths.items()
             if output.file_id is not None and path not in present
         }
-        there = {file.id for file in await self._files.get_many(tenant, list(absent))}
-        for file_id, path in absent.items():
-            if file_id not in there:
+        stored_ids = {file.id for file in await self._files.get_many(tenant, list(missing))}
+        for file_id, path in missing.items():
+            if file_id not in stored_ids:
                 del paths[path]
 
     async def forget(self, tenant: str, session_id: str) -> None:
@@ -206,14 +210,14 @@ class SessionOutputs:
         tenant: str,
         session_id: str,
         listed: ListedOutput,
-        others: Sequence[_StoredPath],
+        stored_paths: Sequence[_StoredPath],
         folder: OutputFolder,
     ) -> _StoredPath | str:
         """Returns the stored path, or the reason why it is not stored."""
-        room = self._limits.max_bytes - sum(other.size_bytes for other in others)
+        room = self._limits.max_bytes - sum(path.size_bytes for path in stored_paths)
         most = min(self._limits.max_file_bytes, self._files.max_bytes, room)
-        if len(others) >= self._limits.max_files:
-            return f"a session hands over {self._limits.max_files} files at most"
+        if len(stored_paths) >= self._limits.max_files:
+            return f"a session may have at most {self._limits.max_files} output files"
         output = await folder.read(listed.path, max(0, most))
         if isinstance(output, str):
             return output

@@ -86,23 +86,23 @@ class LocalDeltas:
     """Delivers previews within one process."""
 
     def __init__(self) -> None:
-        self._ears: dict[str, list[Subscription]] = {}
+        self._subscriptions: dict[str, list[Subscription]] = {}
 
     def publish(self, session_id: str, piece: PreviewPiece) -> None:
-        for subscription in self._ears.get(session_id, ()):
+        for subscription in self._subscriptions.get(session_id, ()):
             subscription.deliver(piece)
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
         subscription = Subscription(wake)
-        ears = self._ears.setdefault(session_id, [])
-        ears.append(subscription)
+        subscriptions = self._subscriptions.setdefault(session_id, [])
+        subscriptions.append(subscription)
         try:
             yield subscription
         finally:
-            ears.remove(subscription)
-            if not ears:
-                del self._ears[session_id]
+            subscriptions.remove(subscription)
+            if not subscriptions:
+                del self._subscriptions[session_id]
 
 
 class PubSub(Protocol):
@@ -130,18 +130,18 @@ class SharedDeltas:
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:
         with self._local.listen(session_id, wake) as subscription:
 
-            def heard(text: str) -> None:
+            def on_message(text: str) -> None:
                 with suppress(
                     msgspec.MsgspecError
                 ):  # from a newer version: the log will have the event
                     subscription.deliver(_PIECE_DECODER.decode(text))
 
-            with self._pub_sub.listen(session_id, heard):
+            with self._pub_sub.listen(session_id, on_message):
                 yield subscription
 
 
 class PreviewPublisher:
-    """Publishes the replies of the main thread during a run. Its `emit` and `tell` are for
+    """Publishes the replies of the main thread during a run. Its `emit` and `on_event` are for
     `Session.run`."""
 
     def __init__(
@@ -155,7 +155,7 @@ class PreviewPublisher:
         self._request = 0
         self._event_id: str | None = None
         self._redactor = self._new_redactor()
-        self._said = 0
+        self._published = 0
 
     def emit(self, delta: Delta) -> None:
         match delta:
@@ -169,7 +169,7 @@ class PreviewPublisher:
             case _:  # the text of thoughts is not previewed; other deltas belong to no event
                 pass
 
-    def tell(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         if event.thread_id != self._thread_id:
             return
         match event.payload:
@@ -181,12 +181,12 @@ class PreviewPublisher:
                 pass
 
     def _begin(self, event_id: str, preview_kind: PreviewKind) -> None:
-        began = PreviewStarted(
+        started = PreviewStarted(
             thread_id=self._thread_id, after=self._request, event_id=event_id, kind=preview_kind
         )
-        self._deltas.publish(self._session_id, began)
+        self._deltas.publish(self._session_id, started)
         if preview_kind == "agent.message":
-            self._event_id, self._redactor, self._said = event_id, self._new_redactor(), 0
+            self._event_id, self._redactor, self._published = event_id, self._new_redactor(), 0
 
     def _end(self) -> None:
         if self._event_id is not None:
@@ -196,12 +196,12 @@ class PreviewPublisher:
     def _publish_text(self, text: str) -> None:
         assert self._event_id is not None
         for start in range(0, len(text), _MAX_PIECE_CHARS):
-            grew = PreviewText(
+            piece = PreviewText(
                 thread_id=self._thread_id,
                 after=self._request,
                 event_id=self._event_id,
-                at=self._said,
+                at=self._published,
                 text=text[start : start + _MAX_PIECE_CHARS],
             )
-            self._said += len(grew.text)
-            self._deltas.publish(self._session_id, grew)
+            self._published += len(piece.text)
+            self._deltas.publish(self._session_id, piece)

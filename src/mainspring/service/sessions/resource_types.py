@@ -203,8 +203,8 @@ def check_resources(resources: Sequence[SessionResource], environment: Environme
         for resource in resources:
             if not isinstance(resource, StoreResource):
                 raise InvalidInput(
-                    "resources: files and repositories are for environments of the service; in a"
-                    " self-hosted one, put them where its worker works"
+                    "resources: a self-hosted environment has no files or repositories; put them"
+                    " on the machine of its worker"
                 )
     if len(resources) > MAX_RESOURCES:
         raise InvalidInput(f"resources: at most {MAX_RESOURCES}")
@@ -214,10 +214,10 @@ def check_resources(resources: Sequence[SessionResource], environment: Environme
     if len(stores) > MAX_STORES:
         raise InvalidInput(f"resources: at most {MAX_STORES} memory stores")
     if len(set(stores)) < len(stores):
-        raise InvalidInput("resources: the same memory store twice")
+        raise InvalidInput("resources: a memory store must not occur twice")
     paths = [resource.mount_path for resource in resources]
-    if twice := sorted({path for path in paths if paths.count(path) > 1}):
-        raise InvalidInput(f"resources: two of them have the mount_path {twice[0]}")
+    if repeated := sorted({path for path in paths if paths.count(path) > 1}):
+        raise InvalidInput(f"resources: two have the mount_path {repeated[0]}")
 
 
 def seal_token(lookups: ResourceLookups, resource_id: str, token: str) -> bytes:
@@ -243,10 +243,10 @@ def repository_name(url: str) -> str:
     Raises: InvalidInput.
     """
     if "@" in url:
-        raise InvalidInput("url: a secret does not belong here; use authorization_token")
+        raise InvalidInput("url: must not contain a secret; use authorization_token")
     name = PurePosixPath(url).name.removesuffix(".git")
     if not _REPOSITORY.fullmatch(url) or name in ("", ".", ".."):
-        raise InvalidInput("url: must be as https://github.com/owner/repository")
+        raise InvalidInput("url: must have the form https://github.com/owner/repository")
     return name
 
 

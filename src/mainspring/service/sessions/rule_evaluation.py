@@ -98,7 +98,7 @@ class ReplayedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Mapping[str, Any]
     was: Permission | None
-    """The original decision; `None` if none was recorded."""
+    """The original decision; `null` if none was recorded."""
     person: Permission | None
     """The answer of the person who was asked, if any."""
     now: Permission
@@ -120,7 +120,7 @@ class RuleEvaluator:
         self._sessions = sessions
         self._clock = clock
 
-    async def judge(self, request: EvaluateRules) -> PolicyVerdict:
+    async def evaluate(self, request: EvaluateRules) -> PolicyVerdict:
         """Evaluate rules for a call; stores nothing and reads no data of the tenant.
 
         Raises: InvalidInput.
@@ -130,7 +130,7 @@ class RuleEvaluator:
         policy = _policy(request.rules, request.mode)
         return await to_thread.run_sync(self._verdict, request, policy)
 
-    async def retry(
+    async def compare(
         self, principal: Principal, session_id: str, request: ReplayRules
     ) -> PolicyReplay:
         """Raises: NotFound, InvalidInput."""

@@ -137,7 +137,7 @@ async def snapshot_agent(agents: Agents, principal: Principal, choice: AgentChoi
     version = None if isinstance(choice, str) else choice.version
     agent = await agents.get(tenant, agent_id_of(choice), version)
     if agent.archived_at is not None:
-        raise InvalidInput(f"agent: {agent.id} is archived; no new sessions are made with it")
+        raise InvalidInput(f"agent: {agent.id} is archived; it cannot start new sessions")
     if isinstance(choice, AgentWithOverrides):
         principal.require_human()
         overrides = copy_fields(UpdateAgent, choice, version=UNSET)
@@ -201,8 +201,8 @@ def models_of(agent: SessionAgent) -> frozenset[str]:
 
 def skills_of(agent: SessionAgent) -> dict[AgentSkill, None]:
     """The skills of the agent and of all agents that it may call, each once."""
-    every = (agent, *_all_thread_agents(agent.multiagent))
-    return dict.fromkeys(skill for item in every for skill in item.skills)
+    agents = (agent, *_all_thread_agents(agent.multiagent))
+    return dict.fromkeys(skill for item in agents for skill in item.skills)
 
 
 def advisor_models(multiagent: SessionMultiagent | None) -> list[str]:

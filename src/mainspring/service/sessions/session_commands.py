@@ -56,7 +56,7 @@ class SessionCommands:
         actor = await self._sessions.dependencies.resolved_agent(principal.tenant, record)
         return Page(data=available_commands(actor.agent))
 
-    async def give(
+    async def run(
         self, principal: Principal, session_id: str, request: RunCommand
     ) -> CommandResult:
         """Raises: NotFound, InvalidInput, Forbidden."""
@@ -76,7 +76,7 @@ class SessionCommands:
         if any(command.name == name and command.kind != "built-in" for command in commands):
             await self._send_message(principal, session_id, f"/{name} {arguments}".rstrip())
             reply: SlashCommandResult | None = SubmittedResult(
-                text=f"/{name} is with the agent", is_work=True
+                text=f"/{name} was sent to the agent", is_work=True
             )
         elif name == "plan" and arguments:
             reply = await run_command(at, name)
@@ -106,8 +106,8 @@ def _check(principal: Principal, name: str, arguments: str) -> None:
         return
     if name == "approve":
         raise InvalidInput(
-            "answer with a user.tool_confirmation, or at /v1/mainspring/approvals, which check who"
-            " may answer; /approve alone lists what waits"
+            "send a user.tool_confirmation, or use /v1/mainspring/approvals: both check who may"
+            " answer. /approve without arguments lists the waiting calls"
         )
     if name == "mode":
         principal.require_human()
@@ -116,7 +116,7 @@ def _check(principal: Principal, name: str, arguments: str) -> None:
 
 def _unknown_command_message(name: str, slash_commands: list[SlashCommand]) -> str:
     if any(slash_command.name == name for slash_command in slash_commands):
-        return f"/{name} is about a client's own state: there is nothing to do here"
+        return f"/{name} concerns the terminal client; it has no effect here"
     similar = similar_names(name, slash_commands)
     hint = f"; did you mean {' or '.join(f'/{item}' for item in similar)}?" if similar else ""
     return f"there is no command /{name}{hint}"

@@ -157,10 +157,10 @@ def _await_calls(
 ) -> None:
     """Keep only the calls that the thread waits for. It may also wait for calls of its subagents;
     these are recorded in the threads of the subagents."""
-    others = {call.id for call in digest.calls if call.id not in thread.calls}
+    subagent_calls = {call.id for call in digest.calls if call.id not in thread.calls}
     waiting: dict[str, OpenCall] = {}
     for id_ in reason.event_ids:
-        if id_ not in others:
+        if id_ not in subagent_calls:
             call = thread.calls.get(id_) or OpenCall(
                 id=id_, name="", input={}, thread_id=thread.id, asked_at=event.time
             )

@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
 
-import msgspec
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
 from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
-from mainspring.log.records import RecordQuery, RecordRow, Records
+from mainspring.log.records import RecordQuery, RecordRow
 from mainspring.log.session_log import ENDLESS
 from mainspring.service.sessions.resource_types import StoreResource
 from mainspring.service.sessions.session_digest import SessionStatus
@@ -24,7 +23,7 @@ from mainspring.service.storage.pagination import (
     decode_cursor,
     encode_cursor,
 )
-from mainspring.service.storage.repository import SESSION_KIND, optional_micros, row_at
+from mainspring.service.storage.repository import SESSION_KIND, Repository, optional_micros, row_at
 
 T = TypeVar("T")
 _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le=ENDLESS)], str]
@@ -32,7 +31,6 @@ _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le
 MAX_SCANNED = 2000
 """The maximum number of sessions that one request reads; after that, its page is short."""
 _CHUNK = 200
-_DECODER = msgspec.json.Decoder(SessionRecord)
 
 
 class ListSessions(Struct, frozen=True, kw_only=True):
@@ -77,33 +75,35 @@ class SessionBatch:
 
 class SessionList:
     def __init__(
-        self, records: Records, look: Callable[[SessionRecord], Awaitable[LoadedSession | None]]
+        self,
+        repository: Repository[SessionRecord],
+        load: Callable[[SessionRecord], Awaitable[LoadedSession | None]],
     ) -> None:
-        """`look` returns `None` if the session no longer exists."""
-        self._records = records
-        self._look = look
+        """`load` returns `None` if the session no longer exists."""
+        self._repository = repository
+        self._load = load
 
     async def page(self, tenant: str, request: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
         start = PagePosition() if request.page is None else _decode_position(request.page)
         batch = await self._gather(_records_query(tenant, request, start), request)
         sessions = batch.shown[::-1] if start.is_back else batch.shown
-        forth = sessions[-1][0] if sessions else batch.last
-        back = sessions[0][0] if sessions else None
+        last_row = sessions[-1][0] if sessions else batch.last
+        first_row = sessions[0][0] if sessions else None
         has_next = start.is_back or batch.has_more
         has_previous = batch.has_more if start.is_back else request.page is not None
         return TwoWayPage(
             data=[session for _, session in sessions],
-            next_page=_cursor("next", forth) if has_next else None,
-            prev_page=_cursor("prev", back) if has_previous else None,
+            next_page=_cursor("next", last_row) if has_next else None,
+            prev_page=_cursor("prev", first_row) if has_previous else None,
         )
 
     async def _gather(self, query: RecordQuery, request: ListSessions) -> SessionBatch:
         sessions: list[tuple[RecordRow, LoadedSession]] = []
         last = query.after
-        looked_at = 0
-        while looked_at < MAX_SCANNED:
-            chunk = await self._records.list(replace(query, after=last))
+        scanned = 0
+        while scanned < MAX_SCANNED:
+            chunk = await self._repository.records.list(replace(query, after=last))
             for row in chunk:
                 session = await self._load_if_matching(row, request)
                 if session is not None and len(sessions) == request.limit:
@@ -111,7 +111,7 @@ class SessionList:
                 last = row
                 if session is not None:
                     sessions.append((row, session))
-            looked_at += len(chunk)
+            scanned += len(chunk)
             if len(chunk) < query.limit:
                 return SessionBatch(sessions, has_more=False, last=last)
         return SessionBatch(sessions, has_more=True, last=last)
@@ -119,10 +119,10 @@ class SessionList:
     async def _load_if_matching(
         self, row: RecordRow, request: ListSessions
     ) -> LoadedSession | None:
-        record = _DECODER.decode(row.body)
+        record = self._repository.read(row)
         if not _matches(record, request):
             return None
-        session = await self._look(record)
+        session = await self._load(record)
         if session is None or (request.statuses and session.status not in request.statuses):
             return None
         return session
@@ -159,10 +159,10 @@ def _records_query(tenant: str, request: ListSessions, start: PagePosition) -> R
     )
 
 
-def _cursor(way: str, row: RecordRow | None) -> str | None:
-    return None if row is None else encode_cursor(way, row.created, row.id)
+def _cursor(direction: str, row: RecordRow | None) -> str | None:
+    return None if row is None else encode_cursor(direction, row.created, row.id)
 
 
 def _decode_position(cursor: str) -> PagePosition:
-    way, created, id_ = decode_cursor(cursor, _CursorType)
-    return PagePosition(way == "prev", row_at(created, id_))
+    direction, created, id_ = decode_cursor(cursor, _CursorType)
+    return PagePosition(direction == "prev", row_at(created, id_))

@@ -89,7 +89,9 @@ def _check_budget(
     if current is None:
         raise InvalidInput("budget: budget_create_only: this session was created without one")
     if int(request.max_list_cost.amount) <= spent_cents:
-        raise InvalidInput(f"budget: budget_not_raised: {spent_cents} cents are already spent")
+        raise InvalidInput(
+            f"budget: budget_not_raised: {spent_cents} cents have already been spent"
+        )
 
 
 def session_updated_event(before: SessionRecord, after: SessionRecord) -> SessionUpdated | None:

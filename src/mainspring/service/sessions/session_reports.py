@@ -70,7 +70,7 @@ class ReceivedEvent(Struct, frozen=True, kw_only=True):
     thread_id: str
     event_type: str
     sender: Sender | None
-    """`None` if the event was sent before senders were recorded."""
+    """`null` if the event was sent before senders were recorded."""
     type: Literal["sent_event"] = "sent_event"
 
 
@@ -130,8 +130,8 @@ def require_readable_log(session_id: str, events: int) -> None:
     """Raises: InvalidInput: reading the log would take too long, and too much memory."""
     if events > MAX_EVENTS:
         raise InvalidInput(
-            f"session {session_id} has {events} events, and the API goes through {MAX_EVENTS} at"
-            " most; export it, and use the command line"
+            f"session {session_id} has {events} events; the API reads at most {MAX_EVENTS}."
+            " Export the session and use the command line"
         )
 
 

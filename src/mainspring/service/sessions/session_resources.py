@@ -82,7 +82,7 @@ class SessionResources:
         def change(current: SessionRecord) -> SessionRecord:
             resource = _find_resource(current, resource_id)
             if not isinstance(resource, RepositoryResource):
-                raise InvalidInput("authorization_token: only a github_repository has one")
+                raise InvalidInput("authorization_token: allowed only for a github_repository")
             resources = tuple(
                 replace(item, updated_at=now) if item.id == resource_id else item
                 for item in current.resources
@@ -104,7 +104,7 @@ class SessionResources:
 
         def change(current: SessionRecord) -> SessionRecord:
             if isinstance(_find_resource(current, resource_id), StoreResource):
-                raise InvalidInput("a memory_store stays attached as long as there is the session")
+                raise InvalidInput("a memory_store cannot be removed from its session")
             return replace(
                 current,
                 resources=tuple(
@@ -119,7 +119,7 @@ class SessionResources:
     async def _changeable(self, principal: Principal, session_id: str) -> None:
         record = await self._sessions.record(principal, session_id)
         if record.archived_at is not None:
-            raise InvalidInput(f"session {session_id} is archived and stays as it is")
+            raise InvalidInput(f"session {session_id} is archived and cannot be changed")
 
 
 def _find_resource(record: SessionRecord, resource_id: str) -> SessionResource:

@@ -56,8 +56,8 @@ _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
 
 _EXPIRED = (
-    "Your workspace was removed because it was unused for a long time. It is new now: your earlier"
-    " files are gone, except those in outputs."
+    "Your workspace was removed because it was unused for a long time. It is empty now: your"
+    " earlier files are gone, except those in outputs."
 )
 
 OUTPUTS_NOTE = (
@@ -155,11 +155,11 @@ class SessionRuns:
                     previews.emit(delta)
                     observer.emit(delta)
 
-                def tell(event: Event) -> None:
-                    previews.tell(event)
-                    observer.tell(event)
+                def on_event(event: Event) -> None:
+                    previews.on_event(event)
+                    observer.on_event(event)
 
-                await session.run(emit, tell=tell)
+                await session.run(emit, tell=on_event)
             self._sessions.put(session_id, session)
 
     async def end(self, job: Job) -> None:
@@ -259,7 +259,7 @@ class SessionRuns:
             return False
         if not await self._services.expiry.was_removed(tenant, session_id):
             raise InvalidInput(
-                f"session {session_id} has worked in {before}, which is not on this machine; give"
+                f"session {session_id} worked in {before}, which is not on this machine; give"
                 " all workers the same MAINSPRING_WORKSPACES on a disk that they share"
             )
         return True

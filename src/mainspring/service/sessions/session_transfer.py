@@ -163,18 +163,20 @@ class SessionImport:
         if not _ID_PATTERN.fullmatch(request.transfer) or not _ID_PATTERN.fullmatch(
             request.session_id
         ):
-            raise InvalidInput("transfer, session_id: four letters, `_`, 32 hexadecimal digits")
+            raise InvalidInput(
+                "transfer, session_id: must be four letters, `_` and 32 hexadecimal digits"
+            )
         if request.size > self.limits.max_bytes:
             raise TooLarge(
-                f"the session and its files have {request.size:,} bytes; this server takes"
+                f"the session and its files have {request.size:,} bytes; this server accepts"
                 f" {self.limits.max_bytes:,} at most"
             )
         creation = CreateSession(agent=request.agent_id, environment_id=request.environment_id)
         record = await self._sessions.new_record(principal, creation)
         if isinstance(record.environment, SelfHostedConfig):
             raise InvalidInput(
-                f"environment_id: {record.environment_id} is self-hosted, and its files are not"
-                " this server's; choose a cloud environment"
+                f"environment_id: {record.environment_id} is self-hosted, so this server has"
+                " none of its files; choose a cloud environment"
             )
         return replace(record, origin=Origin(type="api", id=principal.key_id))
 
@@ -188,7 +190,7 @@ class SessionImport:
             source = read_conversation(log.events, thread_id=log.header.thread_id, blobs=log.blobs)
             source.id, source.sha256 = request.session_id, bundle.bundle_manifest.log
             _move_workspace(
-                bundle, workspace, beside=file.with_suffix(".files"), hidden=self._hidden
+                bundle, workspace, staging=file.with_suffix(".files"), hidden=self._hidden
             )
         return source
 
@@ -216,14 +218,14 @@ def received_id(tenant: str, transfer_id: str) -> str:
     return ids.stable_id(ids.SESSION, "push", tenant, transfer_id)
 
 
-def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hidden: str) -> None:
+def _move_workspace(bundle: SessionBundle, workspace: Path, *, staging: Path, hidden: str) -> None:
     """Unpack the workspace, completely or not at all. An existing one belongs to this transfer.
 
     Raises: InvalidInput, TooLarge.
     """
     try:
         try:
-            bundle.unpack_workspace(beside, hidden=(hidden,))
+            bundle.unpack_workspace(staging, hidden=(hidden,))
         except OSError as error:
             if error.errno not in _BAD_PATH_ERRNOS:
                 raise
@@ -231,12 +233,12 @@ def _move_workspace(bundle: SessionBundle, workspace: Path, *, beside: Path, hid
         workspace.parent.mkdir(mode=0o711, parents=True, exist_ok=True)
         try:
             if not workspace.exists():
-                beside.rename(workspace)
+                staging.rename(workspace)
         except OSError:
             if not workspace.is_dir():  # else the same transfer was faster
                 raise
     finally:
-        shutil.rmtree(beside, ignore_errors=True)
+        shutil.rmtree(staging, ignore_errors=True)
 
 
 class MoveSession(Struct, frozen=True, kw_only=True):
@@ -278,8 +280,8 @@ class SessionExport:
             return await write_bundle(self.sessions.log, source, self.folder)
         except OSError as error:
             raise StaleVersion(
-                f"the files of session {record.id} cannot be read as a whole ({error.strerror}):"
-                " stop what changes them, and try again"
+                f"the files of session {record.id} could not be read completely ({error.strerror});"
+                " stop the programs that change them, and try again"
             ) from error
 
 

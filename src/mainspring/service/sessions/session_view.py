@@ -89,13 +89,13 @@ class LoadedSession:
 
 def session_object(session: LoadedSession, now: datetime) -> SessionObject:
     record, digest = session.record, session.digest
-    touched = max(record.updated_at, from_micros(session.row.updated))
-    until = touched if session.status == "terminated" else now
+    updated_at = max(record.updated_at, from_micros(session.row.updated))
+    until = updated_at if session.status == "terminated" else now
     threads = digest.threads.values()
     return copy_fields(
         SessionObject,
         record,
-        updated_at=touched,
+        updated_at=updated_at,
         status=session.status,
         usage=usage_view(digest.usage, digest.spent.cost_usd, _active_seconds(digest, until)),
         stats=StatsView(

@@ -107,7 +107,7 @@ class Sessions:
         )
         self.digests = Digests(log)
         self.clock = clock
-        self._list = SessionList(records, self._load_if_present)
+        self._list = SessionList(self.repository, self._load_if_present)
 
     async def create(
         self,

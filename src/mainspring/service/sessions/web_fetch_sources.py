@@ -69,8 +69,8 @@ async def _url_refusal(
     if all(_normalize_url(url) in _known_urls(logged, source) for source in sources):
         return None
     return (
-        "only URLs are fetched that stood, exactly so, in what this agent's url_sources name;"
-        " this one did not"
+        "this URL is in none of the agent's url_sources; a URL must occur there exactly as it is"
+        " requested"
     )
 
 
@@ -138,6 +138,6 @@ def _normalize_url(url: str) -> str:
         host, port = (parts.hostname or "").lower(), parts.port
     except ValueError:
         return url
-    usual = {"http": 80, "https": 443}.get(parts.scheme.lower())
-    place = host if port in (None, usual) else f"{host}:{port}"
+    default_port = {"http": 80, "https": 443}.get(parts.scheme.lower())
+    place = host if port in (None, default_port) else f"{host}:{port}"
     return urlunsplit((parts.scheme.lower(), place, parts.path or "/", parts.query, ""))

@@ -30,7 +30,7 @@ CLEAR_TASK = "clear"
 """The job that removes the files of a deleted session."""
 _NOTICE_PERIOD = timedelta(days=3)
 
-ExpiryStep: TypeAlias = Literal["keep", "tell", "remove"]
+ExpiryStep: TypeAlias = Literal["keep", "announce", "remove"]
 
 
 class WorkspaceRecord(Struct, frozen=True, kw_only=True):
@@ -77,11 +77,11 @@ class WorkspaceExpiry:
             return "keep"  # a client may still answer
         current = await self.record(tenant, row.id)
         if current is None or current.told_at < time:
-            return "tell"
+            return "announce"
         is_due = now - time >= self._keep and now - current.told_at >= self._notice
         return "remove" if is_due else "keep"
 
-    async def tell(self, tenant: str, session_id: str) -> None:
+    async def announce(self, tenant: str, session_id: str) -> None:
         record = WorkspaceRecord(id=session_id, told_at=self._clock())
         await self._repository.save(tenant, record)
         await self._notify(

@@ -48,7 +48,7 @@ def created_bounds(query: object) -> tuple[datetime | None, datetime | None]:
         getattr(query, f"created_at_{name}", None) for name in ("gte", "gt", "lte", "lt")
     )
     if any(moment is not None and moment.tzinfo is None for moment in (gte, gt, lte, lt)):
-        raise InvalidInput("created_at: a time needs its zone, as 2026-11-16T12:00:00Z")
+        raise InvalidInput("created_at: a time needs a time zone, such as 2026-11-16T12:00:00Z")
     lower = filter(None, (gte, _shifted(gt, _MICROSECOND)))
     upper = filter(None, (lte, _shifted(lt, -_MICROSECOND)))
     return max(lower, default=None), min(upper, default=None)

@@ -93,17 +93,17 @@ class Repository(Generic[T]):
         self._decoder = msgspec.json.Decoder(type_)
         self._decoded: LruCache[str, tuple[bytes, T]] = LruCache(cache_size)
 
-    async def put(self, tenant: str, thing: T, *, content: bytes | None = None) -> T:
+    async def put(self, tenant: str, entity: T, *, content: bytes | None = None) -> T:
         """Raises: AlreadyExists."""
-        await self.records.write(self.put_change(tenant, thing, content=content))
-        return thing
+        await self.records.write(self.put_change(tenant, entity, content=content))
+        return entity
 
-    async def save(self, tenant: str, thing: T) -> T:
+    async def save(self, tenant: str, entity: T) -> T:
         """Put an entity, or replace the one with the same id."""
         try:
-            return await self.put(tenant, thing)
+            return await self.put(tenant, entity)
         except AlreadyExists:
-            return await self.update(tenant, thing.id, lambda _: thing)
+            return await self.update(tenant, entity.id, lambda _: entity)
 
     async def get(self, tenant: str, id_: str, *, parent: str | None = None) -> T:
         """Raises: NotFound, also for entities of other tenants or of another parent."""
@@ -129,8 +129,8 @@ class Repository(Generic[T]):
 
         async def prepare() -> tuple[T, list[Replace]]:
             row = await self.row(tenant, id_, parent=parent)
-            thing = change(self.read(row))
-            return thing, [self.replace_change(row, thing)]
+            entity = change(self.read(row))
+            return entity, [self.replace_change(row, entity)]
 
         return await self.transact(id_, prepare)
 
@@ -152,7 +152,7 @@ class Repository(Generic[T]):
         """Write the changes that `prepare` returns, all or nothing, and return its result. If
         another process wrote in between, prepare them again.
 
-        Raises: StaleVersion: others kept changing it; and what `prepare` raises.
+        Raises: StaleVersion: other requests kept changing it; and what `prepare` raises.
         """
         for _ in range(_TRIES):
             result, changes = await prepare()
@@ -163,7 +163,7 @@ class Repository(Generic[T]):
                 continue
             return result
         kind = self.kind.replace("_", " ")
-        raise StaleVersion(f"{kind} {id_}: others kept changing it; try again")
+        raise StaleVersion(f"{kind} {id_}: other requests kept changing it; try again")
 
     async def page(self, tenant: str, query: ListQuery) -> Page[T]:
         """Raises: InvalidInput: a cursor of another list."""
@@ -228,32 +228,32 @@ class Repository(Generic[T]):
         if cached is not None and cached[0] == row.body:
             return cached[1]
         try:
-            thing = self._decoder.decode(row.body)
+            entity = self._decoder.decode(row.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise unreadable_record(row) from error
-        self._decoded.put(row.id, (row.body, thing))
-        return thing
+        self._decoded.put(row.id, (row.body, entity))
+        return entity
 
-    def put_change(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
+    def put_change(self, tenant: str, entity: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, to combine several changes in one write."""
-        moment = to_micros(self._columns(thing).created or self._clock())
-        empty = RecordRow(
-            tenant=tenant, kind=self.kind, id=thing.id, created=moment, updated=moment, body=b""
+        moment = to_micros(self._columns(entity).created or self._clock())
+        row = RecordRow(
+            tenant=tenant, kind=self.kind, id=entity.id, created=moment, updated=moment, body=b""
         )
-        return Put(row=self._with_entity(empty, thing), content=content)
+        return Put(row=self._with_entity(row, entity), content=content)
 
-    def replace_change(self, row: RecordRow, thing: T, *, content: bytes | None = None) -> Replace:
-        return Replace(row=self._with_entity(row, thing), content=content)
+    def replace_change(self, row: RecordRow, entity: T, *, content: bytes | None = None) -> Replace:
+        return Replace(row=self._with_entity(row, entity), content=content)
 
-    def save_change(self, tenant: str, row: RecordRow | None, thing: T) -> Put | Replace:
+    def save_change(self, tenant: str, row: RecordRow | None, entity: T) -> Put | Replace:
         """The change that puts an entity, or replaces that of `row`."""
-        return self.put_change(tenant, thing) if row is None else self.replace_change(row, thing)
+        return self.put_change(tenant, entity) if row is None else self.replace_change(row, entity)
 
-    def _with_entity(self, row: RecordRow, thing: T) -> RecordRow:
-        columns = self._columns(thing)
+    def _with_entity(self, row: RecordRow, entity: T) -> RecordRow:
+        columns = self._columns(entity)
         return replace(
             row,
-            body=msgspec.json.encode(thing),
+            body=msgspec.json.encode(entity),
             updated=to_micros(self._clock()),
             parent=columns.parent,
             name=columns.name,

@@ -52,12 +52,12 @@ class Health:
         """Run all checks concurrently; one that takes too long has failed."""
         results: dict[str, CheckResult] = {}
 
-        async def look(name: str, check: HealthCheck) -> None:
+        async def run_check(name: str, check: HealthCheck) -> None:
             results[name] = await self._checked(name, check)
 
         async with anyio.create_task_group() as group:
             for name, check in self._checks.items():
-                group.start_soon(look, name, check)
+                group.start_soon(run_check, name, check)
         checks = {name: results[name] for name in self._checks}
         is_ready = all(item.ok for item in checks.values())
         return Readiness(status="ready" if is_ready else "not_ready", checks=checks)
@@ -96,7 +96,7 @@ def check_migrations(
         if status.current >= status.newest:  # newer is fine: an upgrade is in progress
             return None
         return (
-            f"tables of version {status.current}, this works with {status.newest}:"
+            f"the tables have version {status.current}, and this version needs {status.newest}: run"
             " mainspring migrate"
         )
 
@@ -105,7 +105,7 @@ def check_migrations(
 
 def check_not_draining(closing: anyio.Event) -> HealthCheck:
     async def check() -> str | None:
-        return "draining: it takes nothing new, and ends" if closing.is_set() else None
+        return "draining: it accepts no new work and will exit" if closing.is_set() else None
 
     return check
 

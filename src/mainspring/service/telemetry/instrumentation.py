@@ -220,9 +220,9 @@ class StoreGauges:
         """Query for two seconds at most; a failed query gives NaN."""
         async with anyio.create_task_group() as group:
             for gauge, count in self._counts:
-                group.start_soon(self._look, gauge, count)
+                group.start_soon(self._update, gauge, count)
 
-    async def _look(self, gauge: Gauge, count: CountRows) -> None:
+    async def _update(self, gauge: Gauge, count: CountRows) -> None:
         value = float("nan")
         try:
             with anyio.fail_after(_COUNT_SECONDS):

@@ -64,7 +64,7 @@ def log_to_stream(
 
 def _level_number(level: str) -> int:
     if level.lower() not in LEVELS:
-        raise InvalidInput(f"no level {level!r}; there are {', '.join(LEVELS)}")
+        raise InvalidInput(f"unknown level {level!r}; use one of {', '.join(LEVELS)}")
     return logging.getLevelNamesMapping()[level.upper()]
 
 
@@ -77,7 +77,7 @@ def _layout(form: str, stream: TextIO) -> Callable[[_LogLine], str]:
         case "auto":
             return _as_text if stream.isatty() else _as_json
         case _:
-            raise InvalidInput(f"no log format {form!r}; there are {', '.join(LOG_LAYOUTS)}")
+            raise InvalidInput(f"unknown log format {form!r}; use one of {', '.join(LOG_LAYOUTS)}")
 
 
 class _LogLine:
@@ -132,8 +132,8 @@ def _error_lines(error: BaseException, *, has_words: bool) -> Iterator[str]:
     before = error.__cause__ or (None if error.__suppress_context__ else error.__context__)
     if before is not None:
         yield from _error_lines(before, has_words=has_words)
-        yield "which led to\n"
+        yield "which caused\n"
     yield from traceback.format_tb(error.__traceback__)
     name = type(error).__qualname__
-    is_told = has_words or isinstance(error, MainspringError)
-    yield f"{name}: {error}\n" if is_told else f"{name}\n"
+    is_shown = has_words or isinstance(error, MainspringError)
+    yield f"{name}: {error}\n" if is_shown else f"{name}\n"

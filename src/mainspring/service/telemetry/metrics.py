@@ -28,7 +28,7 @@ class Metrics:
         self.model_label = BoundedLabels(_MAX_MODELS)
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
-        Info("mainspring", "Which Mainspring this is.", registry=self.registry).info(
+        Info("mainspring", "The version of Mainspring.", registry=self.registry).info(
             {"version": version}
         )
         self._make_api()
@@ -39,43 +39,41 @@ class Metrics:
         self._make_store()
 
     def _make_api(self) -> None:
-        self.requests = self._counter(
-            "requests", "Requests that were answered.", "route", "method", "status"
-        )
+        self.requests = self._counter("requests", "Handled requests.", "route", "method", "status")
         self.request_seconds = self._histogram(
             "request_seconds",
-            "How long an answer took; streams do not count.",
+            "Response times, without streams.",
             _REQUEST_BUCKETS,
             "route",
             "method",
         )
-        self.streams_open = self._gauge("streams_open", "Event streams that are open.")
+        self.streams_open = self._gauge("streams_open", "Open event streams.")
         self.audit_failures = self._counter(
-            "audit_failures", "Entries that could not be written to the audit."
+            "audit_failures", "Audit entries that could not be written."
         )
 
     def _make_runs(self) -> None:
         self.sessions_running = self._gauge(
-            "sessions_running", "Sessions that this process runs right now."
+            "sessions_running", "Sessions that this process is running."
         )
         self.wake_seconds = self._histogram(
-            "wake_seconds", "From a client's event to the run that it starts.", _WAKE_BUCKETS
+            "wake_seconds", "Time from a client's event to the run that it starts.", _WAKE_BUCKETS
         )
         self.first_token_seconds = self._histogram(
             "first_token_seconds",
-            "From a client's event to the first token of the model's answer.",
+            "Time from a client's event to the first token of the model's reply.",
             _WAKE_BUCKETS,
         )
-        self.runs = self._counter("runs", "Runs that have ended, by why.", "reason")
-        self.run_seconds = self._histogram("run_seconds", "How long runs took.", _RUN_BUCKETS)
+        self.runs = self._counter("runs", "Ended runs, by reason.", "reason")
+        self.run_seconds = self._histogram("run_seconds", "Duration of runs.", _RUN_BUCKETS)
         self.takeovers = self._counter(
-            "takeovers", "Runs that another worker had begun and did not end."
+            "takeovers", "Runs that another worker started and did not end."
         )
         self.approvals_asked = self._counter(
             "approvals_asked", "Tool calls that need a person's approval."
         )
         self.approvals_answered = self._counter(
-            "approvals_answered", "Answers of people to tool calls.", "result"
+            "approvals_answered", "Answers of people to approvals.", "result"
         )
 
     def _make_models(self) -> None:
@@ -83,44 +81,45 @@ class Metrics:
             "model_requests", "Requests to models.", "model", "outcome"
         )
         self.model_request_seconds = self._histogram(
-            "model_request_seconds", "How long models took to answer whole.", _JOB_BUCKETS, "model"
+            "model_request_seconds",
+            "Time until models completed their replies.",
+            _JOB_BUCKETS,
+            "model",
         )
         self.model_tokens = self._counter("model_tokens", "Tokens.", "model", "kind")
         self.model_cost = self._counter(
-            "model_cost_usd", "What models cost, in US dollars by list price.", "model"
+            "model_cost_usd", "Cost of model requests in US dollars, by list price.", "model"
         )
 
     def _make_tools(self) -> None:
         self.tool_calls = self._counter("tool_calls", "Tool calls.", "tool", "outcome")
         self.tool_call_seconds = self._histogram(
-            "tool_call_seconds", "How long calls took that were started.", _JOB_BUCKETS, "tool"
+            "tool_call_seconds", "Duration of tool calls that were started.", _JOB_BUCKETS, "tool"
         )
 
     def _make_jobs(self) -> None:
-        self.jobs_queued = self._counter("jobs_queued", "Jobs that were put.", "task")
-        self.jobs_running = self._gauge("jobs_running", "Jobs that are being done.", "task")
-        self.jobs_done = self._counter("jobs_done", "Jobs by what came of them.", "task", "outcome")
-        self.job_seconds = self._histogram(
-            "job_seconds", "How long jobs took.", _RUN_BUCKETS, "task"
-        )
+        self.jobs_queued = self._counter("jobs_queued", "Jobs that were enqueued.", "task")
+        self.jobs_running = self._gauge("jobs_running", "Running jobs.", "task")
+        self.jobs_done = self._counter("jobs_done", "Finished jobs, by outcome.", "task", "outcome")
+        self.job_seconds = self._histogram("job_seconds", "Duration of jobs.", _RUN_BUCKETS, "task")
         self.delivery_attempts = self._counter(
-            "delivery_attempts", "Webhooks that were sent, by what came of it.", "outcome"
+            "delivery_attempts", "Webhook delivery attempts, by outcome.", "outcome"
         )
 
     def _make_store(self) -> None:
         self.store_errors = self._counter(
-            "store_errors", "Failures of the store that a caller saw.", "where"
+            "store_errors", "Store failures, by the part that saw them.", "where"
         )
         self.sessions_parked = self._gauge(
-            "sessions_parked", "Sessions that were given up after 5 failed runs, in the store."
+            "sessions_parked", "Sessions in the store that are parked after 5 failed runs."
         )
         self.approvals_waiting = self._gauge(
-            "approvals_waiting", "Tool calls that wait for a person, in the store."
+            "approvals_waiting", "Tool calls in the store that wait for a person."
         )
         self.deliveries_dead = self._gauge(
             "deliveries_dead", "Undelivered webhook deliveries in the store."
         )
-        self.jobs_waiting = self._gauge("jobs_waiting", "Jobs that are due, in the store.")
+        self.jobs_waiting = self._gauge("jobs_waiting", "Due jobs in the store.")
 
     def follow(self, gauge: Gauge, count: Callable[[], float]) -> None:
         """Call `count` each time the gauge is read."""
@@ -131,15 +130,17 @@ class Metrics:
         encode, media_type = choose_encoder(accept)
         return encode(self.registry), media_type
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(f"mainspring_{name}", what, labels, registry=self.registry)
+    def _counter(self, name: str, description: str, *labels: str) -> Counter:
+        return Counter(f"mainspring_{name}", description, labels, registry=self.registry)
 
-    def _gauge(self, name: str, what: str, *labels: str) -> Gauge:
-        return Gauge(f"mainspring_{name}", what, labels, registry=self.registry)
+    def _gauge(self, name: str, description: str, *labels: str) -> Gauge:
+        return Gauge(f"mainspring_{name}", description, labels, registry=self.registry)
 
-    def _histogram(self, name: str, what: str, buckets: Sequence[float], *labels: str) -> Histogram:
+    def _histogram(
+        self, name: str, description: str, buckets: Sequence[float], *labels: str
+    ) -> Histogram:
         return Histogram(
-            f"mainspring_{name}", what, labels, buckets=buckets, registry=self.registry
+            f"mainspring_{name}", description, labels, buckets=buckets, registry=self.registry
         )
 
 

@@ -194,7 +194,7 @@ def _attributes(span: TraceSpan) -> Attributes:
                 "gen_ai.operation.name": "invoke_agent",
                 "mainspring.run.reason": run_span.reason,
             }
-            return attributes | _message("gen_ai.input.messages", "user", run_span.heard)
+            return attributes | _message("gen_ai.input.messages", "user", run_span.input_text)
         case ModelRequestSpan() as run_span:
             return _chat_attributes(run_span)
         case ToolCallSpan() as run_span:

@@ -59,7 +59,7 @@ class RunListener(Protocol):
 
 @dataclass(slots=True)
 class RunObserver:
-    """Observes one run: its `emit` and `tell` are for `Session.run`."""
+    """Observes one run: its `emit` and `on_event` are for `Session.run`."""
 
     subject: RunSubject
     fold: SpanFold
@@ -72,18 +72,18 @@ class RunObserver:
             try:
                 for listener in self.listeners:
                     listener.on_first_token(self.subject)
-            except Exception:  # noqa: BLE001 (as in `tell`)
-                _LOG.exception("a first token was not counted")
+            except Exception:  # noqa: BLE001 (as in `on_event`)
+                _LOG.exception("could not count a first token")
 
-    def tell(self, event: Event) -> None:
+    def on_event(self, event: Event) -> None:
         try:
             spans = self.fold.apply(event)
             for listener in self.listeners:
                 listener.on_event(self.subject, event)
                 for span in spans:
                     listener.finished(self.subject, span)
-        except Exception:  # noqa: BLE001 (a run must not fail because somebody could not count it)
-            _LOG.exception("event %s was not counted", event.id)
+        except Exception:  # noqa: BLE001 (a failed listener must not fail the run)
+            _LOG.exception("could not count event %s", event.id)
 
 
 class RunObservers:
@@ -96,24 +96,26 @@ class RunObservers:
         self._log = log
         self._listeners = tuple(listeners)
         self._captures = captures
-        self._known: LruCache[str, SpanFold] = LruCache(_MAX_FOLDS)
+        self._folds: LruCache[str, SpanFold] = LruCache(_MAX_FOLDS)
         self.running = 0
         """The number of runs in progress."""
 
     @asynccontextmanager
     async def run(self, subject: RunSubject) -> AsyncGenerator[RunObserver, None]:
-        fold = self._known.pop(subject.session_id)
+        fold = self._folds.pop(subject.session_id)
         fold = fold or SpanFold(agent_name=subject.agent_name, captures=self._captures)
         try:
             await catch_up(self._log, subject.session_id, fold)
         except (LogError, StoreFailed) as error:  # the run itself will report it
-            _LOG.warning("session %s: its past is not known: %s", subject.session_id, error)
+            _LOG.warning(
+                "session %s: cannot read its earlier events: %s", subject.session_id, error
+            )
         self.running += 1
         try:
             yield RunObserver(subject, fold, self._listeners)
         finally:
             self.running -= 1
-            self._known.put(subject.session_id, fold)
+            self._folds.put(subject.session_id, fold)
 
 
 async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
@@ -129,7 +131,7 @@ async def catch_up(log: ReadableLog, session_id: str, fold: SpanFold) -> None:
         if event.seq <= settled:
             fold.apply(event)
     if settled:
-        fold.rest()
+        fold.forget_open()
     events_ = await log.read(session_id, after=max(settled, fold.seq), types=SPAN_TYPES)
     for event in events_:
         fold.apply(event)

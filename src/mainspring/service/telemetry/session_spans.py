@@ -32,7 +32,7 @@ class RunSpan:
 
     reason: str
     """Why it ended, as the loop reports it."""
-    heard: str | None = None
+    input_text: str | None = None
     """The user's messages; `None` unless content is captured."""
 
 
@@ -93,7 +93,7 @@ class _ThreadState:
     """The current run."""
     begun: datetime | None = None
     last_run: str | None = None
-    heard: list[str] = field(default_factory=list[str])
+    messages: list[str] = field(default_factory=list[str])
     said: list[str] = field(default_factory=list[str])
 
 
@@ -134,7 +134,7 @@ class SpanFold:
         step = _HANDLERS.get(type(event.payload))
         return [] if step is None else step(self, event, event.payload)
 
-    def rest(self) -> None:
+    def forget_open(self) -> None:
         """Forget open requests and calls: another process has ended them."""
         self.requests.clear()
         self.calls.clear()
@@ -152,10 +152,10 @@ class SpanFold:
 
     def end_run(self, event: Event, thread_id: str, reason: str) -> list[TraceSpan]:
         thread = self.thread(thread_id)
-        messages, thread.heard = thread.heard, []
+        messages, thread.messages = thread.messages, []
         if thread.run is None or thread.begun is None:
             return []
-        details = RunSpan(reason=reason, heard=self.captured("\n\n".join(messages)))
+        details = RunSpan(reason=reason, input_text=self.captured("\n\n".join(messages)))
         span = self._span(
             thread.run,
             thread_id,
@@ -260,7 +260,7 @@ def _thread_created(fold: SpanFold, event: Event, payload: events.ThreadCreated)
 
 def _user_message(fold: SpanFold, event: Event, payload: events.UserMessage) -> list[TraceSpan]:
     if fold.captures:
-        fold.thread(event.thread_id).heard.append(plain_text(payload.content))
+        fold.thread(event.thread_id).messages.append(plain_text(payload.content))
     return []
 
 

@@ -106,7 +106,7 @@ def read_otel_settings(environment: Mapping[str, str]) -> OtelSettings:
     protocol = environment.get("OTEL_EXPORTER_OTLP_PROTOCOL") or "http/protobuf"
     if (otel.traces or otel.metrics) and protocol != "http/protobuf":
         raise InvalidInput(
-            f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only http/protobuf is spoken here, mostly at"
+            f"OTEL_EXPORTER_OTLP_PROTOCOL={protocol}: only http/protobuf is supported, usually on"
             " port 4318"
         )
     return otel
@@ -140,6 +140,6 @@ def _import_otel_export() -> ModuleType:
     except ModuleNotFoundError as error:
         if not (error.name or "").startswith("opentelemetry"):
             raise
-        problem = InvalidInput(f"{_ENDPOINT_VARIABLE} is set, and OpenTelemetry is not installed")
+        problem = InvalidInput(f"{_ENDPOINT_VARIABLE} is set, but OpenTelemetry is not installed")
         problem.add_note("pip install 'mainspring[otel]'")
         raise problem from error

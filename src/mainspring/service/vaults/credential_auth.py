@@ -18,7 +18,6 @@ SecretText = Annotated[str, Meta(min_length=1, max_length=65_536)]
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 SecretName = Annotated[str, Meta(max_length=255, pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 AwareDatetime = Annotated[datetime, Meta(tz=True)]
-ShortText = Annotated[str, Meta(min_length=1, max_length=1024)]
 OauthScope = Annotated[str, Meta(max_length=4096)]
 
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
@@ -187,7 +186,7 @@ class StaticBearerPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag
 class McpOauthPatch(Struct, frozen=True, kw_only=True, tag_field="type", tag="mcp_oauth"):
     access_token: SecretText | None = None
     expires_at: AwareDatetime | UnsetType | None = UNSET
-    """`None`: unknown."""
+    """`null`: unknown."""
     refresh: RefreshPatch | None = None
     __repr__ = redacted_repr
 
@@ -289,12 +288,12 @@ def patch_auth(
                 secrets, value=params.secret_value or secrets.value
             )
         case _:
-            raise InvalidInput("auth.type: a credential stays what it is; make another")
+            raise InvalidInput("auth.type: cannot be changed; create another credential")
 
 
 def _patch_refresh(auth: McpOauth, secrets: Secrets, params: RefreshPatch) -> tuple[Auth, Secrets]:
     if auth.refresh is None:
-        raise InvalidInput("auth.refresh: this credential has none; make another that has")
+        raise InvalidInput("auth.refresh: this credential has none; create another credential")
     client_secret = params.token_endpoint_auth and params.token_endpoint_auth.client_secret
     if params.token_endpoint_auth and isinstance(auth.refresh.token_endpoint_auth, NoClientAuth):
         raise InvalidInput("auth.refresh.token_endpoint_auth: this client has no secret")
@@ -336,35 +335,35 @@ def _networking(params: CredentialNetworking) -> CredentialNetworking:
     return LimitedHosts(allowed_hosts=hosts)
 
 
-def _host(written: str) -> str:
-    host = written.lower()
+def _host(text: str) -> str:
+    host = text.lower()
     is_number = host.rpartition(".")[2].isdigit()
     if len(host) > 253 or not (_ADDRESS if is_number else _HOST).fullmatch(host):
         raise InvalidInput(
-            "auth.networking.allowed_hosts: names as api.example.com, *.example.com for all below"
-            " it, or IPv4 addresses; no URL, port or path"
+            "auth.networking.allowed_hosts: use names such as api.example.com, *.example.com for"
+            " all its subdomains, or IPv4 addresses, without a scheme, port or path"
         )
     return host
 
 
-def _url(written: str, field: str) -> str:
+def _url(text: str, field: str) -> str:
     """Check a URL. Errors do not contain it, since people put keys into URLs."""
     try:
-        parts = urlsplit(written)
+        parts = urlsplit(text)
         is_good = parts.scheme in _PORTS and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        raise InvalidInput(f"auth.{field}: this is not a URL") from None
-    if not is_good or not written.isascii() or not written.isprintable() or " " in written:
+        raise InvalidInput(f"auth.{field}: not a URL") from None
+    if not is_good or not text.isascii() or not text.isprintable() or " " in text:
         raise InvalidInput(
-            f"auth.{field}: a URL begins with https:// (or http://) and a host, and has no spaces"
-            " and none but ASCII characters"
+            f"auth.{field}: must begin with https:// (or http://) and a host, and contain only"
+            " ASCII characters without spaces"
         )
     if "@" in parts.netloc or parts.fragment:
-        raise InvalidInput(f"auth.{field}: a URL without a name, a password and a fragment")
-    return written
+        raise InvalidInput(f"auth.{field}: must not contain a user name, a password or a fragment")
+    return text
 
 
 def _require_future(moment: datetime | None, now: datetime) -> datetime | None:
     if moment is not None and moment <= now:
-        raise InvalidInput("auth.expires_at: it must be in the future")
+        raise InvalidInput("auth.expires_at: must be in the future")
     return moment

@@ -187,7 +187,7 @@ class Credentials:
         row = await self._repository.row(tenant, credential_id, parent=vault_id)
         sealed = await self._records.content(CREDENTIAL_KIND, credential_id)
         if row.is_archived or sealed == PURGED_CONTENT:
-            raise InvalidInput(f"the credential {credential_id} is archived; make another")
+            raise InvalidInput(f"the credential {credential_id} is archived; create another")
         plain = self._seal.unseal(sealed, _context(tenant, credential_id))
         return UnsealedCredential(row, self._repository.read(row), _SECRETS.decode(plain))
 
@@ -221,9 +221,9 @@ class Credentials:
     def _seal_secrets(self, tenant: str, credential_id: str, secrets: Secrets) -> bytes:
         return self._seal.seal(msgspec.json.encode(secrets), _context(tenant, credential_id))
 
-    async def _notify_change(self, tenant: str, credential: VaultCredential, what: str) -> None:
+    async def _notify_change(self, tenant: str, credential: VaultCredential, action: str) -> None:
         await self._notify(
-            credential_notification(tenant, credential.vault_id, credential.id, what)
+            credential_notification(tenant, credential.vault_id, credential.id, action)
         )
 
 

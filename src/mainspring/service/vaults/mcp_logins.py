@@ -82,7 +82,7 @@ class LoginClient(Protocol):
     ) -> LoginGrant:
         """The tokens. `back`: the URL that the page redirected to.
 
-        Raises: InvalidInput: the person did not agree, or the answer is not to our question.
+        Raises: InvalidInput: the person did not agree, or the answer belongs to another login.
         """
         ...
 
@@ -91,7 +91,10 @@ class CreateMcpLogin(Struct, frozen=True, kw_only=True):
     vault_id: VaultId
     mcp_server_url: Url
     public_url: (
-        Annotated[Url, Meta(description="Where browsers reach this service, if that is elsewhere.")]
+        Annotated[
+            Url,
+            Meta(description="The URL at which browsers reach this service, if it is another one."),
+        ]
         | None
     ) = None
     client_id: Annotated[ExternalId, Meta(min_length=1, max_length=1024)] | None = None
@@ -101,7 +104,7 @@ class CreateMcpLogin(Struct, frozen=True, kw_only=True):
 
 class McpLogin(Struct, frozen=True, kw_only=True):
     authorization_url: str
-    """Give it to the person who owns the account. The tokens go to the vault."""
+    """Send it to the person who owns the account. The vault stores the tokens."""
     expires_at: datetime
     type: Literal["mcp_login"] = "mcp_login"
 
@@ -171,9 +174,9 @@ class McpLogins:
             sealed = base64.urlsafe_b64decode(state[:_MAX_STATE_CHARS].encode())
             login = _PENDING.decode(self.seal.unseal(sealed, _CONTEXT))
         except (binascii.Error, ValueError, StoreCorrupt, msgspec.MsgspecError) as error:
-            raise InvalidInput("this is not a link of ours") from error
+            raise InvalidInput("this link was not created here") from error
         if self.clock() > login.until:
-            raise InvalidInput("the link has expired: ask for another one")
+            raise InvalidInput("the link has expired; request another one")
         return login
 
     async def _archive_earlier(self, login: _PendingLogin) -> None:

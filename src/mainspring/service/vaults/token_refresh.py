@@ -248,7 +248,7 @@ class Refresher:
                 continue
             return await self._reload(credential)
         raise StaleVersion(
-            f"credential {credential.credential.id}: others kept changing it; try again"
+            f"credential {credential.credential.id}: other requests kept changing it; try again"
         )
 
     async def _reload(self, credential: UnsealedCredential) -> UnsealedCredential:

@@ -186,23 +186,23 @@ class Vaults:
         _require_active(self._repository.read(row))
         if await self._records.count(_active_credentials(tenant, vault_id)) >= MAX_CREDENTIALS:
             raise InvalidInput(
-                f"a vault has {MAX_CREDENTIALS} credentials at most; archive one of {vault_id}'s"
+                f"a vault may have at most {MAX_CREDENTIALS} credentials; archive one of {vault_id}"
             )
         return Replace(row=row)
 
     async def _notify_change(
-        self, tenant: str, vault_id: str, what: str, credentials: Sequence[str] = ()
+        self, tenant: str, vault_id: str, action: str, credentials: Sequence[str] = ()
     ) -> None:
-        await self._notify(Notification(tenant=tenant, type=f"vault.{what}", id=vault_id))
+        await self._notify(Notification(tenant=tenant, type=f"vault.{action}", id=vault_id))
         for id_ in credentials:
-            await self._notify(credential_notification(tenant, vault_id, id_, what))
+            await self._notify(credential_notification(tenant, vault_id, id_, action))
 
 
 def credential_notification(
-    tenant: str, vault_id: str, credential_id: str, what: str
+    tenant: str, vault_id: str, credential_id: str, action: str
 ) -> Notification:
     return Notification(
-        tenant=tenant, type=f"vault_credential.{what}", id=credential_id, vault_id=vault_id
+        tenant=tenant, type=f"vault_credential.{action}", id=credential_id, vault_id=vault_id
     )
 
 
@@ -218,7 +218,7 @@ def _active_credentials(tenant: str, vault_id: str) -> RecordQuery:
 
 def _require_active(vault: VaultObject) -> None:
     if vault.archived_at is not None:
-        raise InvalidInput(f"the vault {vault.id} is archived; make another")
+        raise InvalidInput(f"the vault {vault.id} is archived; create another")
 
 
 def _index_columns(vault: VaultObject) -> IndexColumns:

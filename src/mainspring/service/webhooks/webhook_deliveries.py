@@ -39,7 +39,7 @@ DeliveryStatus: TypeAlias = Literal["pending", "delivered", "dead"]
 class DeliveryAttempt(Struct, frozen=True, kw_only=True):
     at: datetime
     status: int | None
-    """The HTTP status; `None`: there was no response."""
+    """The HTTP status; `null`: there was no response."""
     error: str | None = None
     excerpt: str = ""
     """The start of the response."""
@@ -51,7 +51,7 @@ class Delivery(Struct, frozen=True, kw_only=True):
     event_id: str
     event_type: str
     event: Raw
-    """The bytes that are sent."""
+    """The event, as it is sent."""
     created_at: datetime
     status: DeliveryStatus = "pending"
     attempts: int = 0
@@ -147,7 +147,9 @@ class Deliveries:
         try:
             webhook = await self._webhooks.get(tenant, delivery.webhook_id)
         except NotFound:
-            return await self._settle(tenant, delivery, PostResult(error="the endpoint is gone"))
+            return await self._settle(
+                tenant, delivery, PostResult(error="the endpoint no longer exists")
+            )
         if webhook.status == "disabled":
             disabled = PostResult(error="the endpoint is disabled")
             return await self._settle(tenant, delivery, disabled)
@@ -241,7 +243,7 @@ class Deliveries:
     ) -> Delivery:
         now, retry = self._clock(), self._retry
         attempts = delivery.attempts + 1
-        again = now + retry.pause(delivery.id, attempts) if status == "pending" else None
+        retry_at = now + retry.pause(delivery.id, attempts) if status == "pending" else None
         keep = retry.keep_delivered if status == "delivered" else retry.keep_dead
         settled = await self._repository.update(
             tenant,
@@ -250,13 +252,13 @@ class Deliveries:
                 current,
                 status=status,
                 attempts=attempts,
-                next_attempt_at=again,
+                next_attempt_at=retry_at,
                 forget_at=None if status == "pending" else now + keep,
                 last_attempt=copy_fields(DeliveryAttempt, result, at=now),
             ),
         )
-        if again is not None:
-            await self._put(Job(task=DELIVER, key=delivery.id, tenant=tenant), at=again)
+        if retry_at is not None:
+            await self._put(Job(task=DELIVER, key=delivery.id, tenant=tenant), at=retry_at)
         return settled
 
 

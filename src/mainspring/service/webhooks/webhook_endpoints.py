@@ -199,10 +199,10 @@ class Webhooks:
         schemes = ("https", "http") if self._allow_http else ("https",)
         if parts.scheme not in schemes:
             raise InvalidInput(
-                "url: it must begin with https://; `serve --allow-network` allows http, too"
+                "url: must begin with https://; `serve --allow-network` allows http, too"
             )
         if not parts.hostname or "@" in parts.netloc or not url.isprintable() or " " in url:
-            raise InvalidInput("url: a host and a path, without a name or password")
+            raise InvalidInput("url: must have a host, and no user name or password")
 
     def _seal_secrets(
         self, tenant: str, webhook_id: str, secrets: Sequence[_EndpointSecret]

@@ -142,7 +142,7 @@ class SessionEventForwarder:
             except (StaleVersion, AlreadyExists):  # another process has just forwarded it
                 continue
             return count
-        raise StaleVersion(f"{CURSOR_KIND} {session_id}: others kept moving it; try again")
+        raise StaleVersion(f"{CURSOR_KIND} {session_id}: other processes kept moving it; try again")
 
     async def forget(self, tenant: str, session_id: str) -> None:
         """Delete the cursor of a deleted session."""

@@ -33,7 +33,7 @@ class StandardWebhooksSignature(
 
 
 class GitHubSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="github"):
-    """`X-Hub-Signature-256`. It signs no time: repeats are recognised by their body."""
+    """`X-Hub-Signature-256`. It signs no timestamp: repeats are recognized by their body."""
 
 
 class SlackSignature(Struct, frozen=True, kw_only=True, tag_field="type", tag="slack"):
@@ -77,9 +77,9 @@ def secret_key(secret: str) -> bytes:
     try:
         key = base64.b64decode(secret.removeprefix(SECRET_PREFIX), validate=True)
     except (binascii.Error, ValueError) as error:
-        raise InvalidInput("secret: whsec_ and then base64") from error
+        raise InvalidInput("secret: must be whsec_ followed by base64") from error
     if len(key) < 16:
-        raise InvalidInput("secret: at least 16 bytes, written as base64")
+        raise InvalidInput("secret: must have at least 16 bytes, encoded as base64")
     return key
 
 

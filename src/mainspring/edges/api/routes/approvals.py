@@ -41,7 +41,7 @@ class AnsweredSeveral(Struct, frozen=True, kw_only=True):
 
 class WhosePolicy(Struct, frozen=True, kw_only=True):
     agent_id: AgentId | None = None
-    """The agent whose policy is meant; if absent, the policy of agents without their own."""
+    """The agent; if absent, the policy of agents without their own."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ LAST_EVENT_ID_HEADER = "last-event-id"
 class StreamEvents(Struct, frozen=True, kw_only=True):
     event_deltas: tuple[PreviewKind, ...] = ()
     after: Annotated[int, Meta(ge=0)] | None = None
-    """An extension: start after this event; 0 for all events. The header `Last-Event-ID` has
+    """An extension: start after this event; 0 for all events. The header `Last-Event-ID` takes
     precedence, because a browser that reconnects sends both."""
     include: tuple[Literal["internal"], ...] = ()
     """An extension: `internal` also sends events that the Managed Agents API does not have."""
@@ -107,7 +107,7 @@ class StreamRoutes:
                 call.request,
                 stream,
                 self.stream_timing,
-                require_welcome=call.recheck_access,
+                check_access=call.recheck_access,
             )
 
 

@@ -60,12 +60,12 @@ class FileRoutes:
     async def list(self, call: ApiCall[ListFiles, Empty]) -> Page[File]:
         query = call.query
         if call.who.agent_id is not None and query.scope_id is None and query.ids is None:
-            raise Forbidden("scope_id: a key for one agent lists the files of one session")
+            raise Forbidden("scope_id: required, because this key is limited to one agent")
         if query.ids is None:
             listing = list_query(query, limit=query.limit or 20, label=query.scope_id)
             return await self.files.page(call.tenant, listing)
         if query.page is not None or query.limit is not None:
-            raise InvalidInput("ids: not together with page or limit")
+            raise InvalidInput("ids: cannot be combined with page or limit")
         if len(set(query.ids)) > 100:
             raise InvalidInput("ids: at most 100")
         files = await self.files.get_many(call.tenant, query.ids)
@@ -102,7 +102,7 @@ def _new_file(form: Form) -> NewFile:
                 expires_in_seconds=_parse_lifetime(form.field("expires_in_seconds")),
             )
         case _:
-            raise InvalidInput("file: exactly one file must be sent, in the field `file`")
+            raise InvalidInput("file: send exactly one file, in the field `file`")
 
 
 def _parse_lifetime(seconds: str | None) -> int | None:

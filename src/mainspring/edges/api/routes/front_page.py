@@ -25,15 +25,15 @@ _PAGE = """<!doctype html>
 <head><meta charset="utf-8"><title>Mainspring</title></head>
 <body>
 <h1>Mainspring {version}</h1>
-<p>This is the API of a Mainspring service. It speaks the Managed Agents API; point the official
-SDK at this address:</p>
+<p>This is the API of a Mainspring service. It implements the Managed Agents API. To use it,
+set the base URL of the official SDK to this address:</p>
 <pre>client = anthropic.Anthropic(base_url="THIS ADDRESS", api_key="msk_...")</pre>
-<p>An administrator makes a key with <code>mainspring keys create NAME</code>.</p>
+<p>An administrator creates a key with <code>mainspring keys create NAME</code>.</p>
 <ul>
-<li><a href="{openapi}">OpenAPI document</a>: every request and answer</li>
-<li>Documentation: the folder <code>docs</code> of the source; begin with <code>clients.md</code>,
+<li><a href="{openapi}">OpenAPI document</a>: every request and response</li>
+<li>Documentation: the folder <code>docs</code> of the source; start with <code>clients.md</code>,
 then <code>api.md</code> and <code>service.md</code></li>
-<li><a href="/healthz">/healthz</a> and <a href="/readyz">/readyz</a>: whether it works</li>
+<li><a href="/healthz">/healthz</a> and <a href="/readyz">/readyz</a>: its health</li>
 </ul>
 </body>
 </html>

@@ -19,7 +19,7 @@ from mainspring.service.storage.pagination import Page
 
 class Resume(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     agent_id: FormerAgentId | None = None
-    """`None`: the halt of the whole tenant."""
+    """`null`: the halt of the whole tenant."""
 
 
 class Resumed(Struct, frozen=True, kw_only=True):
@@ -34,11 +34,11 @@ class HaltRoutes:
     async def halt(self, call: ApiCall[Empty, CreateHalt]) -> Halt:
         return await self.halts.halt(call.tenant, call.who, call.body)
 
-    @route("GET /v1/mainspring/halts", "List active stops")
+    @route("GET /v1/mainspring/halts", "List active halts")
     async def list(self, call: ApiCall[Empty, Empty]) -> Page[Halt]:
         return Page(data=await self.halts.of(call.tenant))
 
-    @route("POST /v1/mainspring/halts/resume", "Resume what was stopped")
+    @route("POST /v1/mainspring/halts/resume", "Resume an agent, or all agents of the tenant")
     async def resume(self, call: ApiCall[Empty, Resume]) -> Resumed:
         await self.halts.resume(call.tenant, call.who, call.body.agent_id)
         return Resumed(agent_id=call.body.agent_id)

@@ -31,7 +31,7 @@ class McpLoginRoutes:
 
     @route(
         "POST /v1/mainspring/mcp_logins",
-        "Get a link by which a person logs in to an MCP server; the tokens go to a vault",
+        "Create a link with which a person logs in to an MCP server; a vault stores the tokens",
     )
     async def create(self, call: ApiCall[Empty, CreateMcpLogin]) -> McpLogin:
         base = call.body.public_url or str(call.request.url.origin())
@@ -39,7 +39,7 @@ class McpLoginRoutes:
 
     @route(
         f"GET {_CALLBACK}",
-        "Where the browser of that person is led back to",
+        "Finish a login: the authorization server redirects the browser here",
         is_open=True,
         media_type="text/html",
     )
@@ -50,7 +50,7 @@ class McpLoginRoutes:
             await self.logins.finish(call.query.state, back)
             status, text = 200, "You are logged in. You can close this page."
         except (InvalidInput, NotFound) as error:
-            status, text = 400, f"You are not logged in: {error}"
+            status, text = 400, f"The login failed: {error}"
         page = _PAGE.format(escape(text))
         return web.Response(
             status=status, text=page, content_type="text/html", headers=PAGE_HEADERS

@@ -43,7 +43,7 @@ class InsightRoutes:
 
     @route(
         "GET /v1/sessions/{session_id}/context",
-        "Get what the model received at each call, and where it came from",
+        "Get the input of each model call, and the source of each part",
     )
     async def context(self, call: ApiCall[ContextParams, Empty]) -> Page[ShotView]:
         return await self.session_reports.context(call.who, call["session_id"], call.query)
@@ -77,7 +77,7 @@ class CostRoutes:
 
     @route(
         "GET /v1/sessions/{session_id}/budget",
-        "Get what is spent, reserved and left of the budgets of a session",
+        "Get the spent, reserved and remaining amounts of the budgets of a session",
         is_extension=True,
     )
     async def budget(self, call: ApiCall[Empty, Empty]) -> SessionBudget:
@@ -86,16 +86,16 @@ class CostRoutes:
 
 @dataclass(frozen=True, slots=True)
 class PolicyRoutes:
-    trials: RuleEvaluator
+    evaluator: RuleEvaluator
 
     @route(
         "POST /v1/mainspring/policy/test",
-        "Evaluate what the rules would decide about a call, and why",
+        "Evaluate rules for a call: the decision, and the reason",
         for_agent_keys=True,
         role="viewer",
     )
-    async def judge(self, call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
-        return await self.trials.judge(call.body)
+    async def evaluate(self, call: ApiCall[Empty, EvaluateRules]) -> PolicyVerdict:
+        return await self.evaluator.evaluate(call.body)
 
     @route(
         "POST /v1/sessions/{session_id}/policy/test",
@@ -103,5 +103,5 @@ class PolicyRoutes:
         is_extension=True,
         role="viewer",
     )
-    async def retry(self, call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
-        return await self.trials.retry(call.who, call["session_id"], call.body)
+    async def compare(self, call: ApiCall[Empty, ReplayRules]) -> PolicyReplay:
+        return await self.evaluator.compare(call.who, call["session_id"], call.body)

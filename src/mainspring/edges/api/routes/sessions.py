@@ -72,5 +72,5 @@ class CommandRoutes:
         return await self.commands.page(call.who, call["session_id"])
 
     @route("POST /v1/sessions/{session_id}/commands", "Run a slash command in a session")
-    async def give(self, call: ApiCall[Empty, RunCommand]) -> CommandResult:
-        return await self.commands.give(call.who, call["session_id"], call.body)
+    async def run(self, call: ApiCall[Empty, RunCommand]) -> CommandResult:
+        return await self.commands.run(call.who, call["session_id"], call.body)

@@ -124,7 +124,7 @@ class SkillRoutes:
 def _uploads(form: Form) -> list[UploadedFile]:
     parts = form.files("files")
     if not parts:
-        raise InvalidInput("files: the files of the skill must be sent, in the field `files[]`")
+        raise InvalidInput("files: send the files of the skill in the field `files[]`")
     return [UploadedFile(path=part.filename or "", content=part.content) for part in parts]
 
 

@@ -82,5 +82,5 @@ async def _read_raw_body(request: web.Request, max_bytes: int) -> bytes:
         async for piece in request.content.iter_any():
             body += piece
             if len(body) > max_bytes:
-                raise TooLarge(f"at most {max_bytes} bytes are taken")
+                raise TooLarge(f"the body may have at most {max_bytes} bytes")
     return bytes(body)

@@ -45,7 +45,7 @@ class WorkRoutes:
             len(worker_id) <= _MAX_WORKER_ID_CHARS and worker_id.isascii()
         ):
             raise InvalidInput(
-                f"{WORKER_ID_HEADER}: {_MAX_WORKER_ID_CHARS} characters of ASCII at most"
+                f"{WORKER_ID_HEADER}: {_MAX_WORKER_ID_CHARS} ASCII characters at most"
             )
         return await self.queue.poll(
             call.tenant, call["environment_id"], call.query, worker_id=worker_id
