@@ -144,11 +144,11 @@ class GitWorktrees:
         staged = await _stage_tree(state)
         if staged is not None and staged.apart:
             names = _list_names(staged.apart)
-            return _kept_result(state, state.tip, f"{names}: a repository of its own is not merged")
+            return _not_merged(state, state.tip, f"{names}: a nested repository cannot be merged")
         tip = await _commit_worktree(state, staged, worktree.commit, message)
         head = await git.commit_of("HEAD")
         if head is None:
-            return _kept_result(state, tip, f"{git.top} has no commit to merge it into")
+            return _not_merged(state, tip, f"{git.top} has no commit to merge it into")
         if tip is None or await git.is_ancestor(tip, head):
             merged = await _earlier_merge(state, worktree, head, tip)
             await self._remove(state)
@@ -159,13 +159,13 @@ class GitWorktrees:
         if isinstance(merge, ClosedWorktree):
             return merge
         if private := await self._private(state.repository, head, merge):
-            return _kept_result(
+            return _not_merged(
                 state, tip, f"{_list_names(private)}: these are not part of the workspace"
             )
         forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", merge)
         proc = await git.run(*forward)
         if proc.returncode != 0:
-            return _kept_result(state, tip, f"git says: {git_error(proc)}")
+            return _not_merged(state, tip, f"git says: {git_error(proc)}")
         await self._remove(state)
         return ClosedWorktree(outcome="merged", commit=merge)
 
@@ -179,14 +179,14 @@ class GitWorktrees:
         if not _NAME.fullmatch(name):
             raise ToolEnvironmentError(f"{name!r} is not a valid name for a worktree")
         git_repository = await open_repository(self.workspace.resolve(), self.run_program)
-        repository = replace(git_repository, beside=(self.place.resolve(),))
+        repository = replace(git_repository, worktree_folders=(self.place.resolve(),))
         top = self.place.resolve() / name
         folder = await to_thread.run_sync(worktree_folder, repository.common, top)
         tip = await repository.commit_of(f"refs/heads/{_BRANCH_PREFIX}{name}")
         return _WorktreeState(name=name, repository=repository, top=top, folder=folder, tip=tip)
 
     async def _create(self, state: _WorktreeState, head: str) -> _WorktreeState:
-        """Create the worktree, which is new or whose folder is gone; an existing branch is kept.
+        """Create the worktree, which is new or whose folder is gone; an existing branch stays.
 
         Its files are checked out in a last, separate step, after its own settings could be checked.
         """
@@ -300,15 +300,15 @@ async def _commit_worktree(
 async def _merge_commit(
     state: _WorktreeState, head: str, tip: str, message: str
 ) -> str | ClosedWorktree:
-    """A merge commit that no ref points to yet; or why there is none."""
+    """A merge commit that no ref points to yet, or the reason why there is none."""
     git = state.repository
-    how = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
-    proc = await git.run(*how, head, tip)
+    merge_tree = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+    proc = await git.run(*merge_tree, head, tip)
     if proc.returncode not in (0, 1):
-        return _kept_result(state, tip, f"git says: {git_error(proc)} (2.38 or newer is needed)")
+        return _not_merged(state, tip, f"git says: {git_error(proc)} (2.38 or newer is needed)")
     tree, *conflicts = split_names(os.fsdecode(proc.stdout))
     if proc.returncode == 1:
-        return _kept_result(
+        return _not_merged(
             state, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
         )
     words = f"{_subject(state)}\n\n{message}\n".encode()
@@ -318,9 +318,9 @@ async def _merge_commit(
 async def _earlier_merge(
     state: _WorktreeState, worktree: Worktree, head: str, tip: str | None
 ) -> str | None:
-    """The commit by which the worktree was merged before; `None`: it had no changes."""
-    whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(state)}")
-    commit = await state.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
+    """The commit that merged the worktree before; `None`: it had no changes."""
+    options = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(state)}")
+    commit = await state.repository.output("rev-list", *options, head, f"^{worktree.commit}")
     return commit or (tip if tip != worktree.commit else None)
 
 
@@ -328,7 +328,7 @@ def _subject(state: _WorktreeState) -> str:
     return f"Merge {state.branch}"
 
 
-def _kept_result(state: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
+def _not_merged(state: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
     reason = f"{why}. All of it is on the branch {state.branch}."
     return ClosedWorktree(outcome="kept", commit=commit, reason=reason)
 

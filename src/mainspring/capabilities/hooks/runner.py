@@ -56,7 +56,7 @@ class HookPolicy:
     fail_open: bool = False
     """As in Claude Code: if a hook fails, the action that it guards is allowed. Not recommended."""
     max_seconds: float = 600.0
-    """The longest time limit of any handler, whatever it asks for."""
+    """The longest time limit that a handler can have."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other products' names of tools (`Bash`) to ours (`bash`). Hooks match either, and get the
     first alias as the tool's name, since published hooks compare with it."""
@@ -122,7 +122,7 @@ class HookRunner:
         self._group: TaskGroup | None = None
         ordered = sort_by_scope(tuple(configs))
         self.warnings = _warnings(ordered, self._policy.trusted)
-        """Shown to people at the session's start."""
+        """Displayed at the session's start."""
         trusted = [config for config in ordered if config.scope in self._policy.trusted]
         self._wired = [
             self._wire(hook, config.folder) for config in trusted for hook in config.hooks
@@ -191,9 +191,9 @@ class HookRunner:
             if wired.event != event.event or not wired.wants(names):
                 continue
             same = ((other.handler, other.folder) for other in matching)
-            is_heard = (wired.handler, wired.folder) in same
+            is_duplicate = (wired.handler, wired.folder) in same
             is_spent = wired.handler.once and wired.name in self._spent
-            if not is_heard and not is_spent and self._applies(wired, event):
+            if not is_duplicate and not is_spent and self._applies(wired, event):
                 matching.append(wired)
         return matching
 
@@ -219,7 +219,7 @@ class HookRunner:
             if event.tool_use_id is not None:
                 data["tool_use_id"] = event.tool_use_id
             return msgspec.json.encode(data)
-        except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
+        except Exception as error:  # noqa: BLE001 - hooks that cannot be called have failed; a gate closes
             return HookFailure(f"could not receive the event: {type(error).__name__}")
 
     async def _answers(self, call: HandlerCall, hooks: Sequence[_BoundHook]) -> list[HandlerResult]:

@@ -28,7 +28,7 @@ _VARIABLE = (
 )
 _OTHER_VARIABLE = re.compile(r"\$(?:\w+|\{\w+[^}]*\})")
 _HERE = "\N{WORD JOINER}"
-"""Stands for the project's folder, whose own path may have spaces."""
+"""A placeholder for the project's folder, whose path may contain spaces."""
 _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _MENTIONED = re.compile(rb"[\w.-]{2,}")
@@ -312,13 +312,13 @@ def _write(contents: Mapping[str, bytes], root: Path, copy: Path) -> None:
     for name, content in contents.items():
         (copy / name).write_bytes(content)
         (copy / name).chmod(0o700 if os.access(root / name, os.X_OK) else 0o600)
-    holding = {Path(name).parent for name in contents}
+    copied_folders = {Path(name).parent for name in contents}
     for folder in folders:
         for entry in os.scandir(root / folder):
-            beside = copy / folder / entry.name
-            is_fit = folder not in holding or (entry.is_file() and not _is_run(entry.path))
-            if is_fit and not os.path.lexists(beside):
-                beside.symlink_to(entry.path)
+            link = copy / folder / entry.name
+            is_fit = folder not in copied_folders or (entry.is_file() and not _is_run(entry.path))
+            if is_fit and not os.path.lexists(link):
+                link.symlink_to(entry.path)
 
 
 def _is_in(name: str, folder: str) -> bool:

@@ -32,7 +32,7 @@ class Channel(Protocol):
         """Send one message.
 
         Raises:
-            OSError: the other side does not read any more.
+            OSError: the other side no longer reads.
             McpFailed: the message was not accepted.
         """
         ...
@@ -137,7 +137,7 @@ class ChannelTransport:
             if self._unasked > MAX_UNASKED:
                 raise McpFailed(f"the server sent more than {MAX_UNASKED:,} messages unasked")
             if message is not None and not message.is_response and self.listener is not None:
-                self._answers.hear(message, self.listener, group)
+                self._answers.handle(message, self.listener, group)
 
     def _settle(self, message: Message) -> bool:
         pending = None if message.id is None else self._pending.get(message.id)

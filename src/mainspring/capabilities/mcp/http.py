@@ -301,7 +301,7 @@ class HttpTransport:
     def _hear(self, message: Message) -> None:
         if message.is_response or self.listener is None or self._group is None:
             return
-        self._answers.hear(message, self.listener, self._group)
+        self._answers.handle(message, self.listener, self._group)
 
     async def _follow(self, session_id: str | None) -> None:
         """Read the server-initiated stream of a legacy server while the session lasts. Many have

@@ -117,7 +117,8 @@ class Toolchain:
         )
 
     def registry_variables(self, placeholders: Mapping[str, str]) -> dict[str, str]:
-        """What installers are told of registries. `placeholders`: of `credentials`, by name."""
+        """The environment that tells installers about registries. `placeholders`: those of
+        `credentials`, by name."""
         variables: dict[str, str] = {}
         for name, value in self.variables.items():
             url = urlsplit(value)
@@ -132,7 +133,7 @@ class Toolchain:
                 variables[name] = url._replace(netloc=host).geturl()
                 folder = url.path if url.path.endswith("/") else f"{url.path}/"
                 encoded = b64encode(login.encode()).decode()
-                variables[f"npm_config_//{host}{folder}:_auth"] = encoded  # for archives, too
+                variables[f"npm_config_//{host}{folder}:_auth"] = encoded  # also for archives
         return variables
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
@@ -190,7 +191,7 @@ class ServerProgram:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     read_only: tuple[Path, ...] = ()
-    """Folders that it must see besides the workspace."""
+    """Folders that it needs in addition to the workspace."""
 
 
 class PackageCache:

@@ -68,13 +68,13 @@ class Transport(Protocol):
 
 
 class AnswerTasks:
-    """Answers a server's own requests, each in its own task: a person may take hours for one."""
+    """Answers a server's requests, each in its own task: a person may take hours to answer."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._send = send
         self._scopes: dict[RequestId, CancelScope] = {}
 
-    def hear(self, message: Message, listener: Listener, group: TaskGroup) -> None:
+    def handle(self, message: Message, listener: Listener, group: TaskGroup) -> None:
         """Handle a message that is not a response.
 
         Raises:

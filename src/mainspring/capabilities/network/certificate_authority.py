@@ -41,7 +41,7 @@ class CertificateAuthority:
         return self._certificate.public_bytes(Encoding.PEM)
 
     def write_bundle(self, path: Path, system: bytes | None = None) -> None:
-        """Write what the sandbox trusts: all that this machine trusts, and this authority."""
+        """Write the certificates that the sandbox trusts: this machine's, and this authority."""
         believed = system_ca_bundle() if system is None else system
         path.write_bytes(believed.rstrip() + b"\n" + self.certificate)
 

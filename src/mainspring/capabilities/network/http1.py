@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 
 Header: TypeAlias = tuple[bytes, bytes]
 Framing: TypeAlias = int | Literal["chunked", "until closed"]
-"""How the length of a body is known."""
+"""How the length of a body is determined."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])")
@@ -83,8 +83,8 @@ class HttpConnection:
             await self.stream.send(content)
 
     async def head(self, *, idle_seconds: float | None = None) -> bytes | None:
-        """The lines up to the empty one; `None` if the other side closed the connection before
-        any."""
+        """The lines before the empty line; `None` if the other side closed the connection before
+        sending any."""
         if idle_seconds is not None and not self._buffer:
             with anyio.fail_after(idle_seconds):
                 if not await self._more():
@@ -110,7 +110,7 @@ class HttpConnection:
         if framing == "chunked":
             pieces = self._chunks()
         elif framing == "until closed":
-            pieces = self._rest()
+            pieces = self._until_closed()
         else:
             pieces = self._counted(framing)
         size = 0
@@ -123,14 +123,14 @@ class HttpConnection:
 
     async def _counted(self, remaining: int) -> AsyncGenerator[bytes]:
         while remaining:
-            piece = await self._some(remaining)
+            piece = await self._read_some(remaining)
             if not piece:
                 raise self._fault(400, "the body is cut off")
             remaining -= len(piece)
             yield piece
 
-    async def _rest(self) -> AsyncGenerator[bytes]:
-        while piece := await self._some(_PIECE):
+    async def _until_closed(self) -> AsyncGenerator[bytes]:
+        while piece := await self._read_some(_PIECE):
             yield piece
 
     async def _chunks(self) -> AsyncGenerator[bytes]:
@@ -156,7 +156,7 @@ class HttpConnection:
                 raise self._fault(400, "a line without an end")
         return self._take(end + 2)[:-2]
 
-    async def _some(self, limit: int) -> bytes:
+    async def _read_some(self, limit: int) -> bytes:
         if not self._buffer and not await self._patiently_more():
             return b""
         return self._take(min(limit, len(self._buffer)))
@@ -262,7 +262,7 @@ def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
 
 
 def absolute_form(target: str) -> tuple[str, str]:
-    """The host of `http://HOST/PATH?QUERY`, and the rest."""
+    """The host of `http://HOST/PATH?QUERY`, and the path with the query."""
     whole = target.removeprefix("http://")
     host = _HOST_PART.split(whole, maxsplit=1)[0]
     path = whole[len(host) :]

@@ -67,7 +67,7 @@ class Placeholders:
 
     def fill(self, host: str, headers: Sequence[Header]) -> FilledHeaders:
         """The headers for a host, with placeholders replaced by the secrets for it."""
-        here = {
+        secrets_for_host = {
             placeholder.encode(): item
             for placeholder, item in self._credentials.items()
             if any(is_host(host, pattern) for pattern in item.hosts)
@@ -75,7 +75,7 @@ class Placeholders:
         used_names: set[str] = set()
 
         def put_in(value: bytes) -> bytes:
-            for placeholder, item in here.items():
+            for placeholder, item in secrets_for_host.items():
                 secret = item.value.encode()
                 if placeholder in value and _FIT_FOR_HEADERS.fullmatch(secret):
                     value = value.replace(placeholder, secret)
@@ -112,19 +112,19 @@ class Placeholders:
 
 
 class Cleaner:
-    """Cleans a stream, however it is split into chunks; holds back only what may be the beginning
-    of a secret."""
+    """Cleans a stream, however it is split into chunks; holds back only text that may be the
+    beginning of a secret."""
 
     def __init__(self, placeholders: Placeholders) -> None:
         self._placeholders = placeholders
-        self._held = b""
+        self._buffer = b""
 
     def feed(self, content: bytes) -> bytes:
-        clean, self._held = self._placeholders.split(self._held + content)
+        clean, self._buffer = self._placeholders.split(self._buffer + content)
         return clean
 
     def end(self) -> bytes:
-        clean, self._held = self._placeholders.clean(self._held), b""
+        clean, self._buffer = self._placeholders.clean(self._buffer), b""
         return clean
 
 

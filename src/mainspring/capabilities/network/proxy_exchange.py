@@ -1,4 +1,4 @@
-"""Forwards one request over a connection of its own, and its response, cleaned of secrets.
+"""Forwards one request over its own connection, and its response, cleaned of secrets.
 
 No two requests share a connection to a server, so none can be smuggled in another.
 """
@@ -204,7 +204,7 @@ class ProxyExchange:
         is_changed = bool(self._placeholders)  # its new length is not known yet
         is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))
         if framing == 0:
-            headers += self._told_length(response)
+            headers += self._length_without_body(response)
         elif is_chunked:
             headers.append((b"Transfer-Encoding", b"chunked"))
         elif isinstance(framing, int) and not is_changed:
@@ -231,9 +231,9 @@ class ProxyExchange:
                 yield cleaner.feed(piece)
         yield cleaner.end()
 
-    def _told_length(self, response: Http1Response) -> list[Header]:
-        """The length of a response without a body: none, or for HEAD the length of the body it
-        stands for."""
+    def _length_without_body(self, response: Http1Response) -> list[Header]:
+        """The length header of a response without a body: none, or for HEAD the length that GET
+        would have."""
         if response.status in (204, 304):
             return []
         lengths = http1.header_values(response.headers, b"content-length")
@@ -248,7 +248,7 @@ def _length(framing: http1.Framing) -> Sequence[Header]:
 
 
 def _content_encoding(response: Http1Response) -> bytes | None:
-    """The compression of the response, although we asked for none.
+    """The compression of the response; servers may use one although we request none.
 
     Raises:
         HttpError: it cannot be decompressed here.

@@ -31,7 +31,7 @@ _MAX_REMEMBERED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _RELATIVE_MODELS = ("inherit", "small", "default")
-"""Names that stand for a model that is only known where the agent runs."""
+"""Names for a model that is chosen only where the agent runs."""
 _SCRIPT_PREFIX = "scripted:"
 
 
@@ -113,7 +113,7 @@ class Catalog:
         """The shipped catalog, extended by the file `extra` if there is one.
 
         Raises:
-            InvalidInput: the file cannot be read or is not a catalog; it says where.
+            InvalidInput: the file cannot be read or is not a catalog; the message says where.
         """
         shipped = ("catalog.toml", _bundled_text())
         if extra is None or not extra.exists():

@@ -386,7 +386,7 @@ def _provider_request_id(response: aiohttp.ClientResponse) -> str | None:
 
 
 def _is_stream(response: aiohttp.ClientResponse, http_call: HttpCall) -> bool:
-    """Some servers stream without being asked, others do not although asked."""
+    """Some servers stream without a request for it; others ignore the request."""
     if response.content_type == "text/event-stream":
         return True
     return http_call.stream and response.content_type != "application/json"

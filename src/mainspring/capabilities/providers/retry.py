@@ -29,9 +29,9 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     first_seconds: float = 1.0
     max_seconds: float = 20.0
     max_retry_after_seconds: float = 30.0
-    """If a provider asks for a longer pause, another model is used, if there is one."""
+    """If a provider asks for a longer pause, the next model is used, if there is one."""
     max_lone_wait_seconds: float = 120.0
-    """The longest pause that is waited for when there is no other model."""
+    """The longest pause to wait for when there is no other model."""
 
 
 def retry_delay(

@@ -54,20 +54,20 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 class _CandidateFailures(Struct):
     """The failure of each candidate of one call, for the event and for the final error."""
 
-    said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
+    failures: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
 
     def summary(self) -> ProviderFailed:
-        """The only failure as it is, or all of them in one."""
-        if len(self.said) == 1:
-            return next(iter(self.said.values()))
-        hopeful = [failure for failure in self.said.values() if failure.retryable]
-        kind = (hopeful or list(self.said.values()))[-1].kind
+        """The only failure itself, or one error that combines all."""
+        if len(self.failures) == 1:
+            return next(iter(self.failures.values()))
+        retryable = [failure for failure in self.failures.values() if failure.retryable]
+        kind = (retryable or list(self.failures.values()))[-1].kind
         waits = [
             failure.retry_after_seconds
-            for failure in self.said.values()
+            for failure in self.failures.values()
             if failure.retry_after_seconds is not None
         ]
-        reasons = "; ".join(str(failure) for failure in self.said.values())
+        reasons = "; ".join(str(failure) for failure in self.failures.values())
         return ProviderFailed(
             "no model answered", kind, reasons, retry_after_seconds=min(waits, default=None)
         )
@@ -86,7 +86,7 @@ class Router:
         self._paces: dict[str, RateLimiter] = {}
 
     def route(self, routing_task: RoutingTask | None = None) -> ModelRoute:
-        """A model for one thread: it keeps its choice, and reports when another model answers."""
+        """A model for one thread. It keeps its choice, and reports when another model answers."""
         return ModelRoute(self, routing_task or RoutingTask())
 
     def drill(self, role: Role = "main") -> ModelRoute:
@@ -95,12 +95,14 @@ class Router:
         Raises:
             InvalidInput: the role has no second model.
         """
-        first, *others = self._routing.candidates(role)
-        if not others:
+        first, *fallbacks = self._routing.candidates(role)
+        if not fallbacks:
             raise InvalidInput(
                 f"{role} has one model, {first.id}: there is nothing to fail over to"
             )
-        return ModelRoute(self, RoutingTask(role=role), candidates=tuple(others), drilled=first.id)
+        return ModelRoute(
+            self, RoutingTask(role=role), candidates=tuple(fallbacks), drilled=first.id
+        )
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         async with aclosing(self.route().stream(request)) as items:
@@ -152,7 +154,7 @@ class ModelRoute:
         """Like `Model.stream`; `Reply.model` is the candidate's id.
 
         Raises:
-            ProviderFailed: of the one model whose stream broke, or one for all that were asked.
+            ProviderFailed: the error of the model whose stream broke, or one for all failed models.
         """
         async with aclosing(self._attempts(request)) as attempts:
             async for attempt in attempts:
@@ -179,13 +181,13 @@ class ModelRoute:
             is_alone = not any(
                 self._router.breaker(other.id).state != "open"
                 for other in candidates
-                if other is not candidate and other.id not in refusals.said
+                if other is not candidate and other.id not in refusals.failures
             )
             attempts = self._ask(candidate, request, refusals, is_alone=is_alone)
             async with aclosing(attempts):
                 async for attempt in attempts:
                     yield attempt
-            if candidate.id not in refusals.said:
+            if candidate.id not in refusals.failures:
                 return
         raise refusals.summary()
 
@@ -214,7 +216,9 @@ class ModelRoute:
         breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
         if admission is None:
-            candidate_failures.said[model_candidate.id] = _breaker_open(model_candidate, breaker)
+            candidate_failures.failures[model_candidate.id] = _breaker_open(
+                model_candidate, breaker
+            )
             return
         try:
             attempts = self._retries(model_candidate, request, is_alone=is_alone)
@@ -226,7 +230,7 @@ class ModelRoute:
             self._broken.clear()
         except _CandidateFailed as candidate_failed:
             admission.fail(candidate_failed.failure)
-            candidate_failures.said[model_candidate.id] = candidate_failed.failure
+            candidate_failures.failures[model_candidate.id] = candidate_failed.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
                 admission.fail(failure)
@@ -252,7 +256,7 @@ class ModelRoute:
             if attempt.is_answered:
                 return
             failure = attempt.failure or _no_reply(model_candidate)
-            if attempt.has_given or failure.kind in REQUEST_AT_FAULT:
+            if attempt.has_yielded or failure.kind in REQUEST_AT_FAULT:
                 raise failure
             seconds = retry_delay(
                 failure,
@@ -270,7 +274,7 @@ class ModelRoute:
     def _switched(self, attempt: _Attempt) -> FailedOver:
         before, now = self._current or "", attempt.candidate.id
         self._current = now
-        refusal = attempt.refusals.said.get(before)
+        refusal = attempt.refusals.failures.get(before)
         if refusal is not None:
             reason = str(refusal)
         elif before == self._drilled:
@@ -288,7 +292,7 @@ class _Attempt(Struct):
     slot: CallSlot
     refusals: _CandidateFailures = field(default_factory=_CandidateFailures)
     """Why the candidates before it did not answer."""
-    has_given: bool = False
+    has_yielded: bool = False
     """Whether a part of a reply was yielded."""
     is_answered: bool = False
     failure: ProviderFailed | None = None
@@ -301,7 +305,7 @@ class _Attempt(Struct):
                 usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
             )
             return msgspec.structs.replace(item, model=self.candidate.id)
-        self.has_given = self.has_given or not isinstance(item, Stalled)
+        self.has_yielded = self.has_yielded or not isinstance(item, Stalled)
         return item
 
 

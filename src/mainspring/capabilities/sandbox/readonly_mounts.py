@@ -23,7 +23,7 @@ _MODE = 0o700
 
 
 def remove_tree(above: Path, name: str) -> bool:
-    """Remove the folder `name` in `above`; whether nothing is left of it. A link is not removed."""
+    """Remove the folder `name` in `above`; returns whether that worked. Does not remove a link."""
     try:
         parent = os.open(above, _FOLDER)
     except FileNotFoundError:
@@ -58,7 +58,7 @@ def _empty(parent: int, name: str) -> None:
         while True:
             if levels[-1].folders:
                 inner = levels[-1].folders.pop()
-                with suppress(OSError):  # the caller reports what is left
+                with suppress(OSError):  # the caller reports the remaining files
                     current = _replace_descriptor(current, _open_folder(current, inner))
                     levels.append(_level(inner, current))
             elif len(levels) == 1:

@@ -73,31 +73,31 @@ class _Disk:
         self._since_ns = since_ns
         self._most = most
         self._least_used = _used_bytes(workspace)
-        self._look: Iterator[int] | None = None
-        self._found = 0
+        self._scan: Iterator[int] | None = None
+        self._scanned_bytes = 0
         self._spent = 0.0
         self._not_before = 0.0
 
     def breach(self, processes: list[int]) -> str | None:
         now = time.monotonic()
-        if self._look is None:
+        if self._scan is None:
             used_bytes = _used_bytes(self._workspace)
             self._least_used = min(self._least_used, used_bytes)  # others may free space
             if now < self._not_before or used_bytes - self._least_used <= self._most // 2:
                 return None
-            self._look = chain(
+            self._scan = chain(
                 [_unlinked_bytes(processes)],
                 _changed_sizes(self._workspace, self._hidden, self._since_ns),
             )
-            self._found, self._spent = 0, 0.0
-        for size in self._look:
-            self._found += size
-            if self._found > self._most:
+            self._scanned_bytes, self._spent = 0, 0.0
+        for size in self._scan:
+            self._scanned_bytes += size
+            if self._scanned_bytes > self._most:
                 return "disk"
             if time.monotonic() - now > _SLICE_SECONDS:  # the keeper has other work
                 self._spent += time.monotonic() - now
                 return None
-        self._look = None
+        self._scan = None
         self._not_before = time.monotonic() + _REST * (self._spent + _SLICE_SECONDS)
         return None
 

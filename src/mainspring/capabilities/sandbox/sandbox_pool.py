@@ -1,6 +1,5 @@
 """A pool of sandboxes for the sessions of one process. The first program that a session runs opens
-its sandbox, which stays open between runs. What a session sees in its sandbox is prepared by the
-caller.
+its sandbox, which stays open between runs. The caller prepares the files that a session sees in it.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class SandboxPlans(Protocol[Paths]):
     """What a session sees in its sandbox."""
 
     def spec(self, request: SandboxRequest[Paths], /) -> SandboxSpec:
-        """What is known before the sandbox is opened: all that its fingerprint depends on."""
+        """The part that is known before the sandbox opens; the fingerprint depends only on it."""
         ...
 
     async def prepare(
@@ -119,8 +118,8 @@ class SandboxPlans(Protocol[Paths]):
 class SandboxPool(Generic[Paths]):
     """Use it with `async with`: no sandbox outlives the block, unless the process is killed.
 
-    Of sessions that do not run, `most_idle` keep their sandboxes and services; those idle for
-    longest lose theirs, as if the process had ended.
+    Of sessions that do not run, `most_idle` keep their sandboxes and services; those that
+    have been idle longest lose theirs, as if the process had ended.
     """
 
     def __init__(

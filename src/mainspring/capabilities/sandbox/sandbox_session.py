@@ -108,7 +108,7 @@ class SandboxOpening:
             return self._opened
 
     async def close(self) -> None:
-        """Close the sandbox if it was opened, and what is being opened as well."""
+        """Close the sandbox if it is open, and cancel sandboxes that are opening."""
         async with self._lock:
             self._is_closed = True
             await self._cleanup.aclose()
@@ -149,7 +149,7 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
     """What else ends when the session is closed, before its sandbox."""
 
     async def run(
-        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, on_output: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         opened = await self.open()
         self.ran.add(request.key)
@@ -158,7 +158,7 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
         try:
             if has_more_to_protect:
                 await opened.sandbox.close()  # the restarted sandbox mounts all of it
-            ran = await opened.sandbox.run(_equipped(request, opened), hear)
+            ran = await opened.sandbox.run(_equipped(request, opened), on_output)
         finally:
             set_aside = opened.path_watcher.end()
         return _with_removal_note(ran, set_aside)
@@ -246,5 +246,5 @@ def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecRes
 def check_protected_paths(path_watcher: PathWatcher) -> None:
     """Check once more when a session is closed: a service may have created protected paths."""
     path_watcher.begin()
-    with suppress(ToolEnvironmentError):  # nobody is left to report it to
+    with suppress(ToolEnvironmentError):  # no caller is left to report it to
         path_watcher.end()

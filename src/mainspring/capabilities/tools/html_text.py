@@ -18,12 +18,12 @@ _RAW_ENDS = {tag: re.compile(f"</{tag}", re.IGNORECASE) for tag in ("script", "s
 @dataclass(frozen=True, slots=True)
 class StartTag:
     tag: str
-    rest: str
+    attributes_text: str
     """The text after the name, as written."""
 
     def attribute(self, name: str) -> str:
         """`href` or `alt`; empty if there is none."""
-        for attribute_name, value in _ATTRIBUTE.findall(self.rest):
+        for attribute_name, value in _ATTRIBUTE.findall(self.attributes_text):
             if attribute_name.lower() == name:
                 return unescape_html(value.strip("\"'"))
         return ""

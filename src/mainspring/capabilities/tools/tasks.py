@@ -75,7 +75,7 @@ def _update(tasks: Mapping[str, Task]) -> Tool:
         with a note why.
 
         Args:
-            note: Kept with the task: a finding, a decision.
+            note: Stored with the task: a finding, a decision.
         """
         if problem := _unknown(tasks, [task_id, *add_blocked_by]):
             return _refusal(problem)
@@ -121,8 +121,8 @@ def _list(tasks: Mapping[str, Task]) -> Tool:
 
 
 def _task_line(tasks: Mapping[str, Task], task: Task) -> str:
-    waiting = [f"#{blocker}" for blocker in task.open_blockers(tasks)]
-    after = f" (after {', '.join(waiting)})" if waiting else ""
+    blockers = [f"#{blocker}" for blocker in task.open_blockers(tasks)]
+    after = f" (after {', '.join(blockers)})" if blockers else ""
     return f"{_MARKS.get(task.status, '[-]')} #{task.id} {task.subject}{after}"
 
 
@@ -142,9 +142,9 @@ def _problem(tasks: Mapping[str, Task], old: Task, task: Task) -> str | None:
         return f"task {task.id} would wait for itself"
     if task.status == "failed" and len(task.notes) == len(old.notes) and old.status != "failed":
         return "say in `note` why the task failed"
-    waiting = task.open_blockers(tasks)
-    if task.status in ("in_progress", "completed") and waiting:
-        return f"task {task.id} waits for {', '.join(waiting)}; complete or delete that first"
+    blockers = task.open_blockers(tasks)
+    if task.status in ("in_progress", "completed") and blockers:
+        return f"task {task.id} waits for {', '.join(blockers)}; complete or delete that first"
     return None
 
 

@@ -68,7 +68,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Vault:
-    """Every call reads the file, so that changes by other processes are seen."""
+    """Every call reads the file, so that it sees changes by other processes."""
 
     def __init__(self, path: Path, key: bytes, *, clock: Clock) -> None:
         if len(key) != KEY_BYTES:
@@ -81,7 +81,7 @@ class Vault:
         """All secrets, sorted by name.
 
         Raises:
-            InvalidInput: the key is another, or somebody has changed the file.
+            InvalidInput: the key differs, or the file was changed.
         """
         entries = self._read()
         return [self._opened(name, entries[name]) for name in sorted(entries)]
@@ -150,9 +150,9 @@ class Vault:
         try:
             return self._cipher.decrypt(nonce, content, about)
         except (InvalidTag, ValueError) as error:
-            problem = InvalidInput(f"{self.path}: another key, or somebody has changed the file")
+            problem = InvalidInput(f"{self.path}: the key differs, or the file was changed")
             problem.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
-            problem.add_note("that the vault was made with; nothing of it was read")
+            problem.add_note("that the vault was created with; nothing was read")
             raise problem from error
 
     def _read(self) -> Mapping[str, _Entry]:
@@ -163,7 +163,7 @@ class Vault:
         try:
             file = msgspec.json.decode(content, type=_File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{self.path}: this is no vault: {error}") from error
+            raise InvalidInput(f"{self.path}: this is not a vault: {error}") from error
         if file.version != VERSION:
             raise InvalidInput(f"{self.path}: a vault of version {file.version}, not {VERSION}")
         self._unlocked(file.nonce, file.seal, _sealed_content(file.entries))
@@ -193,7 +193,7 @@ def locked(path: Path) -> Generator[None, None, None]:
 
 def unknown_secret(name: str) -> InvalidInput:
     error = InvalidInput(f"the vault has no {name!r}")
-    error.add_note("`mainspring vault ls` lists what it has")
+    error.add_note("`mainspring vault ls` lists its secrets")
     return error
 
 

@@ -189,8 +189,8 @@ class FolderWorkspace:
                 if expected is not None:  # last, so that the rename follows at once
                     _check_version(spot, path, expected)
 
-            look = FileAttributes(mode) if state is None else _attributes(state, mode)
-            put_file(folder, spot.name, fill, look)
+            attributes = FileAttributes(mode) if state is None else _attributes(state, mode)
+            put_file(folder, spot.name, fill, attributes)
             now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)
             return _state(content, now)
 
@@ -249,7 +249,7 @@ def _attributes(state: os.stat_result, mode: int | None) -> FileAttributes:
 
 def _check_version(resolved: ResolvedPath, path: str, expected: str) -> None:
     if _version_at(resolved) != expected:
-        why = "exists already" if expected == "" else "is not what it was when it was read"
+        why = "exists already" if expected == "" else "has changed since it was read"
         raise FileChanged(f"{printable_path(path)} {why}")
 
 

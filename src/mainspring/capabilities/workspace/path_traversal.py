@@ -285,8 +285,8 @@ class TreeWalk(Struct, frozen=True):
         self, folder: int, parts: PathParts, path: str, depth: int = 0
     ) -> Generator[WalkEntry]:
         for name, state in _scan_folder(folder):
-            here = (*parts, name)
-            if (state.st_dev, state.st_ino) in self.hidden or self.roots.is_hidden(here):
+            entry_parts = (*parts, name)
+            if (state.st_dev, state.st_ino) in self.hidden or self.roots.is_hidden(entry_parts):
                 continue
             met = WalkEntry(f"{path}{name}", name, folder, state)
             if not stat.S_ISDIR(state.st_mode):
@@ -298,7 +298,7 @@ class TreeWalk(Struct, frozen=True):
                 continue
             try:
                 if name not in self.skip:
-                    yield from self.below(inner, here, f"{met.path}/", depth + 1)
+                    yield from self.below(inner, entry_parts, f"{met.path}/", depth + 1)
             finally:
                 os.close(inner)
 

@@ -92,7 +92,7 @@ class SnapshotRestore:
         }
         if lost_digests := needed - self._objects.digests():
             raise ToolEnvironmentError(
-                f"{len(lost_digests)} files of the snapshot are not kept any more"
+                f"{len(lost_digests)} files of the snapshot are no longer stored"
             )
 
     def _remove(self, folder: int, name: str, path: bytes) -> None:

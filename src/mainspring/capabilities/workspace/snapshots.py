@@ -1,4 +1,4 @@
-"""`core.ports.Snapshots`: snapshots of a workspace, stored in a folder of ours."""
+"""`core.ports.Snapshots`: snapshots of a workspace, stored in a separate folder."""
 
 from __future__ import annotations
 
@@ -50,11 +50,11 @@ _LOOK_AGAIN_SECONDS = 0.02
 
 
 class WorkspaceSnapshots:
-    """Snapshots of the first root of a workspace; `store` is for this workspace alone, and not in
-    it.
+    """Snapshots of the first root of a workspace. `store` belongs to this workspace only, and is
+    outside it.
 
-    Hidden paths are neither stored nor changed. Programs that write at the same time are not waited
-    for: their files are stored as they are when they are read.
+    Hidden paths are neither stored nor changed. Programs may write at the same time: their files
+    are stored as they are when they are read.
 
     Raises:
         InvalidInput: the store is inside the workspace, so every snapshot would contain the last.
@@ -109,11 +109,11 @@ class WorkspaceSnapshots:
         """Hold the lock of the store across all processes; it is released when its process ends."""
         self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._store / "lock").open("ab") as file:
-            with anyio.move_on_after(_PATIENCE_SECONDS) as waiting:
+            with anyio.move_on_after(_PATIENCE_SECONDS) as wait:
                 # Another process sends us no event when it releases the lock.
                 while not _try_lock(file.fileno()):  # noqa: ASYNC110
                     await anyio.sleep(_LOOK_AGAIN_SECONDS)
-            if waiting.cancelled_caught:
+            if wait.cancelled_caught:
                 raise ToolEnvironmentError(
                     "another session has been busy with this workspace for too long"
                 )
@@ -215,7 +215,7 @@ class WorkspaceSnapshots:
     def _scan(self, root: int, keep: ObjectStore | None) -> ManifestEntries:
         scan = WorkspaceScan(self._cache(), self._now_ns(), self._bound, keep)
         scan.run(self._bounds, root)
-        self._put(self._store / "cache", msgspec.msgpack.encode(scan.known))
+        self._put(self._store / "cache", msgspec.msgpack.encode(scan.cache))
         return scan.items
 
     def _cache(self) -> ScanCache:
