@@ -86,8 +86,7 @@ class HttpTransport:
     """A `Transport`. It never follows a redirect: credentials are for one host.
 
     `http` belongs to the transport, and is closed with it. Its connector decides which addresses
-    can be
-    reached.
+    can be reached.
     """
 
     mirrors_params = True

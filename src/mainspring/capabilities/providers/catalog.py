@@ -27,7 +27,7 @@ from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
 Table: TypeAlias = dict[str, object]
 T = TypeVar("T")
 
-_MAX_REMEMBERED = 1000
+_MAX_CACHED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _RELATIVE_MODELS = ("inherit", "small", "default")
@@ -115,7 +115,8 @@ class Catalog:
         Raises:
             InvalidInput: the file cannot be read or is not a catalog; the message says where.
         """
-        shipped = ("catalog.toml", _bundled_text())
+        package = importlib.resources.files("mainspring.capabilities.providers")
+        shipped = ("catalog.toml", (package / "catalog.toml").read_text(encoding="utf-8"))
         if extra is None or not extra.exists():
             return cls(shipped)
         try:
@@ -141,7 +142,7 @@ class Catalog:
             InvalidInput: the name is unknown; it lists similar names.
         """
         if (resolved := self._resolved.get(name)) is None:
-            resolved = _remember(self._resolved, name, self._resolve(name))
+            resolved = _cache(self._resolved, name, self._resolve(name))
         return resolved
 
     def _resolve(self, name: str) -> str:
@@ -211,7 +212,7 @@ class Catalog:
     def listing(self, model: str) -> ModelListing:
         """All facts about `provider:name`; for an unlisted model, the provider's defaults."""
         if (entry := self._listings.get(model)) is None:
-            entry = _remember(self._listings, model, self._listing(model))
+            entry = _cache(self._listings, model, self._listing(model))
         return entry
 
     def _listing(self, model: str) -> ModelListing:
@@ -259,8 +260,8 @@ class Catalog:
         return "models are written provider:name, for example anthropic:claude-sonnet-5-5"
 
 
-def _remember(cache: dict[str, T], name: str, value: T) -> T:
-    if len(cache) >= _MAX_REMEMBERED:  # clients may ask for any name
+def _cache(cache: dict[str, T], name: str, value: T) -> T:
+    if len(cache) >= _MAX_CACHED:  # clients may ask for any name
         cache.clear()
     cache[name] = value
     return value
@@ -279,11 +280,6 @@ def lookup(name: str) -> ModelFacts:
         InvalidInput: the name is unknown; it lists similar names.
     """
     return bundled_catalog().lookup(name)
-
-
-def _bundled_text() -> str:
-    file = importlib.resources.files("mainspring.capabilities.providers") / "catalog.toml"
-    return file.read_text(encoding="utf-8")
 
 
 def missing_model_reason(file: Path, names: str) -> str | None:

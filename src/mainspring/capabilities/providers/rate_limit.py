@@ -22,8 +22,7 @@ class TokenBucket:
     """A minute's allowance that refills evenly. It may become negative; callers then wait.
 
     Every caller takes its amount at once and gets the time to wait, so callers keep their order,
-    and
-    a request larger than the whole allowance still gets its turn.
+    and a request larger than the whole allowance still gets its turn.
     """
 
     def __init__(self, per_minute: int, now: float) -> None:

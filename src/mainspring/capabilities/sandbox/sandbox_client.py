@@ -62,8 +62,7 @@ class KeeperSandbox:
     """A session's sandbox, which runs its programs one after the other.
 
     `on_listener` gets the listening socket of every sandbox that this client uses, if the spec has
-    a
-    network: a restarted sandbox has a new one.
+    a network: a restarted sandbox has a new one.
     """
 
     def __init__(

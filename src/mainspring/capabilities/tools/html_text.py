@@ -41,8 +41,7 @@ def tokenize_html(page: str) -> Iterator[Token]:
     """Tags and text in order, without comments, scripts and styles.
 
     Anything that is opened and never closed extends to the end of the page, as in browsers: nothing
-    is
-    searched twice.
+    is searched twice.
     """
     at = 0
     while (begin := page.find("<", at)) >= 0:

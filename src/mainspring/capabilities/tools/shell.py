@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES, wrap_command
@@ -67,8 +68,8 @@ class LiveText:
 def _unfinished_escape(text: str) -> str:
     """The end of a text that may be the beginning of an escape sequence or of a line end."""
     finished = max((escape.end() for escape in _ESCAPES.finditer(text)), default=0)
-    partial = _BEGUN.search(text, finished)
-    incomplete = "" if partial is None else partial[0]
+    match = _BEGUN.search(text, finished)
+    incomplete = "" if match is None else match[0]
     return incomplete if len(incomplete) <= _MAX_INCOMPLETE else ""
 
 
@@ -139,15 +140,12 @@ def bash(
         """
         return await shell.run(call, command, restart=restart, seconds=timeout_ms / 1000)
 
-    def refusal(args: Mapping[str, object]) -> str | None:
-        return _refusal(args, max_seconds)
-
     async def preview(call: Call) -> str | None:
         command = call.input.get("command")
         return command if isinstance(command, str) and command else "(restart the shell)"
 
     shell_tool = replace(bash, traits=shell.traits, probe=shell.probe, preview=preview)
-    return filtered(shell_tool, refusal)
+    return filtered(shell_tool, partial(_refusal, max_seconds))
 
 
 def _description(default_seconds: float, max_seconds: float) -> str:
@@ -161,7 +159,7 @@ def _description(default_seconds: float, max_seconds: float) -> str:
     )
 
 
-def _refusal(args: Mapping[str, object], max_seconds: float) -> str | None:
+def _refusal(max_seconds: float, args: Mapping[str, object]) -> str | None:
     command, timeout = str(args.get("command", "")), args.get("timeout_ms", 0)
     if not command.strip() and not args.get("restart"):
         return "The input is not valid:\n- command: missing (or restart: true)"
@@ -230,9 +228,8 @@ class _Shell:
         try:
             ran = await self.sandbox.run(exec_request, LiveText(call.say))
             if ran.stop_cause == "lost" and not keeps_state:
-                await self.sandbox.forget(
-                    exec_request.key
-                )  # it only reads: running it again is safe
+                # it only reads: running it again is safe
+                await self.sandbox.forget(exec_request.key)
                 ran = await self.sandbox.run(exec_request, LiveText(call.say))
         except SandboxFailed as error:
             return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")

@@ -114,8 +114,7 @@ def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line:
     """Whether a value that is assigned to a secret's name is that secret.
 
     A word without quotes may be a variable or a type: it counts only where a configuration file
-    would
-    have a value (`ends_line`).
+    would have a value (`ends_line`).
     """
     if not names_secret(name) or (not is_quoted and _is_variable_of_secret(value)):
         return False

@@ -105,8 +105,7 @@ class FolderWorkspace:
     """Relative paths are below `root`; paths in the roots of `extra` are absolute.
 
     `hidden`: paths that cannot be reached, relative to each root, or absolute. A write renames a
-    new
-    file over the old one; what a program writes to the old file at that moment is lost.
+    new file over the old one; what a program writes to the old file at that moment is lost.
     `is_guarded`: whether a path may be changed only under its own name. The person who approved the
     change saw that name, and a link to it may be newer.
 
