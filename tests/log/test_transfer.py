@@ -218,7 +218,10 @@ BROKEN: dict[str, tuple[Breakage, str]] = {
     "a type unlearnt": (edited(3, b'"type":"agent', b'"typo":"agent'), "line 3: not an event"),
     "a broken shape": (edited(3, b'"content":[', b'"content":[1,'), "line 3: agent.message: "),
     "bytes that are no text": (edited(3, b"one", b"\xff"), "line 3: "),
-    "a blob's content": (edited(7, b'content":"', b'content":"AAAA'), "line 7: .* does not match its hash"),
+    "a blob's content": (
+        edited(7, b'content":"', b'content":"AAAA'),
+        "line 7: .* does not match its hash",
+    ),
     "a blob not base64": (edited(7, b'content":"', b'content":"!'), "line 7: .* is not base64"),
     "a blob's name": (edited(7, b"sha256:", b"sha256:0"), "line 7: .* does not match its hash"),
     "an event of another session": (

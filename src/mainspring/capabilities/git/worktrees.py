@@ -81,10 +81,10 @@ class GitWorktrees:
     """Removes a folder of `place` by its name, without following links."""
     private_folder: str
     """A folder of the workspace that sessions neither see nor change."""
-    _turn: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
+    _lock: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
 
     async def open(self, name: str) -> Worktree:
-        async with self._turn:
+        async with self._lock:
             state = await self._read_state(name)
             head = await state.repository.commit_of("HEAD")
             if head is None:
@@ -97,11 +97,11 @@ class GitWorktrees:
             tip = state.tip or head
             proc = await state.repository.run("merge-base", tip, head)
             base = os.fsdecode(proc.stdout).strip() if proc.returncode == 0 else tip
-            path = await to_thread.run_sync(self._matching, state)
+            path = await to_thread.run_sync(self._checked_path, state)
             return Worktree(path=path, branch=state.branch, commit=base)
 
     async def changes(self, worktree: Worktree) -> list[str]:
-        async with self._turn:
+        async with self._lock:
             state = await self._read_state(_name_of(worktree))
             staged = await _stage_tree(state)
             now = state.tip if staged is None else staged.tree
@@ -113,7 +113,7 @@ class GitWorktrees:
             return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
 
     async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
-        async with self._turn:
+        async with self._lock:
             state = await self._read_state(_name_of(worktree))
             if not merge:
                 await self._remove(state)
@@ -125,7 +125,7 @@ class GitWorktrees:
 
         Raises: ToolEnvironmentError.
         """
-        async with self._turn:
+        async with self._lock:
             for name in await to_thread.run_sync(_names_in, self.place):
                 state = await self._read_state(name)
                 head = await state.repository.commit_of("HEAD")
@@ -216,7 +216,7 @@ class GitWorktrees:
         self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._remove_folders(state)
 
-    def _matching(self, state: _WorktreeState) -> Path:
+    def _checked_path(self, state: _WorktreeState) -> Path:
         """The folder of the worktree that corresponds to the workspace."""
         path = state.top / self._within(state.repository)
         if path.resolve() != path:
@@ -267,8 +267,8 @@ async def _stage_tree(state: _WorktreeState) -> _StagedTree | None:
     if state.folder is None or not state.is_whole:
         return None
     git = await state.repository.at(state.top, state.folder)
-    looked = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
-    names = list(dict.fromkeys(await git.output_names(*looked)))
+    arguments = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
+    names = list(dict.fromkeys(await git.output_names(*arguments)))
     apart = [name for name in names if name.endswith("/")]
     name_list = "".join(f"{name}\0" for name in names if name not in apart)
     if name_list:

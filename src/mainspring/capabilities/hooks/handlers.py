@@ -214,7 +214,7 @@ class HandlerCall:
         started = time.monotonic()
         reply: HandlerReply = HookFailure(f"did not answer within {seconds:g} s", timed_out=True)
         with anyio.move_on_after(seconds):
-            reply = await self._guarded(handler)
+            reply = await self._run_catching(handler)
         return HandlerResult(
             label=handler.label,
             event=self.event,
@@ -222,7 +222,7 @@ class HandlerCall:
             milliseconds=int((time.monotonic() - started) * 1000),
         )
 
-    async def _guarded(self, handler: Handler) -> HandlerReply:
+    async def _run_catching(self, handler: Handler) -> HandlerReply:
         try:
             return await self._reply(handler)
         except MainspringError as error:
@@ -283,8 +283,8 @@ class BackgroundHooks:
 
         async def run() -> None:
             try:
-                answered = await call.run(handler, seconds=seconds)
-                await self._keep(answered, rewakes=handler.async_rewake)
+                result = await call.run(handler, seconds=seconds)
+                await self._store(result, rewakes=handler.async_rewake)
             finally:
                 self._running -= 1
 
@@ -305,7 +305,7 @@ class BackgroundHooks:
         message = f"hook {handler.label} {why}"
         self._results.append(HookResult(messages=(message,), hook_runs=(failed.fact(),)))
 
-    async def _keep(self, result: HandlerResult, *, rewakes: bool) -> None:
+    async def _store(self, result: HandlerResult, *, rewakes: bool) -> None:
         messages: tuple[str, ...] = ()
         match result.reply:
             case HookFailure(reason=reason):

@@ -99,7 +99,7 @@ def copied_scripts(
     with TemporaryDirectory(prefix="mainspring-hook-") as copies:
         for index, root in enumerate(scripts.roots):
             copy = _Copy(root=Path(root), project=project, place=Path(copies, str(index)))
-            rewritten = copy.led(rewritten, scripts.files)
+            rewritten = copy.redirect(rewritten, scripts.files)
         yield rewritten
 
 
@@ -111,28 +111,28 @@ class _Copy:
     project: Path
     place: Path
 
-    def led(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
+    def redirect(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
         pinned_names = {name for path in pinned for name in _paths_inside([path], self.root)}
         refs = _referenced_files("\n".join(words), self.root, self.project, pinned_names)
         if not refs.files:
             return words
-        contents = self._vouched(refs.files, pinned)
+        contents = self._read_trusted(refs.files, pinned)
         _write(contents, self.root, self.place)
         folders = (name for name in refs.folders if any(_is_in(file, name) for file in contents))
         names = sorted((*refs.files, *folders), key=len, reverse=True)
-        rewritten = tuple(self._led(word, names) for word in words)
+        rewritten = tuple(self._redirect_word(word, names) for word in words)
         unchanged = re.sub(re.escape(str(self.place)) + r"[^\s'\"]*", "", "\n".join(rewritten))
         for name in refs.files:
             if os.path.basename(name) in unchanged and not _is_in_copied_folder(
                 name, "\n".join(rewritten), self.place
             ):
                 raise UntrustedScript(
-                    f"runs {self.root / name} in a way that cannot be led to a copy of it: write"
+                    f"runs {self.root / name} in a way that cannot be redirected to a copy: write"
                     " $CLAUDE_PROJECT_DIR/ and its path"
                 )
         return rewritten
 
-    def _vouched(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
+    def _read_trusted(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
         paths = {name: self.root / name for name in names}
         existing = [
             name for name, path in paths.items() if f"{path}" in pinned or os.path.lexists(path)
@@ -151,7 +151,7 @@ class _Copy:
                 )
         return contents
 
-    def _led(self, word: str, names: Iterable[str]) -> str:
+    def _redirect_word(self, word: str, names: Iterable[str]) -> str:
         """A word of a command, or all of it, with paths of copies for the files that it names."""
         starts = [re.escape(str(self.root))]
         if self.root == self.project:

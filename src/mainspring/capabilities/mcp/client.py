@@ -311,7 +311,7 @@ class McpClient:
             return await self._ask(method, params, seconds, progress)
         last = None if rounds is None else await rounds.load()
         for number in range(1 if last is None else last.number, _MAX_ROUNDS + 1):
-            more = {} if last is None else await self._answered(last)
+            more = {} if last is None else await self._answer_fields(last)
             result = await self._ask(method, {**params, **more}, seconds, progress)
             head = decode_result(result, messages.ResultHead, method)
             if head.result_type == "complete":
@@ -325,7 +325,7 @@ class McpClient:
                 await rounds.save(last)
         raise McpFailed(f"{method}: asked for more input {_MAX_ROUNDS} times")
 
-    async def _answered(self, round_: InputRound) -> dict[str, object]:
+    async def _answer_fields(self, round_: InputRound) -> dict[str, object]:
         """The fields that the next request needs in addition to its parameters."""
         more: dict[str, object] = {}
         if round_.requests:

@@ -18,7 +18,7 @@ from mainspring.capabilities.mcp.messages import (
 from mainspring.core.errors import McpFailed
 
 MAX_MESSAGE_BYTES = 16 << 20
-MAX_UNASKED = 100_000
+MAX_UNSOLICITED = 100_000
 """The limit of messages other than responses; a server that sends more is out of control."""
 PARTING_SECONDS = 2.0
 _MAX_ANSWERS = 64

@@ -87,13 +87,13 @@ class HttpConnection:
         sending any."""
         if idle_seconds is not None and not self._buffer:
             with anyio.fail_after(idle_seconds):
-                if not await self._more():
+                if not await self._fill_buffer():
                     return None
         with anyio.fail_after(self._limits.head_seconds):
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
                 if len(self._buffer) > self._limits.head_bytes:
                     raise self._fault(431, "the head is too long")
-                if not await self._more():
+                if not await self._fill_buffer():
                     if self._buffer:
                         raise self._fault(400, "the head is cut off")
                     return None
@@ -112,7 +112,7 @@ class HttpConnection:
         elif framing == "until closed":
             pieces = self._until_closed()
         else:
-            pieces = self._counted(framing)
+            pieces = self._read_exactly(framing)
         size = 0
         async with aclosing(pieces):
             async for piece in pieces:
@@ -121,7 +121,7 @@ class HttpConnection:
                     raise self._fault(413, f"the body is longer than {max_bytes} bytes")
                 yield piece
 
-    async def _counted(self, remaining: int) -> AsyncGenerator[bytes]:
+    async def _read_exactly(self, remaining: int) -> AsyncGenerator[bytes]:
         while remaining:
             piece = await self._read_some(remaining)
             if not piece:
@@ -140,7 +140,7 @@ class HttpConnection:
                 raise self._fault(400, "a chunk without a size")
             if not (remaining := int(size[1], 16)):
                 break
-            async with aclosing(self._counted(remaining)) as pieces:
+            async with aclosing(self._read_exactly(remaining)) as pieces:
                 async for piece in pieces:
                     yield piece
             if await self._line():
@@ -168,9 +168,9 @@ class HttpConnection:
 
     async def _patiently_more(self) -> bool:
         with anyio.fail_after(self._limits.idle_seconds):
-            return await self._more()
+            return await self._fill_buffer()
 
-    async def _more(self) -> bool:
+    async def _fill_buffer(self) -> bool:
         try:
             self._buffer += await self.stream.receive(_PIECE)
         except anyio.EndOfStream:

@@ -54,7 +54,7 @@ class Placeholders:
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         self._credentials = {f"{PREFIX}{new_token()}": item for item in credentials if item.value}
-        self._written = [placeholder.encode() for placeholder in self._credentials]
+        self._placeholder_bytes = [placeholder.encode() for placeholder in self._credentials]
         self._search = search_for([item.value for item in self._credentials.values()])
 
     def __bool__(self) -> bool:
@@ -87,7 +87,9 @@ class Placeholders:
 
     def clean(self, content: bytes) -> bytes:
         """A response, or a complete part of one, with secrets replaced by placeholders."""
-        return self._replaced(content, self._search(content), len(content)) if self else content
+        return (
+            self._replace_secrets(content, self._search(content), len(content)) if self else content
+        )
 
     def cleaner(self) -> Cleaner:
         return Cleaner(self)
@@ -98,15 +100,15 @@ class Placeholders:
         if not self:
             return content, b""
         findings = self._search(content)
-        return self._replaced(content, findings, findings.open), content[findings.open :]
+        return self._replace_secrets(content, findings, findings.open), content[findings.open :]
 
-    def _replaced(self, content: bytes, matches: SecretMatches, stop: int) -> bytes:
+    def _replace_secrets(self, content: bytes, matches: SecretMatches, stop: int) -> bytes:
         pieces: list[bytes] = []
         position = 0
         for begin, end, number in matches.spans:
             if begin >= stop:
                 break
-            pieces += (content[position:begin], self._written[number])
+            pieces += (content[position:begin], self._placeholder_bytes[number])
             position = end
         return b"".join((*pieces, content[position:stop]))
 

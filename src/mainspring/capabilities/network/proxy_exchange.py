@@ -193,13 +193,13 @@ class ProxyExchange:
 
     async def _pass_back(self, server: HttpConnection, response: Http1Response) -> bool:
         framing = http1.response_framing(response, self._request.method)
-        packing = _content_encoding(response) if self._placeholders else None
+        compression = _content_encoding(response) if self._placeholders else None
         stays = self._is_whole and http1.keeps_alive(self._request)
         headers: list[Header] = [
             (name, self._placeholders.clean(value))
             for name, value in http1.end_to_end(response.headers)
             if self._placeholders.clean(name) == name
-            and (packing is None or name.lower() != b"content-encoding")
+            and (compression is None or name.lower() != b"content-encoding")
         ]
         is_changed = bool(self._placeholders)  # its new length is not known yet
         is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))
@@ -212,7 +212,7 @@ class ProxyExchange:
         headers.append((b"Connection", b"keep-alive" if stays else b"close"))
         self.is_answered = True
         await self._client.send(http1.encode_head(f"HTTP/1.1 {response.status} ", headers))
-        async with aclosing(self._cleaned(server, framing, packing)) as pieces:
+        async with aclosing(self._clean_body(server, framing, compression)) as pieces:
             async for piece in pieces:
                 if piece:
                     await self._client.send(http1.chunk(piece) if is_chunked else piece)
@@ -220,14 +220,16 @@ class ProxyExchange:
             await self._client.send(http1.LAST_CHUNK)
         return stays
 
-    async def _cleaned(
-        self, server: HttpConnection, framing: http1.Framing, packing: bytes | None
+    async def _clean_body(
+        self, server: HttpConnection, framing: http1.Framing, compression: bytes | None
     ) -> AsyncGenerator[bytes]:
         cleaner = self._placeholders.cleaner()
         body = server.body(framing, max_bytes=self._limits.response_bytes)
-        unpacked = body if packing is None else _decompress(body, self._limits.response_bytes)
-        async with aclosing(body), aclosing(unpacked):
-            async for piece in unpacked:
+        decompressed = (
+            body if compression is None else _decompress(body, self._limits.response_bytes)
+        )
+        async with aclosing(body), aclosing(decompressed):
+            async for piece in decompressed:
                 yield cleaner.feed(piece)
         yield cleaner.end()
 
@@ -261,10 +263,10 @@ def _content_encoding(response: Http1Response) -> bytes | None:
     return codings
 
 
-async def _decompress(packed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
+async def _decompress(compressed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
     inflate = zlib.decompressobj(wbits=47)  # detects gzip or zlib
     size = 0
-    async for piece in packed:
+    async for piece in compressed:
         while piece:
             try:
                 plain = inflate.decompress(piece, _INFLATED)

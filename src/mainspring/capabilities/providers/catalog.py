@@ -150,14 +150,16 @@ class Catalog:
         provider, colon, _ = name.partition(":")
         if name in self._models:
             return name
-        if colon and provider in self._providers and not self._misspelled(name):
+        if colon and provider in self._providers and not self._is_misspelled(name):
             return name
         if colon and _SNAPSHOT.sub("", name) in self._models:
             return name
         bare = [model_id for model_id in self._models if model_id.partition(":")[2] == name]
         if len(bare) == 1 and not colon:
             return bare[0]
-        raise error_table.UNKNOWN_MODEL.error(InvalidInput, name=name, near=self._near(name))
+        raise error_table.UNKNOWN_MODEL.error(
+            InvalidInput, name=name, near=self._similar_names(name)
+        )
 
     def lookup(self, name: str) -> ModelFacts:
         """Facts with the model's highest price, which is right for a reservation; `cost` is exact.
@@ -245,12 +247,12 @@ class Catalog:
             for key, table in added.items():
                 target[key] = {**target.get(key, {}), **table}
 
-    def _misspelled(self, name: str) -> bool:
+    def _is_misspelled(self, name: str) -> bool:
         """Whether a name is very close to a listed one; with other numbers it is another model."""
         close = difflib.get_close_matches(name, self._models, n=1, cutoff=0.9)
         return bool(close) and _NUMBER.findall(close[0]) == _NUMBER.findall(name)
 
-    def _near(self, name: str) -> str:
+    def _similar_names(self, name: str) -> str:
         names = [*self._models, *self._aliases]
         bare = {model_id.partition(":")[2]: model_id for model_id in self._models}
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)

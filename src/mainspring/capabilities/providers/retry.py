@@ -53,15 +53,15 @@ def retry_delay(
     if failure.kind in _SLOW and not is_alone:
         return None
     ceiling = min(retry_policy.max_seconds, retry_policy.first_seconds * 2 ** (attempt - 1))
-    jittered = rng.uniform(0, ceiling)
+    jitter = rng.uniform(0, ceiling)
     requested = failure.retry_after_seconds
     if requested is None:
-        return jittered
+        return jitter
     longest = (
         retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
     )
     # Jitter is added: every client got the same number.
-    return requested + jittered if requested <= longest else None
+    return requested + jitter if requested <= longest else None
 
 
 class Timing(Struct, frozen=True, kw_only=True):

@@ -148,7 +148,7 @@ class ModelRoute:
         self._current = drilled
         """The model that answered last, or that should answer first."""
         self._drilled = drilled
-        self._broken: dict[str, int] = {}
+        self._broken_streams: dict[str, int] = {}
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Like `Model.stream`; `Reply.model` is the candidate's id.
@@ -161,7 +161,7 @@ class ModelRoute:
                 try:
                     async for item in attempt.items:
                         if self._current != attempt.candidate.id and not isinstance(item, Stalled):
-                            yield self._switched(attempt)
+                            yield self._failover_event(attempt)
                         yield attempt.receive(item)
                         if attempt.is_answered:
                             break
@@ -192,7 +192,7 @@ class ModelRoute:
         raise refusals.summary()
 
     def _is_shaky(self, model_candidate: ModelCandidate) -> bool:
-        return self._broken.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
+        return self._broken_streams.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
 
     async def _wait_for_a_cooldown(self, candidates: Sequence[ModelCandidate]) -> None:
         breakers = [self._router.breaker(candidate.id) for candidate in candidates]
@@ -227,14 +227,16 @@ class ModelRoute:
                     attempt.refusals = candidate_failures
                     yield attempt
             admission.succeed()
-            self._broken.clear()
+            self._broken_streams.clear()
         except _CandidateFailed as candidate_failed:
             admission.fail(candidate_failed.failure)
             candidate_failures.failures[model_candidate.id] = candidate_failed.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
                 admission.fail(failure)
-                self._broken[model_candidate.id] = self._broken.get(model_candidate.id, 0) + 1
+                self._broken_streams[model_candidate.id] = (
+                    self._broken_streams.get(model_candidate.id, 0) + 1
+                )
             raise
         finally:
             admission.release()
@@ -271,7 +273,7 @@ class ModelRoute:
                 ) from failure
             await timing.sleep(seconds)
 
-    def _switched(self, attempt: _Attempt) -> FailedOver:
+    def _failover_event(self, attempt: _Attempt) -> FailedOver:
         before, now = self._current or "", attempt.candidate.id
         self._current = now
         refusal = attempt.refusals.failures.get(before)

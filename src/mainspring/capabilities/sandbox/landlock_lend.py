@@ -39,12 +39,12 @@ def grant_workspace(
     Raises:
         OSError: something cannot be hidden or protected.
     """
-    lending = _OwnershipTransfer(workspace, path, uid)
+    transfer = _OwnershipTransfer(workspace, path, uid)
     for name in protected:
-        lending.keep(name, lending.protect)
+        transfer.keep(name, transfer.protect)
     for name in hidden:  # last: it may be in a protected folder, which the group can read
-        lending.keep(name, lending.hide)
-    lending.give(workspace)
+        transfer.keep(name, transfer.hide)
+    transfer.give(workspace)
 
 
 def grant_folder(path: str, uid: int | None) -> int:
@@ -76,7 +76,7 @@ class _OwnershipTransfer:
         self._path = path
         self._uid = uid
         self._mount = _mount_of(workspace)
-        self._shared: set[tuple[int, int]] = set()
+        self._shared_folders: set[tuple[int, int]] = set()
         self._kept_back: set[tuple[int, int]] = set()
         """Hidden or protected files. Their inodes are not reused, since each keeps a name that
         programs cannot remove."""
@@ -89,9 +89,9 @@ class _OwnershipTransfer:
     def hide(self, entry: int) -> None:
         state = self._keep_entry(entry)
         if stat.S_ISLNK(state.st_mode):
-            _own(entry, os.getegid())
+            _set_owner(entry, os.getegid())
         elif _has_one_name(state):
-            _own(entry, os.getegid(), stat.S_IMODE(state.st_mode) & _PRIVATE)
+            _set_owner(entry, os.getegid(), stat.S_IMODE(state.st_mode) & _PRIVATE)
         else:
             self._require_no_access(state, 0o4)
 
@@ -99,9 +99,9 @@ class _OwnershipTransfer:
         state = self._keep_entry(entry)
         mode = stat.S_IMODE(state.st_mode)
         if stat.S_ISLNK(state.st_mode):
-            _own(entry, self._uid)
+            _set_owner(entry, self._uid)
         elif _has_one_name(state) and not _is_device(state):
-            _own(entry, self._uid, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
+            _set_owner(entry, self._uid, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
         else:
             self._require_no_access(state, 0o2)
         if stat.S_ISDIR(state.st_mode):
@@ -114,7 +114,7 @@ class _OwnershipTransfer:
     def give(self, folder: int, depth: int = 0) -> None:
         """Give away everything below a folder, and the folder itself unless it is shared."""
         folders, foreign = self._list_entries(folder)
-        if identity(os.fstat(folder)) in self._shared:
+        if identity(os.fstat(folder)) in self._shared_folders:
             self._give_files(folder, foreign)  # sticky, so that no other uid can move them
         else:
             self._give_folder(folder, foreign)
@@ -171,11 +171,11 @@ class _OwnershipTransfer:
         if identity(state) in self._kept_back:
             return
         if stat.S_ISDIR(state.st_mode):
-            self._shared.add(identity(state))
-            _own(entry, self._uid, stat.S_IMODE(state.st_mode) | _STICKY_AND_SHARED)
+            self._shared_folders.add(identity(state))
+            _set_owner(entry, self._uid, stat.S_IMODE(state.st_mode) | _STICKY_AND_SHARED)
         elif stat.S_ISLNK(state.st_mode):
             self._keep_entry(entry)
-            _own(entry, self._uid)
+            _set_owner(entry, self._uid)
 
     def _keep_entry(self, entry: int) -> os.stat_result:
         state = os.fstat(entry)
@@ -295,7 +295,7 @@ def _is_device(state: os.stat_result) -> bool:
     return stat.S_ISCHR(state.st_mode) or stat.S_ISBLK(state.st_mode)
 
 
-def _own(entry: int, group: int, mode: int | None = None) -> None:
+def _set_owner(entry: int, group: int, mode: int | None = None) -> None:
     os.chown(_descriptor_path(entry), os.geteuid(), group)
     if mode is not None:  # after chown: the old owner could change it back
         os.chmod(_descriptor_path(entry), mode)

@@ -64,13 +64,13 @@ class LaunchedSandbox:
             if uid is None:
                 self.pid = _spawn(config, descriptors, log_fd)
             else:
-                plain, lent = (
+                plain, mapped = (
                     descriptors[: len(descriptors) - trees],
                     descriptors[len(descriptors) - trees :],
                 )
                 self.pid = start_as(
                     uid,
-                    lent,
+                    mapped,
                     lambda places: _become(config, plain, log_fd, places),
                     log=log_fd,
                     launcher=config.argv[0],

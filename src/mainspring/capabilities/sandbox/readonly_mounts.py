@@ -64,12 +64,12 @@ def _empty(parent: int, name: str) -> None:
             elif len(levels) == 1:
                 return
             else:
-                emptied = levels.pop()
+                folder = levels.pop()
                 current = _replace_descriptor(current, os.open("..", _FOLDER, dir_fd=current))
                 if identity(os.fstat(current)) != levels[-1].identity:
                     raise OSError("it was moved while it was removed")
                 with suppress(OSError):
-                    os.rmdir(emptied.name, dir_fd=current)
+                    os.rmdir(folder.name, dir_fd=current)
     finally:
         os.close(current)
 

@@ -178,7 +178,7 @@ def _make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
-        raise OSError(f"{folder} does not belong to this user")
+        raise OSError(f"{folder} is not a folder of this user")
     if state.st_mode & 0o077:
         folder.chmod(0o700)
 

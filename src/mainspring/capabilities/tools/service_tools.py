@@ -106,7 +106,7 @@ def _output_tool(services: BackgroundServices) -> Tool:
             return ToolResult.text(str(error), ok=False, error="unavailable")
         if progress is None:
             return _unknown_service(name)
-        state = "runs" if progress.is_running else f"has ended: {_ending(progress.result)}"
+        state = "runs" if progress.is_running else f"has ended: {_exit_text(progress.result)}"
         return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.result)}")
 
     return filtered(service_output, _refusal)
@@ -135,7 +135,7 @@ def _unknown_service(name: str) -> ToolResult:
     return ToolResult.text(f"There is no service {name}.", ok=False, error="failed")
 
 
-def _ending(result: ExecResult) -> str:
+def _exit_text(result: ExecResult) -> str:
     ending = result.stop_cause and f"stopped, {result.stop_cause}"
     return ending or f"exit status {result.status}"
 

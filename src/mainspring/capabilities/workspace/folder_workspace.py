@@ -56,19 +56,19 @@ def put_file(
     folder: int, name: str, fill: Callable[[int], None], attributes: FileAttributes
 ) -> None:
     """Create and fill a temporary file in the folder, then rename it to `name`."""
-    with _temporary_name(folder) as aside:
+    with _temporary_name(folder) as temporary:
         # Users who may not read the finished file may not read the temporary one.
         mode = 0o666 if attributes.mode is None else 0o600
-        with OpenDescriptor(os.open(aside, CREATE_FILE, mode, dir_fd=folder)) as descriptor:
+        with OpenDescriptor(os.open(temporary, CREATE_FILE, mode, dir_fd=folder)) as descriptor:
             _apply_attributes(descriptor, folder, attributes)
             fill(descriptor)
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def put_link(folder: int, name: str, target: bytes) -> None:
-    with _temporary_name(folder) as aside:
-        os.symlink(target, os.fsencode(aside), dir_fd=folder)
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    with _temporary_name(folder) as temporary:
+        os.symlink(target, os.fsencode(temporary), dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def write_all(opened: int, content: bytes) -> None:
@@ -200,8 +200,8 @@ class FolderWorkspace:
             with OpenDescriptor(os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)) as folder:
                 walk_entries = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
                 start = self._begun(spot.parts)
-                visible_entries = (met for met in walk_entries if _is_listed(met.state))
-                return [_entry(start, met) for met in islice(visible_entries, limit)]
+                visible_entries = (entry for entry in walk_entries if _is_listed(entry.state))
+                return [_entry(start, entry) for entry in islice(visible_entries, limit)]
 
     def _begun(self, parts: PathParts) -> PurePosixPath:
         main = self.bounds.main

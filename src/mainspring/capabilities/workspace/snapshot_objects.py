@@ -122,15 +122,15 @@ class ObjectStore:
 
     def put(self, pieces: Iterable[bytes]) -> str:
         """Store content and return its hash."""
-        aside = self._unfinished / secrets.token_hex(8)
+        temporary = self._unfinished / secrets.token_hex(8)
         digest = hashlib.sha256()
-        with aside.open("xb") as file:
+        with temporary.open("xb") as file:
             for piece in pieces:
                 digest.update(piece)
                 file.write(piece)
         place = self._place(digest.hexdigest())
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        aside.rename(place)
+        temporary.rename(place)
         return digest.hexdigest()
 
     def copy(self, name: str, write: Callable[[bytes], None]) -> None:

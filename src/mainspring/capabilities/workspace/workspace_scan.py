@@ -81,8 +81,8 @@ class WorkspaceScan:
 
     def run(self, roots: WorkspaceRoots, root: int) -> None:
         with translate_os_errors("the workspace"):
-            for met in walk_tree(roots, root, roots.main):
-                item = self._item(met)
+            for entry in walk_tree(roots, root, roots.main):
+                item = self._item(entry)
                 if item is not None:
                     self.items[item.path] = item
                     self._check_bound()
