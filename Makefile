@@ -95,8 +95,9 @@ test test-slow: export PYTHONDONTWRITEBYTECODE :=
 test: $(READY) ## run the tests, without the slow ones
 	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240
 
-test-slow: $(READY) $(WHEELS) ## run only the slow tests; SLICE=3/12 runs the third of twelve parts
-	$(PY) -m pytest -m slow $(if $(SLICE),--slice $(SLICE))
+# The properties, which `make test` tries with few examples, are tried with many.
+test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/12 runs the third of twelve parts
+	$(PY) -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(if $(SLICE),--slice $(SLICE))
 
 conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client and the MCP server
 	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_server_conformance.py

@@ -6,17 +6,12 @@ from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
 from tests.log.sample_sessions import opened
 
 from mainspring.log.session_log import SessionLog
 
-pytest_plugins = ["tests.fixtures_postgres"]
+pytest_plugins = ["tests.fixtures_postgres", "tests.property_examples"]
 pytest.register_assert_rewrite("tests.contracts")
-
-# A busy machine stalls at times: pytest-timeout bounds a test; a deadline per example flakes.
-settings.register_profile("house", deadline=None)
-settings.load_profile("house")
 
 # What collection makes stays until the end: it is never searched for garbage, which takes long.
 gc.disable()

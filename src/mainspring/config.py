@@ -45,11 +45,12 @@ ADDRESS_VARIABLES = tuple(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
     store: str = field(repr=False)
-    """A path of a SQLite file, or a `postgresql://` URL. May hold a password: print `place`."""
+    """The path of a SQLite file, or a `postgresql://` URL. May contain a password: print
+    `store_label`."""
     keys: frozenset[str]
-    """Which of `KEYS` are set."""
+    """Which of `API_KEY_VARIABLES` are set."""
     secrets: Mapping[str, str] = field(repr=False)
-    """The values of `KEYS` and `ADDRESSES`; only for the model clients."""
+    """The values of the variables for keys and addresses of providers; only for their clients."""
     model: str | None
     """The value of MAINSPRING_MODEL."""
     folder: str
@@ -59,17 +60,17 @@ class Settings:
     read_api_key: Callable[[], Awaitable[str]] | None = field(default=None, repr=False)
     """Runs `apiKeyHelper` of the settings files, if the environment has no key."""
     environment: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The whole environment, for hooks; they get variables that locate things, and those allowed by
+    """The whole environment. Hooks get only variables that locate things, and those allowed by
     name."""
     home: str = ""
     """The user's home folder, with settings for all projects."""
     vault: str = ""
-    """The file of secrets; its key is beside it unless one of the next two fields says
-    otherwise."""
+    """The file of secrets; its key is in the same folder unless one of the next two fields is
+    set."""
     vault_key: str | None = field(default=None, repr=False)
     """The value of MAINSPRING_VAULT_KEY."""
     vault_in_keyring: bool = False
-    """Whether MAINSPRING_VAULT_KEYRING says that the key is in the keyring of the system."""
+    """Whether the key is in the system's keyring: MAINSPRING_VAULT_KEYRING."""
     workspaces: str = ""
     """The folder of the service's workspaces, one per session. Workers on several machines must
     share it."""
@@ -79,16 +80,17 @@ class Settings:
     """The value of MAINSPRING_USER: the user that `serve` and `worker` become when root starts
     them."""
     allow_root: bool = False
-    """Whether MAINSPRING_ALLOW_ROOT says that `serve` and `worker` may run as root."""
+    """Whether `serve` and `worker` may run as root: MAINSPRING_ALLOW_ROOT."""
 
     is_light: bool = False
-    """Whether MAINSPRING_THEME says `light`: the terminal's background is bright."""
+    """Whether the terminal's background is bright: MAINSPRING_THEME, or what the terminal
+    reports."""
     user: str = ""
-    """The system's name of the user who runs this process."""
+    """The login name of the user who runs this process."""
 
     @property
     def store_label(self) -> str:
-        """The store, safe to show."""
+        """The store without its password, for display."""
         return without_password(self.store) if is_postgres(self.store) else self.store
 
 
@@ -129,13 +131,13 @@ def read_settings(
 
 
 def _is_light(environ: Mapping[str, str]) -> bool:
-    """By MAINSPRING_THEME; without it, by what some terminals report about their background."""
+    """MAINSPRING_THEME decides; without it, the background that some terminals report."""
     theme = environ.get("MAINSPRING_THEME", "")
     return theme == "light" or (not theme and environ.get("COLORFGBG", "").endswith((";7", ";15")))
 
 
 def _user() -> str:
-    """By the process's own uid, if there is one: variables can be set to anything."""
+    """Taken from the uid of the process if possible: variables can be set to anything."""
     if sys.platform == "win32" or not hasattr(os, "getuid"):
         return os.environ.get("USERNAME", "")
     try:
@@ -145,7 +147,7 @@ def _user() -> str:
 
 
 def settings_of_user(settings: Settings, name: str, home: str) -> Settings:
-    """The same settings once this process has become another user, with that user's home."""
+    """The settings after this process has become another user, with that user's home."""
     os.environ.update({"HOME": home, "USER": name, "LOGNAME": name})
     return read_settings(store=settings.store, debug=settings.debug, folder=Path(settings.folder))
 
@@ -155,7 +157,7 @@ def is_postgres(store: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The URL, safe to show: a password may be before the host or among the parameters."""
+    """The URL for display: a password may be before the host or among the parameters."""
     parts = urlsplit(url)
     login, at, host = parts.netloc.rpartition("@")
     user, colon, _ = login.partition(":")
@@ -172,7 +174,7 @@ def _store_path(store: str, here: Path) -> str:
 
 
 def _workspaces(store: str, here: Path) -> str:
-    """Beside the log, if that is a file."""
+    """In the folder of the store, if that is a file."""
     beside = here / FOLDER if "://" in store else Path(store).parent
     return str(beside / "workspaces")
 
@@ -180,7 +182,7 @@ def _workspaces(store: str, here: Path) -> str:
 def _home_of(here: Path) -> Path:
     """The nearest `.mainspring` at or above `here`; above, only one that the user owns.
 
-    Anybody can create a folder in /tmp and read what others then write there."""
+    Anybody could create a folder in /tmp and read the logs that others then write there."""
     for folder in (here, *here.parents):
         home = folder / FOLDER
         is_there = _has_store_files(home) if folder == here else _has_our_log(home)
@@ -190,13 +192,14 @@ def _home_of(here: Path) -> Path:
 
 
 def _has_store_files(home: Path) -> bool:
-    """Versions of an agent that other folders run do not make a store."""
+    """A folder that contains only an agent's versions is not a store: other folders run the
+    agent."""
     return os.path.isdir(home) and os.listdir(home) != [VERSIONS]
 
 
 def _has_our_log(home: Path) -> bool:
-    """A folder with settings only, like the user's own, does not hold the logs of projects below
-    it."""
+    """A folder with settings only, such as the one in the user's home, is not the store of projects
+    below it."""
     return (home / DATABASE).is_file() and _is_ours(home)
 
 

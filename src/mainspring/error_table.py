@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class _Explained(Protocol):
-    """What an entry is added to: an error of `core/errors.py`, which is above this table."""
+    """An error that an entry explains: one of `core/errors.py`, which is above this layer."""
 
     entry: ErrorEntry | None
     fix: tuple[str, ...]
@@ -52,7 +52,7 @@ class ErrorEntry(Struct, frozen=True, kw_only=True):
 
 
 def with_hints(error: E, *hints: str) -> E:
-    """Add what to do about an error, for one that has no entry."""
+    """Add hints to an error that has no entry."""
     for hint in hints:
         error.add_note(hint)
     return error

@@ -1,5 +1,5 @@
-"""Public: what tools are made of, wrappers around them, tools of other libraries, and functions
-that MCP servers offer."""
+"""Public: the parts of tools, wrappers around them, adapters for tools of other libraries, and
+functions that MCP servers offer."""
 
 from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits

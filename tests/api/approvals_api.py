@@ -135,7 +135,7 @@ async def session_context(folder: Path, model: Model) -> AsyncGenerator[Office]:
             wake_session=home.worker.wake,
             put=jobs.put,
             notification_writer=notices,
-            digests=home.sessions.digests,
+            sessions=home.sessions,
             clock=later,
         )
         api = Api(routes_of(ApprovalRoutes(approvals)), access_control=NamedTags())

@@ -43,15 +43,19 @@ class Fuzz:
     api: Whole
     examples: int
     is_steady: bool
+    negative_every: int = 1
+    """Of how many operations one gets requests that are not as documented."""
     asked: int = 0
     done: set[str] = field(default_factory=set[str])
     """Operations that were carried out at least once."""
     problems: dict[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
     def run(self) -> None:
-        for operation in self._operations():
+        operations = self._operations()
+        fallible = [item for item in operations if item.query or item.body][:: self.negative_every]
+        for operation in operations:
             self._try(operation, GenerationMode.POSITIVE)
-            if operation.query or operation.body:
+            if operation in fallible:
                 self._try(operation, GenerationMode.NEGATIVE)
 
     def _operations(self) -> list[Any]:
@@ -125,7 +129,7 @@ def shown(fuzz: Fuzz) -> Iterator[str]:
 
 
 async def test_requests_as_documented_and_not_are_answered_as_documented(api: Whole):
-    fuzz = Fuzz(api, examples=1, is_steady=True)
+    fuzz = Fuzz(api, examples=1, is_steady=True, negative_every=5)
     await to_thread.run_sync(fuzz.run)
     assert list(shown(fuzz)) == []
     assert len(fuzz.done) > len(api.routes) // 2

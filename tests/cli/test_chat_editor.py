@@ -257,7 +257,7 @@ def test_a_second_correction_of_the_same_thing_offers_a_diagnosis_or_a_clean_sta
         terminal.expect("wrote ")
         terminal.expect("> ")
         terminal.type("/agents new reviewer again\r")
-        terminal.expect("is there already")
+        terminal.expect("exists already")
         terminal.expect("> ")
         terminal.type("/clear\r")
         terminal.expect("> ")

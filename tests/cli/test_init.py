@@ -131,7 +131,7 @@ def test_a_terminal_asks_and_the_agent_runs(mainspring: Run, place: Path, enviro
     assert "not trusted" not in ran.stderr
     again = mainspring("init", "--yes")
     assert again.returncode == 1
-    assert "is there already: nothing was written" in again.stderr
+    assert "exists already: nothing was written" in again.stderr
 
 
 def test_who_leaves_in_midst_of_questions_has_written_nothing(place: Path, environ: dict[str, str]):

@@ -170,7 +170,7 @@ def test_graded_sessions_are_shown_beside_the_lab(place: Path, mainspring: Run):
     (place / "good.yaml").write_text("- steps: [{says: hello}]\n")
     model = ("-m", "scripted:good.yaml")
     said = mainspring("run", "hi", *model)
-    assert "not honoured" not in said.stderr
+    assert "ignored; `mainspring validate`" not in said.stderr
     mainspring("eval", "run", *model)
     graded = mainspring("eval", "grade", "--now", *model)
     assert "graded 1 session" in graded.stderr, graded.stderr

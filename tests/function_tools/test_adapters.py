@@ -129,7 +129,7 @@ async def test_a_function_with_an_openai_definition_is_a_tool():
         assert made.invalid({"a": 1, "c": 2}) == (
             "The input is not valid:\n- b: missing\n- c: unknown; the fields are: a, b"
         )
-    with pytest.raises(InvalidInput, match="has a name, a description and parameters"):
+    with pytest.raises(InvalidInput, match="must have a name and parameters"):
         from_openai({"name": "add"}, add)
 
 

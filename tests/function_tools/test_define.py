@@ -274,7 +274,7 @@ def wordless(x: int) -> None: ...
         (positional, "parameter x: a tool is called by name"),
         (odd, "parameter stream: its type has no JSON form"),
         (late, "a type hint names Nowhere"),
-        (wordless, "a docstring is needed"),
+        (wordless, "it needs a docstring"),
         (lambda: None, "a tool's name is"),
     ],
 )

@@ -143,7 +143,7 @@ def test_imports_go_four_deep(write: Write, places: InstructionRoots):
         write(f"project/{depth}.md", f"{depth} @{depth + 1}.md")
     found = read(places)
     assert sources(found) == ["CLAUDE.md", "1.md", "2.md", "3.md", "4.md"]
-    assert found.warnings == ("4.md:1: @5.md not read: imports go more than 4 deep or 200 files",)
+    assert found.warnings == ("4.md:1: @5.md not read: imports end at 4 levels and 200 files",)
 
 
 @pytest.mark.parametrize(
@@ -190,8 +190,8 @@ def test_what_cannot_be_imported_is_a_warning(write: Write, places: InstructionR
     found = read(places)
     assert sources(found) == ["CLAUDE.md"]
     assert found.warnings == (
-        "CLAUDE.md:1: @missing.md is not there to import",
-        "CLAUDE.md:1: @docs/ is not there to import",
+        "CLAUDE.md:1: @missing.md does not exist",
+        "CLAUDE.md:1: @docs/ does not exist",
         "CLAUDE.md:1: @logo.png is not text: not read",
     )
 
@@ -199,7 +199,9 @@ def test_what_cannot_be_imported_is_a_warning(write: Write, places: InstructionR
 def test_what_is_not_utf_8_is_told_with_its_line(write: Write, places: InstructionRoots):
     file = write("project/CLAUDE.md", "")
     file.write_bytes("\nGr\u00fc\u00dfe".encode("latin-1"))
-    assert read(places).warnings == ("CLAUDE.md:2: is not UTF-8: what cannot be read is left out",)
+    assert read(places).warnings == (
+        "CLAUDE.md:2: is not UTF-8: characters that cannot be read are replaced",
+    )
     file.write_bytes("an honest \ufffd".encode())
     assert read(places).warnings == ()
 

@@ -104,7 +104,7 @@ def test_there_may_be_many_rules_but_not_endlessly_many(tmp_path: Path):
     write(tmp_path, *(f"project/rules/{number:03}.md" for number in range(210)))
     found = read(tmp_path)
     assert len(found.sections) == 200
-    assert found.warnings == ("rules: has too much in it: 200 files are read",)
+    assert found.warnings == ("rules: has too many files: only 200 are read",)
 
 
 def test_a_folder_called_rules_is_the_agents_own_or_something_else(tmp_path: Path):
@@ -238,7 +238,7 @@ def test_a_steering_file_refers_to_files_of_the_project(tmp_path: Path):
     found = read(tmp_path)
     assert sources(found) == [".kiro/steering/api.md", "api/openapi.yaml", "docs/b.md"]
     assert [(issue.line, issue.what) for issue in found.issues] == [
-        (7, "#[[file:gone]] is not there to import"),
+        (7, "#[[file:gone]] does not exist"),
         (8, "#[[file:../../../outside.md]] leads out of the project: not read"),
     ]
 
@@ -258,7 +258,7 @@ def test_an_oddity_of_an_import_says_in_which_line_it_stands(tmp_path: Path):
     write(tmp_path, "project/CLAUDE.md", text=text)
     (oddity,) = read(tmp_path).issues
     assert (oddity.file, oddity.line) == ("CLAUDE.md", 7)
-    assert str(oddity) == "CLAUDE.md:7: @docs/x.md is not there to import"
+    assert str(oddity) == "CLAUDE.md:7: @docs/x.md does not exist"
     assert oddity.fix is not None
 
 

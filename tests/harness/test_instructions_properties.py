@@ -5,6 +5,7 @@ from pathlib import Path, PurePosixPath
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property_examples import examples
 
 from mainspring.harness.context.instruction_files import InstructionFiles, InstructionRoots
 from mainspring.harness.context.instructions import Instructions, load, render
@@ -44,7 +45,7 @@ def read(root: Path) -> Instructions:
     return load(InstructionFiles(), places)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(0.5))
 @given(trees)
 def test_a_tree_is_read_once_and_never_left(tree: dict[str, tuple[str, list[str]] | str]):
     with tempfile.TemporaryDirectory() as made:

@@ -12,6 +12,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.harness.random_world import CUSTOM, POLICIES, Happening, World
+from tests.property_examples import examples
 from tests.senders import TESTER
 
 from mainspring.capabilities.providers.scripted import (
@@ -247,7 +248,7 @@ STORY = {
 }
 
 
-@settings(max_examples=25, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(0.25), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(**STORY)
 async def test_the_invariants_hold_whatever_happens(
     folder: Path,

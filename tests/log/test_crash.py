@@ -13,20 +13,21 @@ def summary(report: crash.Report) -> str:
 
 
 async def test_nothing_that_sqlite_acknowledged_is_lost_when_processes_are_killed(tmp_path: Path):
-    report = await crash.run(str(tmp_path / "log.db"), points=120, seed=1)
+    report = await crash.run(str(tmp_path / "log.db"), points=72, seed=1)
     assert report.ok, summary(report)
-    assert (report.points, list(tmp_path.iterdir())) == (120, [])
-    assert report.acknowledged > 1000
-    assert {"append", "hold", "submit", "fold", "fork", "create"} <= report.in_flight.keys()
+    assert (report.points, list(tmp_path.iterdir())) == (72, [])
+    assert report.acknowledged > 400
+    assert {"append", "hold", "submit", "fork"} <= report.in_flight.keys()
     died_before = " ".join(report.statements)
-    assert all(item in died_before for item in ("begin", "insert into event", "update", "commit"))
+    assert "begin" in died_before
+    assert any(word in died_before for word in ("insert into", "update"))
 
 
 async def test_nothing_that_postgres_acknowledged_is_lost_by_kills(postgres_url: str):
-    report = await crash.run(postgres_url, points=36, seed=1)
+    report = await crash.run(postgres_url, points=18, seed=1)
     assert report.ok, summary(report)
-    assert report.points == 36
-    assert report.acknowledged > 300
+    assert report.points == 18
+    assert report.acknowledged > 150
 
 
 @pytest.mark.parametrize(
@@ -60,6 +61,9 @@ async def test_a_store_that_breaks_its_word_is_found_out(tmp_path: Path, defect:
 async def test_nothing_is_lost_in_ten_thousand_crashes(tmp_path: Path, postgres_url: str):
     sqlite = await crash.run(str(tmp_path / "log.db"), points=8000, seed=10, lanes=2)
     assert sqlite.ok, summary(sqlite)
+    assert {"append", "hold", "submit", "fold", "fork", "create"} <= sqlite.in_flight.keys()
+    died_before = " ".join(sqlite.statements)
+    assert all(item in died_before for item in ("begin", "insert into event", "update", "commit"))
     postgres = await crash.run(postgres_url, points=2000, seed=10, lanes=2)
     assert postgres.ok, summary(postgres)
     assert sqlite.points + postgres.points == 10_000

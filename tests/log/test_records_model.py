@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
+import pytest
 from anyio.from_thread import start_blocking_portal
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
@@ -237,9 +238,11 @@ def play(opened: Callable[[], AbstractAsyncContextManager[Store]], *, stories: i
     )
 
 
-def test_sqlite_agrees_with_the_model(tmp_path: Path):
-    play(lambda: open_sqlite(tmp_path / "mainspring.db"), stories=40)
+@pytest.mark.parametrize("stories", [15, pytest.param(200, marks=pytest.mark.slow)])
+def test_sqlite_agrees_with_the_model(tmp_path: Path, stories: int):
+    play(lambda: open_sqlite(tmp_path / "mainspring.db"), stories=stories)
 
 
-def test_postgres_agrees_with_the_model(postgres_url: str):
-    play(lambda: open_postgres(postgres_url, max_connections=2), stories=10)
+@pytest.mark.parametrize("stories", [5, pytest.param(50, marks=pytest.mark.slow)])
+def test_postgres_agrees_with_the_model(postgres_url: str, stories: int):
+    play(lambda: open_postgres(postgres_url, max_connections=2), stories=stories)

@@ -289,7 +289,8 @@ def play(reopen: Callable[[], Reopen], *, stories: int, steps: int) -> None:
     )
 
 
-def test_sqlite_agrees_with_the_model(tmp_path: Path):
+@pytest.mark.parametrize("stories", [8, pytest.param(100, marks=pytest.mark.slow)])
+def test_sqlite_agrees_with_the_model(tmp_path: Path, stories: int):
     def story() -> Reopen:
         folder = Path(tempfile.mkdtemp(dir=tmp_path))
 
@@ -302,7 +303,7 @@ def test_sqlite_agrees_with_the_model(tmp_path: Path):
 
         return reopen
 
-    play(story, stories=20, steps=40)
+    play(story, stories=stories, steps=40)
 
 
 def test_postgres_agrees_with_the_model(postgres_url: str):

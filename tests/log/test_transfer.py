@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.log.sample_sessions import asks, opened, says, tell, texts, told
+from tests.property_examples import examples
 from tests.senders import TESTER
 
 from mainspring.core.content import BlobBlock
@@ -330,7 +331,7 @@ async def played(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
     return session_id
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(0.25))
 @given(steps=STEPS)
 async def test_any_session_survives_the_journey_byte_for_byte(steps: list[tuple[str, object]]):
     with TemporaryDirectory() as folder:

@@ -176,9 +176,7 @@ def test_what_is_not_known_is_warned_about_by_name(machine: Machine):
         {"$schema": "x", "model": "opus", "permissions": {"alow": ["Bash"], "allow": ["Bash("]}},
     )
     unknown, broken = machine.load().warnings
-    assert (
-        unknown == f"{file}: model, permissions.alow: not honoured; `mainspring validate` says why"
-    )
+    assert unknown == f"{file}: model, permissions.alow: ignored; `mainspring validate` says why"
     assert "Bash(" in broken
 
 

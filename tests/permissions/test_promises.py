@@ -2,7 +2,7 @@
 
 from datetime import timedelta
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from tests.permissions.cases import HOME, NOW, WORKSPACE, place
@@ -98,7 +98,6 @@ def outcome(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans(), held("deny"))
-@settings(max_examples=150, deadline=None)
 def test_adding_a_deny_rule_never_allows_more(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool, rule: PolicyRule
 ):
@@ -109,7 +108,6 @@ def test_adding_a_deny_rule_never_allows_more(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans(), held("ask"))
-@settings(max_examples=150, deadline=None)
 def test_adding_an_ask_rule_never_allows_more(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool, rule: PolicyRule
 ):
@@ -119,7 +117,6 @@ def test_adding_an_ask_rule_never_allows_more(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_removing_allow_rules_never_allows_more(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
@@ -130,7 +127,6 @@ def test_removing_allow_rules_never_allows_more(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_whatever_the_mode_and_rules_deny_wins(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
@@ -140,7 +136,6 @@ def test_whatever_the_mode_and_rules_deny_wins(
 
 
 @given(calls(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_grants_that_have_ended_give_no_leave(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
@@ -171,7 +166,6 @@ def test_grants_that_have_ended_give_no_leave(
     st.lists(st.text(max_size=30), max_size=3),
     st.sampled_from(MODES),
 )
-@settings(max_examples=150, deadline=None)
 def test_nothing_breaks_decisions(tool: str, given: dict[str, object], texts: list[str], mode: str):
     behaviors: tuple[Permission, ...] = ("allow", "ask", "deny")
     rules = tuple(PolicyRule(text=t, behavior=b) for t in texts for b in behaviors)
@@ -207,7 +201,6 @@ def protected_writes(draw: st.DrawFn) -> AnalyzedCall:
 
 
 @given(protected_writes(), POLICIES, STANDINGS, st.booleans())
-@settings(max_examples=150, deadline=None)
 def test_a_write_to_a_protected_path_is_never_allowed_whatever_the_mode_and_the_rules(
     judged: AnalyzedCall, policy: Policy, standing: GrantState, is_sandboxed: bool
 ):
@@ -216,7 +209,6 @@ def test_a_write_to_a_protected_path_is_never_allowed_whatever_the_mode_and_the_
 
 
 @given(st.sampled_from(PROTECTED_PATHS), st.sampled_from(["edit", "bash", "link"]))
-@settings(max_examples=50, deadline=None)
 def test_only_very_path_is_let_be_changed_by_file_tools_and_by_its_own_name(path: str, way: str):
     other = f"{WORKSPACE}/other"
     by_link = analyze_call(

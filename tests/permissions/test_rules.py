@@ -47,7 +47,7 @@ def test_any_text_is_a_rule_that_can_be_printed_or_is_refused(text: str):
         ("Bash(ls", "closing parenthesis"),
         ("Bash(ls) x", "closing parenthesis"),
         ("Bash()", "parentheses are empty"),
-        ("Read(!x)", "take something out"),
+        ("Read(!x)", "cannot start with !"),
         ("Read([a)", "without its ]"),
         ("WebFetch(x.com)", "domain:host"),
         ("WebFetch(domain:x/*)", "followed by a host"),

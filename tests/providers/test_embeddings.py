@@ -100,5 +100,5 @@ def test_notes_are_found_by_meaning_and_by_words_while_the_endpoint_fails(server
     assert index.problem is None
     server.dimensions = 4
     index.put(container("d", "A rocket engine."))
-    assert "gives 4 numbers a vector now, not 3" in (index.problem or "")
+    assert "now returns vectors of 4 numbers, not 3" in (index.problem or "")
     index.close()

@@ -340,7 +340,7 @@ def test_an_agent_that_cannot_be_says_why():
         Agent(subagents=[Agent(name="helper")])
     with pytest.raises(InvalidInput, match="no JSON form"):
         Agent(output_type=anyio.Event)
-    with pytest.raises(InvalidInput, match="a docstring is needed"):
+    with pytest.raises(InvalidInput, match="it needs a docstring"):
         Agent(tools=[test_an_agent_that_cannot_be_says_why])
     with pytest.raises(InvalidInput, match="describes no agent"):
         Agent.from_folder(Path(__file__).parent)

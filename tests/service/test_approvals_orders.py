@@ -9,6 +9,7 @@ import anyio
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.api.approvals_api import Office, erasing, person, session_context
+from tests.property_examples import examples
 
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import AgentToolResult, ToolCallStarted, UserToolConfirmation
@@ -131,7 +132,7 @@ async def check(story: Story, listing: ListQuery) -> None:
     assert set(started) <= allowed
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(0.25), suppress_health_check=[HealthCheck.too_slow])
 @given(STEPS)
 def test_any_order_of_answers_gives_each_call_one_outcome(steps: list[tuple[Deed, int, str]]):
     with TemporaryDirectory() as folder:

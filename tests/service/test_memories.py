@@ -12,6 +12,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.at_once import at_once
+from tests.property_examples import examples
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTaken
 from mainspring.log.postgres import open_postgres
@@ -215,7 +216,7 @@ async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
 
 def test_any_history_is_a_dictionarys_and_its_versions_tell_it_again(tmp_path: Path):
     @given(st.lists(acts, max_size=25))
-    @settings(max_examples=40)
+    @settings(max_examples=examples(0.5))
     def tell(history: list[Act]) -> None:
         anyio.run(play, history, lambda: open_sqlite(tmp_path / "mainspring.db"))
 
@@ -224,7 +225,7 @@ def test_any_history_is_a_dictionarys_and_its_versions_tell_it_again(tmp_path: P
 
 def test_in_postgres_a_history_is_the_same(postgres_url: str):
     @given(st.lists(acts, min_size=5, max_size=25))
-    @settings(max_examples=8)
+    @settings(max_examples=examples(0.1))
     def tell(history: list[Act]) -> None:
         anyio.run(play, history, lambda: open_postgres(postgres_url, max_connections=2))
 

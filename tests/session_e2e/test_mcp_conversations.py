@@ -112,7 +112,7 @@ async def test_tools_that_change_in_mid_session_are_announced_at_the_end(scene: 
         assert (await play.run()).ok
         before, after = play.model.requests
         notes = [item.text for item in await play.events(ContextAdded) if item.source == "mcp"]
-        assert "No longer there: mcp__air__grow." in notes[0]
+        assert "Removed: mcp__air__grow." in notes[0]
         assert "harvest" not in notes[0]  # nobody has accepted it yet
         assert any("it is new since you first used the server" in item for item in scene.warnings)
     assert after.tools == before.tools

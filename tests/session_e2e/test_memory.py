@@ -20,7 +20,7 @@ from mainspring.harness.context.xray import render_message
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.xrays import read_shots
 from mainspring.runtime.subagent import Subagent
-from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.agent_selection import agent_selection
 
 RELEASE = (
     "---\nname: Release day\ntype: project\nupdated: 2020-01-01\n---\n\nWe release on Thursdays.\n"
@@ -149,7 +149,7 @@ async def test_the_folder_of_an_openclaw_agent_works_as_it_is(scene: Scene):
     scene.write("USER.md", "The user is Anna.")
     scene.write("MEMORY.md", "- Anna likes tea.\n" + "x" * 60_000)
     settings = read_settings(folder=scene.workspace, environ={"HOME": str(scene.home)})
-    agent = open_agent(settings, RunOptions()).agent
+    agent = agent_selection(settings).open(RunOptions()).agent
     note = {"name": "Dinner", "description": "when", "text": "At seven."}
     async with scene.runtime() as runtime:
         model = Scripted(calls("memory_write", note=note, reason="told"), DONE)

@@ -105,7 +105,7 @@ async def test_a_tool_that_asks_for_ever_fails(scene: Scene):
         await play.session.answer(call_id, "allow")
         assert (await play.run()).ok
         assert read_results(play.model.requests[-1]) == [
-            "Not done: the tool asks again what was answered already."
+            "Not done: the tool repeats a question that was already answered."
         ]
 
 

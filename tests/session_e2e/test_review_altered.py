@@ -19,5 +19,5 @@ async def test_a_call_that_lost_a_secret_on_its_way_is_refused(scene: Scene, ste
     async with scene.play(step, mode="acceptEdits") as play:
         assert (await play.run()).reason == "completed"
         [told] = await play.results()
-        assert told.startswith("Not done: [redacted:github_token] stands in the place")
+        assert told.startswith("Not done: [redacted:github_token] replaces what looks")
     assert not (scene.workspace / "made.txt").exists()

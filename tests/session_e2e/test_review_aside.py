@@ -143,7 +143,7 @@ def test_a_link_is_moved_and_never_followed(tmp_path: Path):
     git(outside, "init", "-q")
     work.mkdir()
     watcher = ProtectedPathWatcher(
-        work, (found := find_repositories(work, ())).steering, found, tmp_path / "state"
+        work, (found := find_repositories(work, ())).control_files, found, tmp_path / "state"
     )
     watcher.begin()
     (work / ".git").symlink_to(outside / ".git")

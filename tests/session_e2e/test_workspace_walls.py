@@ -14,7 +14,7 @@ from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import WorkspaceSnapshotted
-from mainspring.wiring.sandbox_environment import PROTECTED_PATHS
+from mainspring.harness.permissions.protected_path_watcher import PROTECTED_PATHS
 
 SECRET = "what stands outside"
 

@@ -9,6 +9,7 @@ import anyio
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.property_examples import examples
 from tests.tools.file_tools import FileDesk, desk_over
 from tests.written_files import write_file
 
@@ -173,7 +174,7 @@ PATTERNS = st.sampled_from(
 
 
 @needs_ripgrep
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(0.5), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     words=st.lists(WORDS, min_size=1, max_size=3),
     end=st.sampled_from(["\n", "\r\n"]),

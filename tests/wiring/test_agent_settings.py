@@ -86,5 +86,5 @@ def test_a_manifest_without_settings_needs_no_trust(home: Path, agent: Path):
 
 def test_a_prohibition_that_cannot_be_understood_stops_everything(home: Path, agent: Path):
     (agent / "agent.yaml").write_text("permissions:\n  deny: ['Read(']\n")
-    with pytest.raises(InvalidInput, match=r"agent\.yaml:2: deny has a rule that is wrong"):
+    with pytest.raises(InvalidInput, match=r"agent\.yaml:2: deny has an invalid rule"):
         load(home, agent)

@@ -7,7 +7,7 @@ from mainspring.core.hook import HookFolder
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.definition_files.scopes import PartLocation, Scopes
 from mainspring.runtime.definition_files.settings_file import Preferences
-from mainspring.runtime.settings.agent_selection import apply_preferences
+from mainspring.runtime.settings.agent_selection import without_own_parts
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 from mainspring.wiring.settings_files import load_policy
@@ -68,10 +68,9 @@ def test_the_operator_can_let_only_plugins_bring_skills_and_subagents(tmp_path: 
             ),
         ],
     )
-    left = apply_preferences(
-        agent, scopes, preferences(tmp_path, strictPluginOnlyCustomization=True)
-    )
+    every_kind = preferences(tmp_path, strictPluginOnlyCustomization=True).plugins_only
+    left = without_own_parts(agent, scopes, every_kind)
     assert [item.name for item in left.skills] == ["guard:a"]
     assert [subagent.name for subagent in left.subagents] == [BUILT_IN_SUBAGENTS[0].name]
-    some = preferences(tmp_path, strictPluginOnlyCustomization=["skills"])
-    assert len(apply_preferences(agent, scopes, some).subagents) == 2
+    some = preferences(tmp_path, strictPluginOnlyCustomization=["skills"]).plugins_only
+    assert len(without_own_parts(agent, scopes, some).subagents) == 2

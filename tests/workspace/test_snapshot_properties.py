@@ -11,6 +11,7 @@ from typing import TypeAlias
 import anyio
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.property_examples import examples
 from tests.workspace.trees import picture
 
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
@@ -71,7 +72,7 @@ def do(root: Path, deeds: list[Deed]) -> None:
                 deed(root / path, content)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(0.5))
 @given(DEEDS, DEEDS, DEEDS)
 def test_restore_makes_a_tree_what_it_was(first: list[Deed], second: list[Deed], third: list[Deed]):
     with tempfile.TemporaryDirectory() as folder:

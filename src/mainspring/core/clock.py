@@ -10,7 +10,6 @@ Clock: TypeAlias = Callable[[], datetime]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_EXACT = 2**51  # the year 2041
 
 
 def now() -> datetime:
@@ -23,6 +22,4 @@ def to_micros(moment: datetime) -> int:
 
 
 def from_micros(micros: int) -> datetime:
-    if 0 <= micros < _EXACT:  # exact: a float's error is below half of one
-        return datetime.fromtimestamp(micros / 1_000_000, UTC)
     return _EPOCH + timedelta(microseconds=micros)

@@ -34,18 +34,14 @@ PAYLOAD_TYPES: dict[str, type[events.Payload]] = {
     str(kind.__struct_config__.tag): kind for kind in get_args(KnownPayload)
 }
 _TAGS: dict[type, str] = {kind: tag for tag, kind in PAYLOAD_TYPES.items()}
-CLIENT_TYPES = frozenset(str(kind.__struct_config__.tag) for kind in get_args(events.ClientPayload))
+CLIENT_TYPES = frozenset(_TAGS[kind] for kind in get_args(events.ClientPayload))
 """Types of events that clients may send."""
 
 _PAYLOADS: msgspec.json.Decoder[KnownPayload] = msgspec.json.Decoder(KnownPayload)
 _ENCODER = msgspec.json.Encoder()
 
 
-class _TypeOnly(Struct):
-    type: str
-
-
-_TYPES = msgspec.json.Decoder(_TypeOnly)
+_UNKNOWN = msgspec.json.Decoder(UnknownPayload)
 
 
 class Event(Struct, frozen=True, kw_only=True, gc=False):
@@ -130,7 +126,7 @@ def payload_type(payload: AnyPayload) -> str:
 
 def event_types(*payloads: type[KnownPayload]) -> frozenset[str]:
     """The type names of these payloads in the log."""
-    return frozenset(str(payload.__struct_config__.tag) for payload in payloads)
+    return frozenset(_TAGS[payload] for payload in payloads)
 
 
 def encode_payload(payload: KnownPayload) -> bytes:
@@ -157,7 +153,7 @@ def decode_payload(body: bytes | str) -> AnyPayload:
 
 def type_of(body: bytes | str) -> str:
     try:
-        return _TYPES.decode(body).type
+        return _UNKNOWN.decode(body).type
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise MalformedEvent(f"not an event: {error}") from error
 

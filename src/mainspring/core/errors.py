@@ -35,7 +35,7 @@ MainspringError
 │   ├── McpFailed           an MCP server cannot be reached, or does not keep to the protocol
 │   └── SandboxFailed       no isolation, so nothing was run; the message says how to fix it
 ├── OutputMissing           a run ended without the output that was asked for
-├── ProviderFailed          a model did not answer; `kind` says why, `retryable` if it may later
+├── ProviderFailed          a model did not answer; `kind` says why, `retryable` whether to wait
 └── StoreFailed             the database failed; `retryable` says whether waiting may help
     ├── StoreFull
     ├── StoreReadOnly
@@ -242,7 +242,7 @@ class McpFailed(ToolEnvironmentError):
     ) -> None:
         super().__init__(why)
         self.code = code
-        """Of the error that the server answered with."""
+        """The code of the server's error response."""
         self.is_in_doubt = is_in_doubt
         """The request was sent, and it is unknown whether it took effect."""
         self.needs_auth = needs_auth

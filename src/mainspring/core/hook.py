@@ -36,7 +36,7 @@ class HookEvent:
     subject: str = ""
     """What matchers compare with: the name of a tool, or the cause of the event."""
     fields: Mapping[str, object] = field(default_factory=dict[str, object])
-    """Input of this event beside the common fields: `tool_name`, `tool_input`, `prompt`, ..."""
+    """Fields of this event besides the common ones: `tool_name`, `tool_input`, `prompt`, ..."""
     tool_use_id: str | None = None
 
 
@@ -89,7 +89,7 @@ class HookFolder(Struct, frozen=True, kw_only=True):
     """Where a plugin may store files that outlive an update of it."""
     kind: Literal["plugin", "skill"] = "plugin"
     plugin: str | None = None
-    """The name of the plugin; a skill may be of one, too."""
+    """The name of the plugin, also for a skill that belongs to one."""
 
 
 class HookSettings(Struct, frozen=True, kw_only=True):

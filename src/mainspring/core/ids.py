@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
-import sys
 import time
 from typing import Annotated, TypeAlias
 
@@ -47,27 +45,9 @@ REQUEST = "mreq"
 RESERVATION = "rsrv"
 
 
-_RANDOM_DIGITS = 20
-_SPARE: list[str] = []
-"""Random digits for the next ids, drawn in bulk."""
-if sys.platform != "win32":  # otherwise parent and child would create the same ids
-    os.register_at_fork(after_in_child=_SPARE.clear)
-
-
 def new_id(prefix: str) -> str:
     """`sesn_` and 32 hexadecimal digits: 48 bits of milliseconds, then 80 random bits."""
-    try:
-        digits = _SPARE.pop()
-    except IndexError:
-        digits = _refill()
-    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{digits}"
-
-
-def _refill() -> str:
-    drawn = secrets.token_hex(50 * _RANDOM_DIGITS)
-    digits, *more = [drawn[at : at + _RANDOM_DIGITS] for at in range(0, len(drawn), _RANDOM_DIGITS)]
-    _SPARE.extend(more)
-    return digits
+    return f"{prefix}_{time.time_ns() // 1_000_000:012x}{secrets.token_hex(10)}"
 
 
 def stable_id(prefix: str, *parts: str) -> str:

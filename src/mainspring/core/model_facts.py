@@ -12,7 +12,7 @@ _MILLION = Decimal(1_000_000)
 
 
 class Price(Struct, frozen=True, kw_only=True):
-    """US dollars a million tokens, as published on `date`."""
+    """US dollars per million tokens, as published on `date`."""
 
     input: Decimal
     output: Decimal

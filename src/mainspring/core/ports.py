@@ -145,7 +145,7 @@ class FileEntry(Struct, frozen=True, kw_only=True):
 
 class Workspace(Protocol):
     """The only files that a session may access. Paths may be absolute or relative; symbolic links
-    cannot lead out, and hidden files cannot be named.
+    cannot lead out, and hidden files cannot be accessed.
 
     All methods raise OutsideWorkspace for a path outside it, FileMissing for one that does not
     exist, and FileRefused for one that is not a regular file, too large or not permitted.
@@ -215,8 +215,8 @@ class Snapshots(Protocol):
         ...
 
     async def contents(self, snapshot: str | None, paths: Sequence[str]) -> dict[str, bytes]:
-        """Files of a snapshot; `None` is the current workspace. What is no file, or is large, is
-        left out."""
+        """Files of a snapshot; `None` is the current workspace. Leaves out large files and paths
+        that are not files."""
         ...
 
 
@@ -241,7 +241,7 @@ class Worktrees(Protocol):
         """Create a worktree, or return the existing one of that name.
 
         Raises:
-            ToolEnvironmentError: the workspace is no repository, or git failed; it says why.
+            ToolEnvironmentError: the workspace is not a repository, or git failed; it says why.
         """
         ...
 
@@ -286,14 +286,14 @@ class Fetch(Protocol):
         """Get a page from a host that the session may reach.
 
         Raises:
-            NetworkRefused: it may not, or nothing answers; it says which and why.
+            NetworkRefused: the host is not allowed, or does not answer; it says which and why.
         """
         ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpPost:
-    """A request of the service itself; its headers and body may be secret."""
+    """A request by the service itself; its headers and body may be secret."""
 
     url: str
     headers: tuple[tuple[str, str], ...] = field(repr=False)
@@ -346,7 +346,7 @@ class Schedules(Protocol):
     async def list(self) -> list[ScheduledPrompt]: ...
 
     async def delete(self, schedule_id: str) -> None:
-        """Raises: InvalidInput: there is none."""
+        """Raises: InvalidInput: there is no such schedule."""
         ...
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     from typing import TypeVar
 
-    # before 3.13, it can have no default when it runs
+    # before Python 3.13, a TypeVar cannot have a default at runtime
     Deps = TypeVar("Deps", covariant=True)  # noqa: PLC0105
 
 Stashed = TypeVar("Stashed")
@@ -70,7 +70,7 @@ class Call(Generic[Deps]):
     name: str
     input: Mapping[str, object]
     idempotency_key: str
-    """The idempotency key: the same for all attempts of this call, unique among calls."""
+    """The same for all attempts of this call, unique among calls."""
     session_id: str
     thread_id: str
     is_approved: bool = False
@@ -78,7 +78,7 @@ class Call(Generic[Deps]):
     say: Callable[[str], None] = lambda _: None
     """Shows progress while the call runs; it is not logged."""
     stash: Callable[[object], Awaitable[None]] = _stash_nothing
-    """Stores a JSON value durably, for the next attempt after a crash."""
+    """Stores a JSON value durably for the next attempt after a crash."""
     stashed: object = None
     """The last value that this call, or an attempt before a crash, stashed."""
     deps: Deps = cast("Deps", None)  # noqa: RUF009 (a constant)
@@ -137,7 +137,7 @@ class Traits:
     concurrent: bool = False
     destructive: bool = False
     in_doubt: InDoubtPolicy = "report"
-    """How a call is settled that a crash interrupted."""
+    """How to settle a call that a crash interrupted."""
     on_interrupt: Literal["cancel", "block"] = "cancel"
     max_chars: int = 30_000
     cascades: bool = False
@@ -172,7 +172,7 @@ class Tool:
     """An error in the input, for the model."""
     objection: Callable[[Call], Awaitable[str | None]] | None = None
     """Why a well-formed call cannot succeed now, for the model."""
-    normalize_input: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda given: given
+    normalize_input: Callable[[Mapping[str, object]], Mapping[str, object]] = lambda args: args
     """The input for permission checks, with absolute paths. The log keeps the original."""
     preview: Callable[[Call], Awaitable[str | None]] | None = None
     """A description or diff of what a call would do, without doing it."""

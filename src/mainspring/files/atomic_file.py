@@ -78,8 +78,8 @@ def write_atomic(file: Path, content: bytes) -> None:
 
 @contextmanager
 def atomic_write(path: Path) -> Generator[IO[bytes], None, None]:
-    """A file that takes `path`'s place when all of it is on disk; before that, nothing is there.
-    A link is followed; a pipe or a device is written to, not replaced."""
+    """A file that replaces `path` once it is completely on disk. A link is followed; a pipe or a
+    device is written to, not replaced."""
     path = path.resolve()
     is_special = path.exists() and not path.is_file()
     with path.open("wb") if is_special else _replacement(path) as file:

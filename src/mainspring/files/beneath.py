@@ -1,5 +1,5 @@
-"""Files below a folder that programs may change meanwhile: from one descriptor, and through no
-link.
+"""Reads and writes files below a folder that programs may change at the same time: from one
+descriptor, and without following links.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ UNFINISHED = ".mainspring-new-"
 """The prefix of files whose writer was killed."""
 MAX_BYTES = 16_000_000
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
-"""The errors of opening a link, or a file in place of a folder."""
+"""The errors of opening a link, or a file instead of a folder."""
 
 
 @contextmanager
@@ -58,8 +58,8 @@ def _open_file(root: int, path: str) -> IO[bytes] | None:
 
 
 def write_file(root: int, path: str, content: bytes, *, is_synced: bool = False) -> None:
-    """Write a file. A crash leaves either the old content or the new; `is_synced`: also one of the
-    machine.
+    """Write a file. A crash of the process leaves either the old content or the new; with
+    `is_synced`, so does a crash of the machine.
 
     Raises:
         InvalidInput: a link is in the way.
@@ -107,7 +107,7 @@ def ensure_folder(root: int, path: str) -> Generator[int, None, None]:
     """Open a folder; it is created if it does not exist.
 
     Raises:
-        OSError: also if a link, or a file, stands in its place.
+        OSError: also if there is a link or a file instead.
     """
     at = os.dup(root)
     try:

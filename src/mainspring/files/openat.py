@@ -1,6 +1,7 @@
-"""Paths opened name by name, by descriptors: no link is followed that a session could have made.
+"""Opens paths name by name with descriptors, so that no link is followed that a session could have
+created.
 
-Standard library only: processes that have to start quickly import it.
+It imports only the standard library, since processes that must start quickly import it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
-"""Names a file without opening it; where there is no such flag, reading is the least."""
+"""Refers to a file without opening it; on systems without this flag, opens it for reading."""
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = O_PATH | os.O_DIRECTORY
 _MAX_LINKS = 40
@@ -34,15 +35,15 @@ class OpenDescriptor:
 
 
 def identity(state: os.stat_result) -> tuple[int, int]:
-    """What a file is known by, under any name."""
+    """The identity of a file, whatever its name."""
     return state.st_dev, state.st_ino
 
 
 def open_beneath(folder: int, path: str, flags: int = O_PATH) -> int:
-    """Open a path below an open folder, through no link and no `..`; the caller closes it.
+    """Open a path below an open folder, without links and `..`; the caller closes it.
 
     Raises:
-        OSError: ELOOP or ENOTDIR if a part of it is a link, even one swapped in just now.
+        OSError: ELOOP or ENOTDIR if a part of it is a link, even one created just now.
     """
     *folders, name = [part for part in path.split("/") if part not in ("", ".")] or ["."]
     descriptor = os.dup(folder)
@@ -67,8 +68,8 @@ def open_absolute(path: str, flags: int = O_PATH) -> int:
 
 
 def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
-    """Where an absolute path leads. Links are followed, except those below `distrusted` folders:
-    programs of a session may have made them. Open the result with `open_absolute`.
+    """The target of an absolute path. Links are followed, except below `distrusted` folders, where
+    programs of a session may have created them. Open the result with `open_absolute`.
 
     Raises:
         OSError: ELOOP for a link that is not followed; ENOENT if something is missing.
@@ -81,40 +82,40 @@ def real_path(path: str, *, distrusted: Collection[str] = ()) -> str:
 
 
 class LinkWalk:
-    """A way down from an open folder that follows links by itself, and never out of the folder."""
+    """Follows a path below an open folder and resolves links, but never leaves the folder."""
 
     def __init__(
         self, root: int, place: str, untrusted: Collection[tuple[int, int]] = frozenset()
     ) -> None:
         self._root = root
         self._place = [part for part in place.split("/") if part]
-        """Where the root is, for links that leave it and come back."""
+        """The path of the root, for links that leave it and come back."""
         self._outside: list[str] | None = None
-        """Where the way is while it is not in the root: names, and nothing that is looked at."""
+        """The current path while it is outside of the root; only its names, nothing is opened."""
         self._untrusted = frozenset(untrusted)
         self._folders: list[int] = []
         self._links = 0
         self.names: list[str] = []
-        """The way from the root to what was opened last, without links."""
+        """The path from the root to the file that was opened last, without links."""
 
     def open(self, path: str) -> int:
-        """What a path below the root leads to, for the caller to close.
+        """Open the target of a path below the root; the caller closes it.
 
         Raises:
             OSError: EXDEV if it leads out; ELOOP for a link in a folder that is not trusted.
         """
         self.names, self._links, self._outside = [], 0, None
         self._folders = [os.dup(self._root)]
-        todo = path.split("/")[::-1]
+        pending = path.split("/")[::-1]
         try:
-            while todo:
-                part = todo.pop()
+            while pending:
+                part = pending.pop()
                 if part == "..":
                     self._leave()
                 elif self._outside is not None:
-                    self._pass(part)
+                    self._step_outside(part)
                 elif part not in ("", "."):
-                    todo += self._enter(part)
+                    pending += self._enter(part)
             if self._outside is not None:
                 raise OSError(errno.EXDEV, "leads out of the folder", path)
             return self._folders.pop()
@@ -123,7 +124,7 @@ class LinkWalk:
                 os.close(folder)
 
     def _enter(self, part: str) -> list[str]:
-        """One step down; where to go from here instead if that is a link."""
+        """Go down one step; if it is a link, return the parts of its target, reversed."""
         folder = self._folders[-1]
         state = os.stat(part, dir_fd=folder, follow_symlinks=False)
         if not stat.S_ISLNK(state.st_mode):
@@ -141,7 +142,7 @@ class LinkWalk:
             self._outside = [] if self._place else None
         return target[::-1]
 
-    def _pass(self, part: str) -> None:
+    def _step_outside(self, part: str) -> None:
         assert self._outside is not None
         self._outside += [] if part in ("", ".") else [part]
         if self._outside == self._place:
@@ -162,6 +163,6 @@ def _open_name(folder: int, name: str, flags: int) -> int:
         raise OSError(errno.EINVAL, "leads out of the folder", name)
     descriptor = os.open(name, flags | _SAFE, dir_fd=folder)
     if flags & O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
-        os.close(descriptor)  # with O_PATH it is the link itself that was opened
+        os.close(descriptor)  # O_PATH opens the link itself
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name)
     return descriptor

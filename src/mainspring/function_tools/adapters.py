@@ -1,4 +1,4 @@
-"""Tools of other libraries, known by their methods: nothing of them is imported here."""
+"""Adapts tools of other libraries by their methods, without importing the libraries."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mainspring.function_tools.results import (
 
 
 class LangChainTool(Protocol):
-    """What we need of `langchain_core.tools.BaseTool`."""
+    """The part of `langchain_core.tools.BaseTool` that we need."""
 
     @property
     def name(self) -> str: ...
@@ -29,11 +29,11 @@ class LangChainTool(Protocol):
     def description(self) -> str: ...
     @property
     def tool_call_schema(self) -> object: ...
-    def ainvoke(self, input: Any) -> Awaitable[object]: ...  # noqa: ANN401 (whatever it takes)
+    def ainvoke(self, input: Any) -> Awaitable[object]: ...  # noqa: ANN401 (any input)
 
 
 def from_langchain(tool: LangChainTool, **options: Unpack[ToolOptions]) -> Tool:
-    """A tool of LangChain. It validates its input itself; what is wrong is what the model reads.
+    """A LangChain tool. It validates its input itself; the model reads its errors.
 
     Raises:
         InvalidInput: it has no schema of its arguments.
@@ -55,8 +55,8 @@ def from_openai(
     function: Callable[..., object],
     **options: Unpack[ToolOptions],
 ) -> Tool:
-    """A function with its definition as OpenAI's APIs have it: `{"type": "function", "function":
-    {"name", "description", "parameters"}}`, or without the outer object.
+    """A function with a definition for OpenAI's APIs: `{"type": "function", "function": {"name",
+    "description", "parameters"}}`, or without the outer object.
 
     Raises:
         InvalidInput: the definition has no name or no parameters.
@@ -65,7 +65,7 @@ def from_openai(
     fields = cast("Mapping[str, object]", inner if isinstance(inner, Mapping) else {})
     name, schema = fields.get("name"), fields.get("parameters")
     if not isinstance(name, str) or not isinstance(schema, Mapping):
-        raise InvalidInput("a function's definition has a name, a description and parameters")
+        raise InvalidInput("the definition of a function must have a name and parameters")
 
     async def run(call: Call) -> ToolResult:
         return await _result_of(partial(call_function, function, call.input))
@@ -75,16 +75,16 @@ def from_openai(
 
 
 class McpClient(Protocol):
-    """What we need of `mcp.Client`, or of `mcp.ClientSession` before version 2."""
+    """The part of `mcp.Client`, or `mcp.ClientSession` before version 2, that we need."""
 
-    # Whatever it takes and returns: the models differ from version to version.
+    # any type, since the models differ from version to version
     def list_tools(self, *, cursor: str | None = None) -> Awaitable[Any]: ...
     def call_tool(self, name: str, arguments: dict[str, Any]) -> Awaitable[Any]: ...
 
 
 async def from_mcp(client: McpClient, **options: Unpack[ToolOptions]) -> list[Tool]:
     """The tools of an MCP server that the program has connected to with the official SDK. The
-    options hold for all of them; `name` and `description` have no effect.
+    options apply to all of them; `name` and `description` have no effect.
 
     Raises:
         InvalidInput: the server lists more than 2,000 tools.
@@ -115,8 +115,8 @@ def _mcp_tool(client: McpClient, definition: object, options: ToolOptions) -> To
     async def run(call: Call) -> ToolResult:
         return await _result_of(partial(_call_mcp, client, name, call.input))
 
-    own: ToolOptions = {**options, "name": name, "description": description}
-    return _tool(name, description, {"additionalProperties": True, **schema}, run, own)
+    tool_options: ToolOptions = {**options, "name": name, "description": description}
+    return _tool(name, description, {"additionalProperties": True, **schema}, run, tool_options)
 
 
 async def _call_mcp(client: McpClient, name: str, args: Mapping[str, object]) -> object:
@@ -124,14 +124,14 @@ async def _call_mcp(client: McpClient, name: str, args: Mapping[str, object]) ->
     parts = cast("list[object]", _attribute(result, "content") or [])
     texts = [text for part in parts if isinstance(text := _attribute(part, "text"), str)]
     if _attribute(result, "is_error", "isError"):
-        raise ToolError("\n".join(texts) or "the tool failed without saying why")
+        raise ToolError("\n".join(texts) or "the tool failed without a message")
     if not texts:
         return _attribute(result, "structured_content", "structuredContent") or "(no text)"
     return "\n".join(texts)
 
 
 def _attribute(value: object, *names: str) -> object:
-    """The SDK's names changed from camel case with its version 2."""
+    """The first of these attributes that exists: version 2 of the SDK has renamed them."""
     values = (getattr(value, name) for name in names if hasattr(value, name))
     return next(values, None)
 
@@ -158,7 +158,7 @@ def _tool(
 
 
 def _input_error(schema: Mapping[str, object], args: Mapping[str, object]) -> str | None:
-    """Missing and unknown arguments; the types are the library's to check."""
+    """Missing and unknown arguments; the library checks the types."""
     properties = cast("Mapping[str, object]", schema.get("properties") or {})
     required = cast("list[str]", schema.get("required") or [])
     problems = [f"- {name}: missing" for name in required if name not in args]
@@ -171,6 +171,6 @@ def _input_error(schema: Mapping[str, object], args: Mapping[str, object]) -> st
 async def _result_of(run: Callable[[], Awaitable[object]]) -> ToolResult:
     try:
         return to_tool_result(await run())
-    # The tool is somebody else's: whatever it raises is what the model reads.
+    # This is third-party code: the model reads whatever it raises.
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return error_result(error)

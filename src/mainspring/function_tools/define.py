@@ -1,4 +1,4 @@
-"""A function with type hints and a docstring, made a tool."""
+"""Makes a tool of a function with type hints and a docstring."""
 
 from __future__ import annotations
 
@@ -32,24 +32,25 @@ _DEFAULTS = Traits()
 
 class ToolOptions(TypedDict, total=False):
     name: str
-    """The function's own, unless given."""
+    """By default the name of the function."""
     description: str
-    """The first paragraph of the docstring, unless given."""
+    """By default the first paragraph of the docstring."""
     read_only: bool
     concurrent: bool
     destructive: bool
     in_doubt: InDoubtPolicy
-    """Unless given: `probe` with a probe, `retry` for what only reads, else `report`."""
+    """By default `probe` with a probe, `retry` for a read-only tool, else `report`."""
     on_interrupt: Literal["cancel", "block"]
     probe: Callable[[Call], Awaitable[ToolResult | None]]
     timeout_seconds: float
     max_chars: int
     dedupe: Literal["session"] | float
-    """The same arguments again, in the session or within so many seconds, get the stored result."""
+    """Calls with the same arguments, in the session or within this many seconds, get the stored
+    result."""
     ignore: Sequence[str]
-    """Arguments in which two calls may differ and still be the same, for `dedupe`."""
+    """Arguments that `dedupe` does not compare."""
     needs_approval: bool | Callable[[Mapping[str, object]], bool]
-    """A person has to agree before it runs: always, or if a function of the input says so."""
+    """A person must approve it before it runs: always, or if a function of the input is true."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,7 +58,7 @@ class Dedupe:
     """Which earlier calls of a tool count as the same call."""
 
     seconds: float | None = None
-    """How old their results may be; `None`: any age."""
+    """The maximum age of their results; `None`: any age."""
     ignore: frozenset[str] = frozenset()
 
     def same(self, first: Mapping[str, object], other: Mapping[str, object]) -> bool:
@@ -70,11 +71,11 @@ class Dedupe:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionTool(Tool, Generic[P, R]):
     function: Callable[P, R]
-    """As it was written, to be called by its tests."""
+    """The original function, so that tests can call it."""
     dedupe: Dedupe | None = None
-    """When a call like an earlier one gets that one's result instead of running."""
+    """When a repeated call gets the result of the earlier one instead of running."""
     deps_type: object = object
-    """What the run must pass as `deps=`: `Deps` of its parameter `Call[Deps]`."""
+    """The type of `deps=` of the run: `Deps` of its parameter `Call[Deps]`."""
 
 
 @overload
@@ -87,7 +88,7 @@ def tool(
     """Make a tool of a function: `@tool`, or `@tool(read_only=True, ...)`.
 
     A parameter annotated with `Call` receives the call and is not shown to the model. A function
-    that is not async runs in a thread; one that is cancelled there goes on unobserved to its end.
+    that is not async runs in a thread; if it is cancelled, it continues there to its end.
 
     Raises:
         InvalidInput: the function cannot be a tool; it says why.
@@ -109,7 +110,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
         raise InvalidInput(f"tool {name}: {error}") from error
     description = options.get("description") or doc.summary
     if not description:
-        raise InvalidInput(f"tool {name}: a docstring is needed: the model reads it")
+        raise InvalidInput(f"tool {name}: it needs a docstring, which the model reads")
     traits = tool_traits(name, options)
 
     def invalid(args: Mapping[str, object]) -> str | None:
@@ -139,19 +140,19 @@ def _dedupe(name: str, options: ToolOptions) -> Dedupe | None:
     requested, ignore = options.get("dedupe"), frozenset(options.get("ignore", ()))
     if requested is None:
         if ignore:
-            raise InvalidInput(f"tool {name}: ignore= says what dedupe= leaves out; there is none")
+            raise InvalidInput(f"tool {name}: ignore= needs dedupe=, whose arguments it leaves out")
         return None
     return Dedupe(seconds=None if requested == "session" else float(requested), ignore=ignore)
 
 
 def tool_traits(name: str, options: ToolOptions) -> Traits:
-    """What calls of a tool with these options are like."""
+    """The traits of the calls of a tool with these options."""
     read_only = options.get("read_only", _DEFAULTS.read_only)
     has_probe = "probe" in options
-    unsaid: InDoubtPolicy = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt
-    in_doubt = options.get("in_doubt", unsaid)
+    default: InDoubtPolicy = "probe" if has_probe else "retry" if read_only else _DEFAULTS.in_doubt
+    in_doubt = options.get("in_doubt", default)
     if in_doubt == "probe" and not has_probe:
-        raise InvalidInput(f"tool {name}: in_doubt='probe' needs probe=, which answers the doubt")
+        raise InvalidInput(f"tool {name}: in_doubt='probe' needs probe=")
     return Traits(
         read_only=read_only,
         concurrent=options.get("concurrent", _DEFAULTS.concurrent),
@@ -170,7 +171,7 @@ async def _run(function: Callable[..., object], inputs: ToolInputs, call: Call) 
         arguments[inputs.call_parameter] = call
     try:
         return to_tool_result(await call_function(function, arguments))
-    # The function is the user's: whatever it raises is a value that the model reads, not a crash
-    # of the session. Cancellation is not caught.
+    # This is the user's function: the model reads whatever it raises, and the session goes on.
+    # Cancellation is not caught.
     except (Exception, SystemExit) as error:  # noqa: BLE001
         return error_result(error)

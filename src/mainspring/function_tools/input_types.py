@@ -1,5 +1,5 @@
-"""Types of tool inputs: their JSON Schema, strict conversion, and every mismatch of a value
-(msgspec stops at the first; a model needs all). Models of pydantic are known by their methods.
+"""Types of tool inputs: their JSON Schema, strict conversion, and all mismatches of a value
+(msgspec stops at the first; a model needs all). pydantic models are recognized by their methods.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def encode_model(value: object) -> object:
 
 
 def decode_model(hint: type, value: object) -> object:
-    """Read a value as its model's author has set it to be read; JSON rules, not Python's."""
+    """Read a value with the validation of its model, from JSON."""
     if hint is object:
         return value
     if not is_model_type(hint):
@@ -90,13 +90,13 @@ def json_schemas(hints: Sequence[object]) -> tuple[list[dict[str, object]], dict
 
     Raises:
         TypeError: a type has no JSON form.
-        InvalidInput: two models of one name do not fit beside each other.
+        InvalidInput: two different models have the same name.
     """
     hoisted: dict[str, object] = {}
 
     def schema_of(hint: type) -> dict[str, object]:
         if hint is object:
-            return {"description": "any JSON value"}  # msgspec takes an empty schema for none
+            return {"description": "any JSON value"}  # msgspec treats an empty schema as none
         if not is_model_type(hint):
             raise NotImplementedError
         name = hint.__name__
@@ -124,7 +124,7 @@ Fields: TypeAlias = Mapping[str, Field]
 
 
 def convert_strictly(value: object, hint: object) -> object:
-    """The value as the type says, strictly.
+    """The value, converted to the type without coercion.
 
     Raises:
         msgspec.ValidationError: it is not of that type.
@@ -133,14 +133,14 @@ def convert_strictly(value: object, hint: object) -> object:
 
 
 def type_mismatches(value: object, hint: object, path: str) -> list[str]:
-    """What is wrong with a value, innermost first to blame; empty if nothing is."""
+    """The innermost problems of a value; empty if there are none."""
     try:
         convert_strictly(value, hint)
     except msgspec.ValidationError as error:
         bare = _bare(hint)
         return list(_inner(value, bare, path)) or [_mismatch_text(error, bare, path)]
     except TypeError:
-        return []  # a type variable: it means something only where it is filled in
+        return []  # a type variable, which has no meaning by itself
     return []
 
 
@@ -161,7 +161,7 @@ def _choices(hint: object) -> str:
 
 
 def _bare(hint: object) -> object:
-    """Without `Annotated`, and without the `None` of an optional."""
+    """The type without `Annotated`, and without the `None` of an optional."""
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         return _bare(arguments[0])
@@ -187,7 +187,7 @@ def _inner(value: object, hint: object, path: str) -> Iterator[str]:
 
 
 def field_mismatches(members: Mapping[str, object], fields: Fields, prefix: str) -> Iterator[str]:
-    """What is missing and what is wrong; members that are no field are left alone."""
+    """Missing and wrong fields; unknown members are ignored."""
     for name, field in fields.items():
         if name in members:
             yield from type_mismatches(members[name], field.hint, f"{prefix}{name}")

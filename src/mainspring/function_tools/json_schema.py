@@ -1,8 +1,8 @@
 """Checks a value against a JSON Schema: types, properties, items, enums, bounds, patterns,
-combinations. A keyword that is not known here is a problem, not a silent pass.
+combinations. An unsupported keyword is reported as a problem, not ignored.
 
-No library: those that check every draft are compiled (5 MB), or match foreign patterns with
-Python's `re`, which a short text can keep busy for seconds.
+No library does this: those that support every draft are compiled (5 MB), or match foreign patterns
+with Python's `re`, which a short text can block for seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ else:
 
 Schema: TypeAlias = Mapping[str, object]
 Check: TypeAlias = Callable[[object, object, Schema, str], Iterator[str]]
-"""Of a value, a keyword's rule, the schema that it is in, and the value's place: problems."""
+"""Takes a value, the keyword's rule, its schema and the place of the value; yields problems."""
 _TYPES: dict[str, Callable[[object], bool]] = {
     "object": lambda value: isinstance(value, dict),
     "array": lambda value: isinstance(value, list),
@@ -36,7 +36,7 @@ _MAX_DEPTH = 50
 
 
 def schema_problems(value: object, schema: object, place: str = "$") -> Iterator[str]:
-    """Where a value is not what the schema says."""
+    """The places where a value does not match the schema."""
     if place.count(".") + place.count("[") > _MAX_DEPTH:
         yield f"{place}: too deep"
         return
@@ -59,8 +59,8 @@ def schema_problems(value: object, schema: object, place: str = "$") -> Iterator
 
 
 def supported_keywords(schema: Schema) -> dict[str, object]:
-    """A schema, and that of its items, without the keywords that are not known here: for schemas
-    that somebody else checks too."""
+    """A schema, and that of its items, without unsupported keywords: for schemas that somebody else
+    checks, too."""
     rules = {key: rule for key, rule in schema.items() if key in _KEYWORDS}
     if isinstance(items := rules.get("items"), dict):
         inner = cast("dict[str, object]", items)
@@ -151,7 +151,7 @@ def _one_of(value: object, rule: object, _: Schema, place: str) -> Iterator[str]
 
 def _not(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
     if next(schema_problems(value, rule, place), None) is None:
-        yield f"{place}: {_short_json(value)} is what it must not be"
+        yield f"{place}: {_short_json(value)} is not allowed here"
 
 
 def _unique(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
@@ -162,11 +162,11 @@ def _unique(value: object, rule: object, _: Schema, place: str) -> Iterator[str]
 
 
 def _bound(
-    measure: Callable[[object], float | None], holds: Callable[[float, float], bool], what: str
+    measure: Callable[[object], float | None], is_within: Callable[[float, float], bool], what: str
 ) -> Check:
     def check(value: object, rule: object, _: Schema, place: str) -> Iterator[str]:
         size = measure(value)
-        if size is not None and not holds(size, float(cast("float", rule))):
+        if size is not None and not is_within(size, float(cast("float", rule))):
             yield f"{place}: {what} {rule}"
 
     return check

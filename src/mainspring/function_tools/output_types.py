@@ -1,5 +1,5 @@
-"""The output type of an agent: the tool by which the model gives back a value of it, and reading
-that value again from the log.
+"""The output type of an agent: the tool with which the model returns a value of it, and reading
+that value from the log.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mainspring.function_tools.input_types import (
 )
 
 _WRAPPED = "result"
-"""The one field of the input when the output is no JSON object."""
+"""The only field of the input if the output is not a JSON object."""
 _ACCEPTED = "Accepted."
 
 
@@ -35,7 +35,7 @@ class OutputType:
     hint: object
     """A type expression, for which Python has no type."""
     others: tuple[object, ...] = ()
-    """Alternatives to it. The first that fits is taken."""
+    """Alternatives; the first type that matches is used."""
 
     @property
     def hints(self) -> tuple[object, ...]:
@@ -43,12 +43,12 @@ class OutputType:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether a value of it is no JSON object, or a choice of several: then it stands in a
-        field of its own, as the input of a tool is one object."""
+        """Whether its value is passed in a field, since the input of a tool must be an object: if
+        it is not a JSON object, or has alternatives."""
         return bool(self.others) or not _is_object(self.hint)
 
     def read(self, value: object) -> object:
-        """The value of a JSON form of it.
+        """The typed value of its JSON form.
 
         Raises:
             InvalidInput: it is not of the type.
@@ -59,7 +59,7 @@ class OutputType:
         raise InvalidInput("\n".join(["the output is not of the type:", *self.problems(value)]))
 
     def problems(self, value: object) -> list[str]:
-        """What is wrong with a value; of several alternatives, for each."""
+        """The problems of a value, for each alternative."""
         path = _WRAPPED if self.is_wrapped else ""
         problems = [type_mismatches(value, hint, path) for hint in self.hints]
         if not all(problems):
@@ -73,12 +73,12 @@ class OutputType:
         ]
 
     def partial(self, fields: Mapping[str, object]) -> object:
-        """What is there of a value of it while its JSON is still being written."""
+        """The value in a tool input, whose JSON may be incomplete."""
         return fields.get(_WRAPPED) if self.is_wrapped else fields
 
 
 def output_type_of(hint: object) -> OutputType | None:
-    """`None` for text, which every model gives without a tool. Several types are alternatives.
+    """`None` for text, which needs no tool. Several types are alternatives.
 
     Raises:
         InvalidInput: the type has no JSON form.
@@ -97,7 +97,7 @@ def output_type_of(hint: object) -> OutputType | None:
         why = str(error).rpartition("\n")[2]
         raise InvalidInput(f"the output type has no JSON form: {why}") from error
     if not hints:
-        raise InvalidInput("an output type is needed: str for text")
+        raise InvalidInput("an output type is required: str for text")
     return OutputType(hints[0], hints[1:])
 
 
@@ -146,7 +146,7 @@ def _input_schema(output: OutputType) -> dict[str, object]:
             required=[_WRAPPED],
             additionalProperties=False,
         )
-    elif "$ref" in schema:  # a tool's schema is an object itself, not a reference to one
+    elif "$ref" in schema:  # the schema of a tool must be an object, not a reference
         name = str(schema["$ref"]).removeprefix("#/$defs/")
         schema = cast("dict[str, object]", definitions[name])
     return {**schema, "$defs": definitions} if definitions else schema

@@ -1,4 +1,4 @@
-"""JSON that is still being written: what of it can be read already."""
+"""Reads the complete part of JSON that is still being written."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ _CUT_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*(\\(?:u[0-9a-fA-F]{0,3})?)$")
 
 
 def read_partial(text: str) -> object:
-    """The value that a beginning of JSON shows so far; `None` if it shows none yet.
+    """The value of an incomplete JSON text; `None` if there is none yet.
 
-    A string that is not complete is shown as far as it goes. A key without a value, and a number
-    or a word that may go on, are left out.
+    An incomplete string is included as it is. A key without a value is left out, as is a number or
+    a word that may be incomplete.
     """
     closers, is_in_string, end_of_values = _open_parts(text)
     end = "".join(reversed(closers))
-    whole = text
+    complete = text
     if is_in_string:
         if cut_escape := _CUT_ESCAPE.search(text):
-            whole = text[: cut_escape.start(1)]
-        whole += '"'
+            complete = text[: cut_escape.start(1)]
+        complete += '"'
     elif closers and text[-1:] not in ("}", "]", '"'):
-        whole = text[:end_of_values]
-    for candidate in (whole + end, text[:end_of_values] + end):
+        complete = text[:end_of_values]
+    for candidate in (complete + end, text[:end_of_values] + end):
         try:
             return msgspec.json.decode(candidate)
         except msgspec.DecodeError:
@@ -34,7 +34,8 @@ def read_partial(text: str) -> object:
 
 
 def _open_parts(text: str) -> tuple[list[str], bool, int]:
-    """What must be closed, whether a string is open, and where the last complete member ends."""
+    """The closers of open objects and lists, whether a string is open, and where the last complete
+    member ends."""
     closers: list[str] = []
     is_in_string = is_escaped = False
     end_of_values = 0

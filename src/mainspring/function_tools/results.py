@@ -1,4 +1,4 @@
-"""Calls a function, and makes a result that a model can read of what it returned or raised."""
+"""Calls a function and turns its return value or exception into a result for the model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from mainspring.core.tool import ToolResult
 from mainspring.function_tools.input_types import encode_model
 
 _BLOCKS: tuple[type, ...] = get_args(Block)
-_NOTHING = "(no result)"  # providers refuse an empty text
+_NO_RESULT = "(no result)"  # providers reject an empty text
 
 
 class ToolError(MainspringError):
-    """Raised by a tool's function: what the model is to read about an expected failure."""
+    """Raised by a tool's function for an expected failure; the model reads the message."""
 
 
 async def call_function(function: Callable[..., object], arguments: Mapping[str, object]) -> object:
     """Call a function of the user, in a thread unless it is async."""
     if inspect.iscoroutinefunction(function):
         return await function(**arguments)
-    # A thread cannot be stopped: waiting for it would let one slow function hold up a cancel.
+    # A thread cannot be stopped: waiting for it would let one slow function delay a cancel.
     returned = await to_thread.run_sync(partial(function, **arguments), abandon_on_cancel=True)
     return await returned if inspect.isawaitable(returned) else returned
 
@@ -37,7 +37,7 @@ def to_tool_result(value: object) -> ToolResult:
         case ToolResult():
             return value
         case None | "":
-            return ToolResult.text(_NOTHING)
+            return ToolResult.text(_NO_RESULT)
         case str():
             return ToolResult((_text(value),))
         case list() | tuple():
@@ -52,7 +52,7 @@ def to_tool_result(value: object) -> ToolResult:
 
 
 def error_result(error: BaseException) -> ToolResult:
-    """What went wrong, in a line: no traceback, whose lines and locals are nobody's business."""
+    """The error in one line, without a traceback, which may contain private data."""
     return ToolResult((_text(_error_text(error)),), ok=False)
 
 
@@ -60,10 +60,10 @@ def _error_text(error: BaseException) -> str:
     if isinstance(error, BaseExceptionGroup):
         group = cast("BaseExceptionGroup[BaseException]", error)
         return "; ".join(_error_text(part) for part in group.exceptions)
-    words = str(error)
-    if isinstance(error, ToolError) and words:
-        return words
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+    message = str(error)
+    if isinstance(error, ToolError) and message:
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__
 
 
 def _block(part: object) -> Block:
@@ -75,5 +75,6 @@ def _block(part: object) -> Block:
 
 
 def _text(text: str) -> TextBlock:
-    """File names and broken output hold half characters, which no log and no model takes."""
+    """A text block without lone surrogates (from file names or broken output), which neither the
+    log nor models accept."""
     return TextBlock(text.encode("utf-8", "replace").decode())

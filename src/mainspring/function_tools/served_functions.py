@@ -31,7 +31,7 @@ class FunctionResource:
         return bool(self.inputs.fields)
 
     def arguments(self, uri: str) -> dict[str, object] | None:
-        """The values that a URI has in the place of the parameters; `None` if it is another."""
+        """The values of the parameters in a URI; `None` if the URI does not match."""
         parts = _VARIABLE.split(self.uri)
         pattern = "".join(
             rf"(?P<{part}>[^/]+)" if at % 2 else re.escape(part) for at, part in enumerate(parts)
@@ -42,9 +42,9 @@ class FunctionResource:
         return {name: unquote(text) for name, text in match.groupdict().items()}
 
     async def read(self, arguments: Mapping[str, object]) -> object:
-        """What the function gives: text, bytes, or a value that is encoded as JSON.
+        """The result of the function: text, bytes, or a value that is encoded as JSON.
 
-        Raises: InvalidInput: not of the types that it takes; and what the function raises.
+        Raises: InvalidInput: an argument has the wrong type; and anything the function raises.
         """
         return await _call(self.function, self.inputs, arguments)
 
@@ -57,7 +57,7 @@ class FunctionPrompt:
     function: Callable[..., object]
 
     async def messages(self, arguments: Mapping[str, object]) -> list[str]:
-        """What the user is to say. Raises: as `FunctionResource.read`."""
+        """The messages of the prompt. Raises: as `FunctionResource.read`."""
         result = await _call(self.function, self.inputs, arguments)
         parts = cast("list[object]", result) if isinstance(result, list | tuple) else [result]
         return [str(part) for part in parts]
@@ -81,7 +81,7 @@ def resource(
                 f"resource {own}: {uri} must have each parameter of the function once, in braces"
             )
         if "://" not in uri:
-            raise InvalidInput(f"resource {own}: {uri!r} is no URI; it begins as notes://")
+            raise InvalidInput(f"resource {own}: {uri!r} is not a URI, such as notes://x")
         return FunctionResource(
             uri=uri,
             name=own,
@@ -117,9 +117,9 @@ def _signature(kind: str, name: str, function: Callable[..., object]) -> tuple[T
     except InvalidInput as error:
         raise InvalidInput(f"{kind} {name}: {error}") from error
     if inputs.call_parameter is not None:
-        raise InvalidInput(f"{kind} {name}: only a tool has a call")
+        raise InvalidInput(f"{kind} {name}: only a tool can have a parameter of the type Call")
     if isinstance(inputs.read(dict.fromkeys(inputs.fields, "")), InvalidInputs):
-        raise InvalidInput(f"{kind} {name}: all parameters must be str, as a client sends them")
+        raise InvalidInput(f"{kind} {name}: all parameters must be str, since clients send text")
     return inputs, doc.summary
 
 

@@ -1,5 +1,5 @@
-"""The input of a function that is a tool: the schema and descriptions that the model is given,
-from type hints and docstring, and reading what the model sent.
+"""The input of a function that is a tool: the schema and descriptions for the model, from type
+hints and docstring, and parsing of the model's input.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OTHER_SECTION = re.compile(
 )
 _ENTRY = re.compile(
     r"(?:[-*] )?(?::param (?:\w+ )?)?[`*]{0,2}(\w+)[`*]{0,2}"  # the name
-    r"(?: ?\([^)]*\))? ?(?::|-{1,2} |[–—]) ?(.*)"  # perhaps a type, then what it is
+    r"(?: ?\([^)]*\))? ?(?::|-{1,2} |[–—]) ?(.*)"  # perhaps a type, then the description
 )
 
 
@@ -42,7 +42,7 @@ class Docstring(Struct, frozen=True):
 
 
 def read_docstring(text: str, parameters: Collection[str]) -> Docstring:
-    """Take a docstring apart; Google's `Args:`, `:param name:` and plain `name: text` are read."""
+    """Parse a docstring with Google's `Args:`, `:param name:` or plain `name: text`."""
     lines = inspect.cleandoc(text).splitlines()
     end = next((at for at, line in enumerate(lines) if _ends_summary(line)), len(lines))
     summary = " ".join(line.strip() for line in lines[:end])
@@ -99,12 +99,12 @@ class ToolInputs(Struct, frozen=True, kw_only=True):
     fields: Mapping[str, Field]
     schema: dict[str, object]
     call_parameter: str | None
-    """The one that receives the call itself; the model knows nothing of it."""
+    """The parameter that receives the call itself; the model does not see it."""
     deps_type: object = object
-    """What `deps` of that call must be."""
+    """The required type of `deps` of that call."""
 
     def read(self, args: Mapping[str, object]) -> dict[str, object] | InvalidInputs:
-        """The arguments by name; what was not given is left to the function's own defaults."""
+        """The arguments by name; for missing ones, the function's own defaults apply."""
         try:
             hints = self.fields
             arguments = {name: convert_strictly(args[name], hints[name].hint) for name in args}
@@ -125,24 +125,24 @@ _SIGNATURES: LruCache[tuple[object, ...], tuple[ToolInputs, Docstring]] = LruCac
 
 
 def read_signature(function: Callable[..., object], docstring: str) -> tuple[ToolInputs, Docstring]:
-    """Read a signature. Built-in tools are made anew for every thread, of the same few functions:
-    what was read of one is kept.
+    """Read a signature. It is cached for our own functions, since built-in tools are created again
+    for every thread.
 
     Raises:
         InvalidInput: the function cannot be called by name with JSON; it says which parameter.
     """
-    mark = _cache_key(function, docstring)
-    cached = None if mark is None else _SIGNATURES.get(mark)
-    if cached is None:
-        cached = _read_signature(function, docstring)
-        if mark is not None:
-            _SIGNATURES.put(mark, cached)
-    return cached
+    key = _cache_key(function, docstring)
+    signature = None if key is None else _SIGNATURES.get(key)
+    if signature is None:
+        signature = _read_signature(function, docstring)
+        if key is not None:
+            _SIGNATURES.put(key, signature)
+    return signature
 
 
 def _cache_key(function: Callable[..., object], docstring: str) -> tuple[object, ...] | None:
-    """The same for functions that one `def` of ours has made; of others, names may change their
-    meaning between two."""
+    """Equal for functions from the same `def` of ours. `None` for other functions, whose type hints
+    may refer to names that change."""
     if not isinstance(function, FunctionType) or not function.__module__.startswith(_OURS):
         return None
     defaults = repr((function.__defaults__, function.__kwdefaults__))
@@ -177,7 +177,7 @@ def _hints(function: Callable[..., object]) -> Mapping[str, object]:
 
 
 def _is_call(hint: object) -> bool:
-    """`Call`, `Call[Deps]`, or either with `None` or notes."""
+    """Whether it is `Call`, `Call[Deps]`, or either with `None` or annotations."""
     if hint is Call or get_origin(hint) is Call:
         return True
     return any(item is Call or get_origin(item) is Call for item in get_args(hint))
@@ -196,7 +196,9 @@ def _field(parameter: inspect.Parameter, hints: Mapping[str, object]) -> Field:
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise InvalidInput(f"parameter {name}: a tool takes a fixed list of parameters")
     if parameter.kind is parameter.POSITIONAL_ONLY:
-        raise InvalidInput(f"parameter {name}: a tool is called by name, this one cannot be")
+        raise InvalidInput(
+            f"parameter {name}: a tool is called by name, and this one is positional-only"
+        )
     if name not in hints:
         raise InvalidInput(f"parameter {name}: a tool needs a type hint for every parameter")
     return Field(hints[name], parameter.default is parameter.empty)
@@ -231,14 +233,14 @@ def _schema(
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _description(hint: object, described: str) -> dict[str, str]:
-    """What stands at the parameter itself goes before the docstring."""
+def _description(hint: object, from_docstring: str) -> dict[str, str]:
+    """A description in the annotation takes precedence over the docstring."""
     notes: tuple[object, ...] = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     for note in notes:
         text = note.description if isinstance(note, msgspec.Meta) else note
         if isinstance(text, str):
             return {"description": text}
-    return {"description": described} if described else {}
+    return {"description": from_docstring} if from_docstring else {}
 
 
 def _default(field: Field, parameter: inspect.Parameter) -> dict[str, object]:
@@ -247,5 +249,5 @@ def _default(field: Field, parameter: inspect.Parameter) -> dict[str, object]:
     try:
         plain = msgspec.to_builtins(parameter.default, str_keys=True, enc_hook=encode_model)
     except TypeError:
-        return {}  # a sentinel: the model can leave the parameter out, and cannot write it
+        return {}  # a sentinel, which the model cannot write
     return {} if type_mismatches(plain, field.hint, parameter.name) else {"default": plain}

@@ -1,4 +1,4 @@
-"""Tools around tools: a time limit, another name, a refusal, an approval, a cap."""
+"""Wrappers of tools: a time limit, another name, a refusal, an approval, a cap."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from mainspring.core.tool import Call, Tool, ToolResult, Traits
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
 StoreContent: TypeAlias = Callable[[bytes], Awaitable[BlobSource]]
-"""Stores bytes where they can be read again, and says where."""
+"""Stores bytes and returns their location."""
 
 
 def with_timeout(tool: AnyTool, seconds: float) -> AnyTool:
-    """Stop a call that takes longer, and say so to the model."""
+    """Stop a call that takes longer, with a result that tells the model."""
 
     async def run(call: Call) -> ToolResult:
         with anyio.move_on_after(seconds):
             return await tool.run(call)
         return ToolResult.text(
-            f"{call.name} was stopped: it took longer than {seconds:g} s. What it had begun "
-            "may have taken effect, or may yet.",
+            f"{call.name} was stopped: it took longer than {seconds:g} s. It may have taken effect,"
+            " or may still do so.",
             ok=False,
         )
 
@@ -33,17 +33,17 @@ def with_timeout(tool: AnyTool, seconds: float) -> AnyTool:
 
 
 def renamed(tool: AnyTool, name: str) -> AnyTool:
-    """The tool under another name; it still sees its calls under its own."""
+    """The tool under another name; its function still sees its own name."""
     own, probe = tool.spec.name, tool.probe
 
     async def run(call: Call) -> ToolResult:
         return await tool.run(replace(call, name=own))
 
-    async def probed(call: Call) -> ToolResult | None:
+    async def run_probe(call: Call) -> ToolResult | None:
         return None if probe is None else await probe(replace(call, name=own))
 
     spec = msgspec.structs.replace(tool.spec, name=name)
-    return replace(tool, spec=spec, run=run, probe=None if probe is None else probed)
+    return replace(tool, spec=spec, run=run, probe=None if probe is None else run_probe)
 
 
 _SHORTENED = frozenset(
@@ -53,8 +53,8 @@ _NULL = {"type": "null"}
 
 
 def with_short_schema(tool: AnyTool) -> AnyTool:
-    """The same with fewer tokens in each request: the schema says what inputs there are, not their
-    limits. Inputs are checked against the limits as before."""
+    """The tool with fewer tokens in each request: its schema has the inputs without their limits.
+    Inputs are still checked against the limits."""
     properties = cast("dict[str, dict[str, object]]", tool.spec.input_schema["properties"])
     schema: dict[str, object] = {
         "type": "object",
@@ -68,16 +68,16 @@ def with_short_schema(tool: AnyTool) -> AnyTool:
 def _shortened(fields: Mapping[str, object]) -> dict[str, object]:
     short = {name: value for name, value in fields.items() if name not in _SHORTENED}
     alternatives = cast("list[dict[str, object]]", short.pop("anyOf", []))
-    for other in alternatives:
-        if other != _NULL:
-            short = {**_shortened(other), **short}
+    for alternative in alternatives:
+        if alternative != _NULL:
+            short = {**_shortened(alternative), **short}
     if isinstance(items := short.get("items"), dict):
         short["items"] = _shortened(cast("dict[str, object]", items))
     return short
 
 
 def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None]) -> AnyTool:
-    """Refuse some inputs: `refusal` says why, in words for the model, or nothing if all is well."""
+    """Refuse some inputs: `refusal` returns the reason for the model, or nothing."""
 
     def invalid(args: Mapping[str, object]) -> str | None:
         # The tool's own check comes first: `refusal` may rely on the shape of the input.
@@ -93,7 +93,7 @@ def filtered(tool: AnyTool, refusal: Callable[[Mapping[str, object]], str | None
 def with_approval(
     tool: AnyTool, needs: Callable[[Mapping[str, object]], bool] = lambda _: True
 ) -> AnyTool:
-    """Have a person agree to some calls, or to all, before they run."""
+    """Require a person's approval of some calls, or of all, before they run."""
 
     def traits(args: Mapping[str, object]) -> Traits:
         own = tool.traits(args)
@@ -106,7 +106,7 @@ def with_fallback(tool: AnyTool, *others: Tool) -> AnyTool:
     """Try other tools, one after the other, when this one fails. They take the same input.
 
     A result that is not the first tool's is marked as degraded, for people in `details` and for
-    the model, which is told not to try again.
+    the model, with a note not to try again.
     """
 
     async def run(call: Call) -> ToolResult:
@@ -148,15 +148,15 @@ def _degraded(result: ToolResult, name: str, tier: int, failures: list[str]) -> 
 
 
 def _all_failed(result: ToolResult, failures: list[str]) -> ToolResult:
-    text = "Every way failed, do not try again:\n" + "\n".join(f"- {item}" for item in failures)
+    text = "All tools failed; do not try again:\n" + "\n".join(f"- {item}" for item in failures)
     return replace(result, content=(TextBlock(text),))
 
 
 def _is_needed(needs: Callable[[Mapping[str, object]], bool], args: Mapping[str, object]) -> bool:
-    """A rule that cannot judge an input wants a person to look at it."""
+    """If the rule cannot judge an input, a person must approve it."""
     try:
         return needs(args)
-    except Exception:  # noqa: BLE001 (the function is the user's, and it is a gate)
+    except Exception:  # noqa: BLE001 (the user's function; a failure must not allow a call)
         return True
 
 
@@ -167,18 +167,18 @@ def read_hint(blob: BlobSource) -> str:
 def capped(
     tool: AnyTool, max_chars: int, store: StoreContent, how: Callable[[BlobSource], str] = read_hint
 ) -> AnyTool:
-    """Shorten a long result to its beginning and end; the whole of it is kept elsewhere."""
+    """Shorten a long result to its beginning and end; the whole result is stored."""
 
     async def run(call: Call) -> ToolResult:
         outcome = await tool.run(call)
         texts = [block.text for block in outcome.content if isinstance(block, TextBlock)]
         if sum(map(len, texts)) <= max_chars:
             return outcome
-        whole = "\n".join(texts)
-        content = whole.encode("utf-8", "replace")
+        text = "\n".join(texts)
+        content = text.encode("utf-8", "replace")
         blob = await store(content)
         short = BlobBlock(
-            preview=head_and_tail(whole, max_chars, how(blob)),
+            preview=head_and_tail(text, max_chars, how(blob)),
             hash=blob.hash,
             size=blob.size,
             media_type=blob.media_type,
@@ -202,13 +202,13 @@ def head_and_tail(text: str, max_chars: int, how: str) -> str:
 
 
 def _whole_lines(text: str) -> str:
-    """Without the last line, if that costs little."""
-    whole, _, remainder = text.rpartition("\n")
-    return whole if whole and len(remainder) <= len(text) // 4 else text
+    """The text without its last line, if that is short."""
+    lines, _, last_line = text.rpartition("\n")
+    return lines if lines and len(last_line) <= len(text) // 4 else text
 
 
 def _with_text(content: tuple[Block, ...], short: BlobBlock) -> tuple[Block, ...]:
-    """The short text in place of the first one; media stay where they are."""
+    """The content with the short text instead of all texts; media stay."""
     at = next(at for at, block in enumerate(content) if isinstance(block, TextBlock))
     after = tuple(block for block in content[at:] if not isinstance(block, TextBlock))
     return (*content[:at], short, *after)

@@ -1,5 +1,5 @@
-"""What an agent's own code decides, before and after the authorizer of the session: hooks and
-guardrails that are functions, and the output that it must give before it may stop.
+"""Decisions of an agent's own code, around those of the session's authorizer: hooks and guardrails
+that are functions, and the output that the agent must give before it may stop.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.stop_reasons import Continue, Ended
 
 OUTPUT_MISSING = (
-    f"Nothing reads your text: give your answer by calling {OUTPUT_TOOL}, with what you have."
+    f"Nobody reads your text: give your answer by calling {OUTPUT_TOOL} with what you have."
 )
 
 
@@ -40,20 +40,20 @@ REVISE = "Your answer does not pass its checks. Give the whole answer again, cor
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentAuthorizer:
-    """An `Authorizer` around that of the session."""
+    """An `Authorizer` that wraps the session's."""
 
     inner: Authorizer
     hooks: Sequence[FunctionHook] = ()
     output_retries: int | None = None
-    """How often an output that is missing or invalid is asked for again; `None`: none is due."""
+    """How often to ask again for an output that is missing or invalid; `None`: none is required."""
     checks: Sequence[Check] = ()
-    """What the answer must be like before the run may end."""
+    """Checks that the answer must pass before the run may end."""
     evidence: Sequence[str] = ()
-    """Commands that must have run green since the last edit."""
+    """Commands that must have passed since the last edit."""
     read_calls: Callable[[], Awaitable[Sequence[Event]]] | None = None
     """The calls of the session and their results, for `evidence`."""
     pending_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
-    """Facts to record once the loop has asked."""
+    """Facts for the loop to record."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         result = await run_function_hooks(self.hooks, hook_events.before_tool(call), call)
@@ -90,7 +90,7 @@ class AgentAuthorizer:
 
     async def after_round(self, thread: Thread) -> Ended | None:
         if self.output_retries is not None and thread.invalid_outputs > self.output_retries:
-            why = f"the output was not valid, {thread.invalid_outputs} times"
+            why = f"the output was invalid {thread.invalid_outputs} times"
             return Ended("output_invalid", why)
         return await self.inner.after_round(thread)
 
@@ -102,7 +102,7 @@ class AgentAuthorizer:
         return await self._check(thread) or await self.inner.before_stop(thread)
 
     async def _check(self, thread: Thread) -> Continue | None:
-        """Send an answer back that fails checks, a few times."""
+        """Send back an answer that fails checks, a few times."""
         runs = await run_checks(self.checks, _answer_of(thread)) if self.checks else []
         if self.evidence and self.read_calls is not None:
             runs += await run_evidence_checks(self.evidence, self.read_calls, thread.id)
@@ -123,7 +123,7 @@ def _answer_of(thread: Thread) -> str:
 
 
 def _with_output(thread: Thread, hook_event: HookEvent) -> HookEvent:
-    """At the end, hooks read the output that the agent gives back in place of its last words."""
+    """At the end, hooks read the agent's output instead of its last message."""
     if thread.output is None or "last_assistant_message" not in hook_event.fields:
         return hook_event
     fields = {**hook_event.fields, "last_assistant_message": _answer_of(thread)}

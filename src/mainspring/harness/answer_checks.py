@@ -1,5 +1,5 @@
 """Checks of an agent's answer before its run may end: length, words, citations, functions, and the
-commands that must have run green after the last edit.
+commands that must have passed after the last edit.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mainspring.harness.function_hooks import MaybeAwaitable, call_function, nam
 from mainspring.harness.permissions.tool_names import canonical_name
 
 REVISIONS = 2
-"""How often an answer is sent back; then it is returned as it is, with a flag."""
+"""How often an answer is sent back; after that it is returned with a flag."""
 CHECK_EVENT = "Check"
 """The `hook_event` of `hook.ran` for checks."""
 _CITATION = re.compile(r"https?://|\[\d+\]|\[[^\]\n]+\]\([^)\n]+\)|[\w./-]+\.\w+:\d+")
@@ -24,11 +24,11 @@ _EDITS = frozenset(("edit", "write"))
 _SEGMENTS = re.compile(r"(&&|\|\||[;|&\n])")
 
 CheckFunction: TypeAlias = Callable[[str], MaybeAwaitable[str | None]]
-"""From the answer to what is wrong with it; `None` if nothing is."""
+"""Takes the answer; returns the problem with it, or `None`."""
 
 
 class AnswerCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What an answer must be like."""
+    """Requirements for an answer."""
 
     max_chars: int | None = None
     banned: tuple[str, ...] = ()
@@ -39,7 +39,7 @@ class AnswerCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """It names a source: a link, `[1]`, or a file with a line."""
 
     def problems(self, text: str) -> dict[str, str]:
-        """What is wrong with an answer, by the name of the check."""
+        """The problems of an answer, by the name of the check."""
         folded = text.casefold()
         banned_words = [word for word in self.banned if word.casefold() in folded]
         missing_words = [word for word in self.must_mention if word.casefold() not in folded]
@@ -56,7 +56,7 @@ class AnswerCheck(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The checks that it has."""
+        """The names of the checks that are set."""
         selected = {
             "max_chars": self.max_chars is not None,
             "banned": bool(self.banned),
@@ -70,7 +70,7 @@ Check: TypeAlias = AnswerCheck | CheckFunction
 
 
 async def run_checks(checks: Sequence[Check], text: str) -> list[HookRan]:
-    """What each check says of an answer. A function that raises has found something wrong."""
+    """Run all checks on an answer. A function that raises has failed the answer."""
     runs: list[HookRan] = []
     for check in checks:
         if isinstance(check, AnswerCheck):
@@ -96,7 +96,7 @@ def _check_run(name: str, problem: str | None) -> HookRan:
 async def run_evidence_checks(
     commands: Sequence[str], read_calls: Callable[[], Awaitable[Sequence[Event]]], thread_id: str
 ) -> list[HookRan]:
-    """Whether each command ran green after the thread's last edit; nothing, if it edited nothing.
+    """Whether each command passed after the thread's last edit; empty if it edited nothing.
 
     `read_calls`: the session's `agent.tool_use` and `agent.tool_result` events.
     """
@@ -109,7 +109,7 @@ async def run_evidence_checks(
         for event in events
         if isinstance(event.payload, AgentToolResult)
     }
-    green = [
+    passed_commands = [
         str(event.payload.input.get("command", ""))
         for event in events
         if isinstance(event.payload, AgentToolUse)
@@ -122,9 +122,9 @@ async def run_evidence_checks(
         _check_run(
             f"evidence: {command}",
             None
-            if any(proves(command, item) for item in green)
-            else f"you changed files, and `{command}` has not run green since: run it, and repair"
-            " what fails, or say plainly that it does not pass",
+            if any(proves(command, line) for line in passed_commands)
+            else f"you changed files, and `{command}` has not passed since: run it and fix what"
+            " fails, or say plainly that it does not pass",
         )
         for command in commands
     ]

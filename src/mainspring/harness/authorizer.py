@@ -1,4 +1,4 @@
-"""The authorizer: what may stop a call or the loop. The harness asks; rules, hooks and people
+"""The authorizer, which may stop a call or the loop. The harness asks; rules, hooks and people
 decide.
 """
 
@@ -58,7 +58,7 @@ class Authorizer(Protocol):
 
     async def before_stop(self, thread: Thread) -> Continue | Ended | None:
         """The model is done: send it back (`stop_hook_feedback`, `outcome_revision`), end with
-        `stop_hook_prevented`, or let it be."""
+        `stop_hook_prevented`, or let it stop."""
         ...
 
     async def before_compact(self, thread: Thread) -> None:
@@ -72,7 +72,7 @@ class AllowAll:
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         if traits.needs_person:
-            reason = "the tool wants a person to agree to it"
+            reason = "the tool requires a person's approval"
             return Decision(decision="ask", gate="guardrail", reason=reason)
         return Decision(decision="allow", gate="default")
 

@@ -1,5 +1,5 @@
-"""Budgets: what a thread and every thread above it may still spend, the spend-rate breaker, and
-the protocol of the daily ledger of agents, users and tenants.
+"""Budgets: the limits of a thread and of every thread above it, the spend-rate breaker, and the
+protocol of the daily ledger of agents, users and tenants.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from mainspring.harness.stop_reasons import Ended
 Payer: TypeAlias = Literal["agent", "user", "tenant"]
 
 _ADVICE = (
-    (75, "Plan wide: compare ways to do it before you choose one."),
-    (50, "Go on as planned; do not start what the task does not need."),
-    (25, "Narrow down: finish what is begun before anything new."),
+    (75, "Plan broadly: compare approaches before you choose one."),
+    (50, "Continue as planned; start nothing that the task does not need."),
+    (25, "Narrow down: finish what you have begun before you start anything new."),
     (10, "Verify what you have and finish the most important part."),
     (0, "Finish now: say what is done, what is verified and what is missing."),
 )
@@ -80,7 +80,7 @@ def calls_over(tiers: Sequence[BudgetTier]) -> int:
 
 
 def budget_status(tiers: Sequence[BudgetTier]) -> str | None:
-    """What the model reads about its budget: the scarcest resource; `None` if nothing is limited.
+    """The budget line for the model: its scarcest resource; `None` if nothing is limited.
 
     It depends on the log only, and names steps rather than numbers, so that it changes rarely.
     """
@@ -116,7 +116,7 @@ def _percent_left(used: int | float | Decimal, limit: int | float | Decimal) -> 
 class SpendRate:
     """Stops everything when money is spent too fast: a bug spends faster than people do.
 
-    Once tripped it stays so until somebody resets it.
+    Once tripped, it stays tripped until somebody resets it.
     """
 
     def __init__(self, max_usd: Decimal, *, seconds: float, clock: Callable[[], float]) -> None:
@@ -168,7 +168,7 @@ class Charge(Struct, frozen=True, kw_only=True):
 
 
 class Ledger(Protocol):
-    """What agents, users and tenants have spent today, over all sessions."""
+    """The spending of agents, users and tenants today, over all sessions."""
 
     async def reserve(self, charge: Charge) -> str | None:
         """Reserve the money for all payers or for none; returns the reason if it is refused.

@@ -25,12 +25,12 @@ from mainspring.harness.toolbox import Toolbox
 
 INTERRUPTED_TEXT = "Interrupted by the user before it finished; what it has done so far is unknown."
 IN_DOUBT_TEXT = (
-    "The system stopped while this call ran. Whether it took effect is not known: look before you"
-    " do it again."
+    "The system stopped while this call ran. Whether it took effect is unknown: look before you do"
+    " it again."
 )
 FORKED_CALL_TEXT = (
-    "This call was under way in the session that this one was forked from; what came of it is not"
-    " known here."
+    "This call was running in the session that this one was forked from; its result is unknown"
+    " here."
 )
 CALL_ENDED = "the call that asked has ended"
 PolicyOf: TypeAlias = Callable[[OpenCall], InDoubtPolicy]
@@ -124,18 +124,22 @@ def _close_request(thread: Thread) -> list[events.KnownPayload]:
             )
         )
     if thread.open_reservation is not None:
-        reserved = thread.open_reservation
+        reservation = thread.open_reservation
         closing.append(
-            events.BudgetSettled(reservation_id=reserved.reservation_id, cost_usd=reserved.cost_usd)
+            events.BudgetSettled(
+                reservation_id=reservation.reservation_id, cost_usd=reservation.cost_usd
+            )
         )
     return closing
 
 
 def _reserved_usage(thread: Thread) -> events.Usage:
-    reserved = thread.open_reservation
-    if reserved is None:
+    reservation = thread.open_reservation
+    if reservation is None:
         return events.Usage()
-    return events.Usage(input_tokens=reserved.input_tokens, output_tokens=reserved.output_tokens)
+    return events.Usage(
+        input_tokens=reservation.input_tokens, output_tokens=reservation.output_tokens
+    )
 
 
 def _mark_calls_in_doubt(thread: Thread, policy_of: PolicyOf) -> list[events.KnownPayload]:

@@ -1,4 +1,4 @@
-"""Tool calls that were made before in the session: the stored result instead of a second effect."""
+"""Repeated tool calls return the stored result of the first one instead of running again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CALL_TYPES = ("agent.tool_use", "agent.tool_result")
 def deduplicated(
     tool: Tool, read_calls: Callable[[], Awaitable[Sequence[Event]]], clock: Clock
 ) -> Tool:
-    """The tool, looking for the result of an earlier call first if it was made with `dedupe=`.
+    """The tool; if it was defined with `dedupe=`, it first looks for the result of an equal call.
 
     `read_calls`: the events of `CALL_TYPES` of the session.
     """
@@ -47,7 +47,7 @@ def _stored_result(call: Call, dedupe: Dedupe, events: Sequence[Event]) -> tuple
         for event in events
         if isinstance(event.payload, AgentToolResult) and not event.payload.is_error
     }
-    same = [
+    earlier_results = [
         results[event.id]
         for event in events
         if isinstance(event.payload, AgentToolUse)
@@ -56,4 +56,4 @@ def _stored_result(call: Call, dedupe: Dedupe, events: Sequence[Event]) -> tuple
         and event.id in results
         and dedupe.same(event.payload.input, call.input)
     ]
-    return same[-1] if same else None
+    return earlier_results[-1] if earlier_results else None

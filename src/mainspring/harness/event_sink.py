@@ -28,7 +28,7 @@ class EventSink:
     _store_lock: anyio.Lock = field(default_factory=anyio.Lock, init=False)
 
     def apply(self, event: Event) -> None:
-        """Apply an event that has its position in the log to the threads."""
+        """Apply an event to the threads; it already has its position in the log."""
         self.thread_tree.apply(event)
         self._waiting.append(event)
 

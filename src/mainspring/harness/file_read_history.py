@@ -1,4 +1,4 @@
-"""Which files a thread has read and when, folded from its log, so that it survives a restart."""
+"""The files that a thread has read, and when: a fold of its log, so it survives a restart."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from mainspring.log.session_log import SessionLog
 
 _WRITE_TOOLS = frozenset({"edit", "write"})
 _FILE_TOOLS = _WRITE_TOOLS | {"read"}
-"""Tools after which the model knows what is in a file."""
+"""Tools after which the model knows the content of a file."""
 _EVENT_TYPES = event_types(
     events.AgentToolUse,
     events.AgentToolResult,
@@ -24,9 +24,9 @@ _EVENT_TYPES = event_types(
 
 
 async def file_read_times(log: SessionLog, session_id: str, thread_id: str) -> dict[str, int]:
-    """By path, as the model named it: the last moment, in nanoseconds, at which it knew the file.
+    """The last time, in nanoseconds, at which the model knew each file, by the path it used.
 
-    A file that has changed later has to be read again."""
+    A file that has changed later must be read again."""
     fold = _FileReadFold()
     for event in await log.read(session_id, types=_EVENT_TYPES, threads=[thread_id]):
         fold.take(event)
@@ -37,7 +37,7 @@ class _FileReadFold:
     def __init__(self) -> None:
         self.known: dict[str, datetime] = {}
         self._calls: dict[str, tuple[str, str, datetime]] = {}
-        """Open calls: the tool, the path and when it was begun."""
+        """Open calls: the tool, the path and the start time."""
 
     def take(self, event: Event) -> None:
         match event.payload:
@@ -53,15 +53,14 @@ class _FileReadFold:
             case events.AgentToolResult(tool_use_id=id_, is_error=is_error):
                 self._settle(id_, event.time, is_error=is_error)
             case events.SessionImported() | events.SessionReceived():
-                # what was read elsewhere may be another file here
+                # the same path may be another file here
                 self.known.clear()
                 self._calls.clear()
             case _:
                 pass
 
     def _settle(self, call_id: str, time: datetime, *, is_error: bool) -> None:
-        """What was read is known as it was when reading began; what was written, as it was when
-        writing had ended."""
+        """After a read, the model knows the file as of its start; after a write, as of its end."""
         call = self._calls.pop(call_id, None)
         if call is not None and call[1] and not is_error:
             name, path, started_at = call

@@ -1,4 +1,4 @@
-"""Hooks and guardrails that are Python functions. What runs them is `agent_authorizer.py`."""
+"""Hooks and guardrails that are Python functions. `agent_authorizer.py` runs them."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ T = TypeVar("T")
 MaybeAwaitable: TypeAlias = T | Awaitable[T]
 HookFunction: TypeAlias = Callable[[HookEvent], MaybeAwaitable[HookResult | None]]
 TextGuardrail: TypeAlias = Callable[[str], MaybeAwaitable[str | None]]
-"""From a text to the reason why it must not pass; `None` if it may."""
+"""Takes a text; returns the reason to block it, or `None`."""
 CallGuardrail: TypeAlias = Callable[[Call], MaybeAwaitable[str | None]]
-"""From a tool call to the reason why it must not run; `None` if it may."""
+"""Takes a tool call; returns the reason to block it, or `None`."""
 
 GATES: frozenset[HookEventName] = frozenset(
     ("UserPromptSubmit", "PreToolUse", "PermissionRequest", "Stop", "SubagentStop", "PreCompact")
 )
-"""Events at which a hook that fails, or takes too long, is a no."""
+"""Events at which a hook that fails or times out counts as a refusal."""
 _STRICTEST_FIRST = ("deny", "defer", "ask", "allow")
 
 
@@ -39,7 +39,7 @@ class FunctionHook:
     name: str
     run: Callable[[HookEvent, Call | None], Awaitable[HookResult | None]]
     matcher: str = ""
-    """Names or patterns of what it is about, separated by `|`; empty: everything."""
+    """Names or patterns that the event's subject must match, separated by `|`; empty: all."""
     is_guardrail: bool = False
     seconds: float = 60
 
@@ -83,7 +83,7 @@ def guardrail(
 def guardrail(
     kind: Literal["input", "output", "tool"], tool: str = "*"
 ) -> Callable[[TextGuardrail], FunctionHook] | Callable[[CallGuardrail], FunctionHook]:
-    """Make a guardrail of a function, which returns why something must not pass, or nothing.
+    """Make a guardrail of a function that returns the reason to block something, or nothing.
 
     `input`: the model does not get the message, and the run ends. `output`: the run ends, not ok.
     `tool`: the call does not run, and the model reads the reason; `tool` may be a pattern.
@@ -124,7 +124,8 @@ def _output_guardrail(function: TextGuardrail) -> FunctionHook:
 async def run_function_hooks(
     hooks: Iterable[FunctionHook], hook_event: HookEvent, call: Call | None = None
 ) -> HookResult:
-    """What the hooks of an event say together, one after the other; the strictest wins."""
+    """Run the hooks of an event one after the other and combine their results; the strictest
+    wins."""
     result = EMPTY_HOOK_RESULT
     for item in hooks:
         if item.matches(hook_event):
@@ -139,32 +140,32 @@ async def _run_hook(item: FunctionHook, hook_event: HookEvent, call: Call | None
         with anyio.move_on_after(item.seconds):
             result = await item.run(hook_event, call) or EMPTY_HOOK_RESULT
             return replace(result, hook_runs=(_hook_run(item, hook_event, result),))
-    # The function is the user's: at a gate its failure is a no, elsewhere it is only recorded.
+    # This is the user's function: at a gate its failure denies, elsewhere it is only recorded.
     except Exception as error:  # noqa: BLE001
         outcome, failure = "failed", f"{item.name} failed: {type(error).__name__}: {error}"
-    ran = HookRan(
+    hook_run = HookRan(
         hook_event=item.event,
         handler=item.name,
         outcome=outcome,
         reason=failure,
         tool_use_id=hook_event.tool_use_id,
     )
-    return HookResult(blocked=item.event in GATES, reason=failure, hook_runs=(ran,))
+    return HookResult(blocked=item.event in GATES, reason=failure, hook_runs=(hook_run,))
 
 
 def _hook_run(item: FunctionHook, hook_event: HookEvent, result: HookResult) -> HookRan:
-    is_no = result.blocked or result.permission == "deny" or result.stop is not None
+    is_refusal = result.blocked or result.permission == "deny" or result.stop is not None
     return HookRan(
         hook_event=item.event,
         handler=item.name,
-        outcome="blocked" if is_no else "ok",
+        outcome="blocked" if is_refusal else "ok",
         reason=result.stop or result.reason,
         tool_use_id=hook_event.tool_use_id,
     )
 
 
 def merge_hook_results(one: HookResult, other: HookResult) -> HookResult:
-    """What both say together: the strictest permission and its reason, the newest input."""
+    """Both results combined: the strictest permission with its reason, the newest input."""
     if other == EMPTY_HOOK_RESULT:
         return one
     permissions = [item for item in _STRICTEST_FIRST if item in (one.permission, other.permission)]
@@ -195,7 +196,7 @@ R = TypeVar("R")
 
 
 async def call_function(function: Callable[[V], MaybeAwaitable[R]], value: V) -> R:
-    """A function that is not async runs in a thread, as that of a tool does."""
+    """Call a function; one that is not async runs in a worker thread, as tools do."""
     if inspect.iscoroutinefunction(function):
         return await cast("Callable[[V], Awaitable[R]]", function)(value)
     returned = await to_thread.run_sync(partial(function, value), abandon_on_cancel=True)

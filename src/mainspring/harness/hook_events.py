@@ -10,9 +10,11 @@ from mainspring.core.hook import HookEvent, HookEventName
 from mainspring.core.tool import Call, ToolResult
 
 
-def _tool_event(event: HookEventName, call: Call, **more: str) -> HookEvent:
+def _tool_event(event: HookEventName, call: Call, **extra_fields: str) -> HookEvent:
     fields = {"tool_name": call.name, "tool_input": dict(call.input), "tool_use_id": call.id}
-    return HookEvent(event=event, subject=call.name, fields={**fields, **more}, tool_use_id=call.id)
+    return HookEvent(
+        event=event, subject=call.name, fields={**fields, **extra_fields}, tool_use_id=call.id
+    )
 
 
 def before_tool(call: Call) -> HookEvent:

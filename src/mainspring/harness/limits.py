@@ -1,8 +1,8 @@
-"""Limits of a call, a thread or a session, and what has been spent: a fold of the log.
+"""Limits of a call, a thread or a session, and the spending so far: a fold of the log.
 
 Pure: nothing here looks at a clock. Money and tokens are reserved before a call and settled after
 it; a reservation counts as spent until then, so threads that run at once cannot overdraw together.
-Fold one thread's events for what the thread has spent, all of a session's for the whole tree.
+Fold the events of one thread for the spending of the thread, all events for that of the session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness.stop_reasons import Ended
 
 _MILLION = Decimal(1_000_000)
-_CONTINUATIONS_BEFORE_DOUBT = 3
+_MIN_CONTINUATIONS = 3
 _MIN_GAIN_TOKENS = 500
 
 
@@ -42,7 +42,7 @@ class Limits:
     target_tokens: int | None = None
     """Target output: the model is asked to continue until most of it is used."""
     compact_at: float | None = None
-    """The share of the context window from which on it is compacted, from 0.1 to 0.95."""
+    """The share of the context window at which compaction starts, from 0.1 to 0.95."""
     max_context: int | None = None
     """Tokens of the context window to use, if the model's is larger."""
 
@@ -126,11 +126,11 @@ _SPENDING_TYPES = frozenset[type](
         events.StatusTerminated,
     )
 )
-"""What the rest of the fold looks at: of a long log most events are of other types."""
+"""Types of events that change more than `latest`; most events of a long log have other types."""
 
 
 def fold(spending: Spending, payload: AnyPayload, at: datetime | None = None) -> Spending:
-    """What has been spent after one more event; `at` is its time."""
+    """The spending after one more event; `at` is its time."""
     if type(payload) not in _SPENDING_TYPES:
         return replace(spending, latest=at or spending.latest)
     spending = _fold_time(spending, payload, at)
@@ -172,13 +172,10 @@ def _fold_money(
             reservations = {**spending.reservations, payload.reservation_id: reservation}
             return replace(spending, reservations=reservations)
         case events.BudgetSettled(reservation_id=settled) if settled in spending.reservations:
-            others = {
-                key: open_reservation
-                for key, open_reservation in spending.reservations.items()
-                if key != settled
-            }
+            reservations = dict(spending.reservations)
+            del reservations[settled]
             cost = spending.cost_usd + Decimal(payload.cost_usd)
-            return replace(spending, reservations=others, cost_usd=cost)
+            return replace(spending, reservations=reservations, cost_usd=cost)
         case events.BudgetSettled():  # settled a second time: already counted
             return spending
         case events.SessionForked():  # calls in progress belong to the parent session
@@ -289,21 +286,21 @@ def calls_over_limit(spending: Spending, limits: Limits) -> int:
 
 
 def continuation(spending: Spending, limits: Limits) -> str | None:
-    """What to tell a model that stops although most of its target is unused; `None`: nothing.
+    """The prompt for a model that stops although most of its target is unused; `None`: none.
 
-    It may stop at nine tenths, or once being told to go on has stopped helping.
+    It may stop at nine tenths, or once asking it to continue no longer helps.
     """
     target = limits.target_tokens
     if target is None or spending.output_tokens >= target * 9 // 10:
         return None
     gain = spending.output_tokens - spending.output_at_continuation
-    is_spent_force = max(gain, spending.last_gain) < _MIN_GAIN_TOKENS
-    if spending.continuations >= _CONTINUATIONS_BEFORE_DOUBT and is_spent_force:
+    is_stalled = max(gain, spending.last_gain) < _MIN_GAIN_TOKENS
+    if spending.continuations >= _MIN_CONTINUATIONS and is_stalled:
         return None
     used = spending.output_tokens * 100 // target
     return (
-        f"You have used {used} % of the {target} tokens set aside for this work. Go on: look for"
-        " what is missing or unverified and do it. Do not summarize what is done."
+        f"You have used {used} % of the {target} tokens reserved for this work. Continue: look for"
+        " what is missing or unverified, and do it. Do not summarize what is done."
     )
 
 

@@ -59,7 +59,7 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
             ended = await receive_during_run(context, if_changed=True)
         elif await _has_new_input(context, ended):
             ended = None
-    # A thread that is done, but whose children wait for people, waits with them.
+    # A finished thread whose children wait for people waits with them.
     pending = (
         context.siblings.pending_calls_below(context.thread.id)
         if ended.reason == "completed"
@@ -81,7 +81,7 @@ def _begin(context: ThreadContext) -> Ended | None:
         if not thread.is_answered or thread.pending_compaction or _is_answerable(context):
             context.note(events.StatusRunning())
         return None
-    # a thread that only waits for its children makes no progress, and need not
+    # a thread that only waits for its children is not expected to make progress
     is_waiting = thread.is_answered and not thread.unsettled_calls() and thread.open_request is None
     is_waiting_for_children = is_waiting and context.siblings.has_unfinished_children(thread.id)
     attempt = 1 if is_waiting_for_children else thread.retries.wakes + 1
@@ -164,7 +164,7 @@ def _end_loop(context: ThreadContext) -> Ended:
 
 
 def _interrupt(context: ThreadContext) -> Step:
-    """Every open call gets a result, so that the next request is well formed."""
+    """Give every open call a result, so that the next request is well formed."""
     context.interrupt_requested = anyio.Event()  # the interrupt is handled
     open_calls = context.thread.unsettled_calls()
     for call in open_calls:
@@ -184,25 +184,27 @@ async def _stop(context: ThreadContext) -> Step:
         return _interrupt(context)
     if step is not None:
         return step
-    own = context.tiers[0]
-    if more := continuation(own.spend_account.spending, own.limits):
-        return Continue("budget_continuation", more)
+    own_tier = context.tiers[0]
+    if prompt := continuation(own_tier.spend_account.spending, own_tier.limits):
+        return Continue("budget_continuation", prompt)
     return Ended("completed")
 
 
 async def _stop_feedback(context: ThreadContext) -> Continue | Ended | None:
-    feedback = context.thread.retries.stop_feedback
-    if feedback >= FEEDBACK_IN_A_ROW:
+    feedback_count = context.thread.retries.stop_feedback
+    if feedback_count >= FEEDBACK_IN_A_ROW:
         return None
-    last = context.thread.transcript.last_words()
+    last_message = context.thread.transcript.last_words()
     hook_result = await context.run_hooks(
-        hook_events.stopping(is_again=feedback > 0, last_message=last, agent=context.subagent),
+        hook_events.stopping(
+            is_again=feedback_count > 0, last_message=last_message, agent=context.subagent
+        ),
         is_context=False,
     )
     if hook_result.stop is not None:
         return Ended("stop_hook_prevented", hook_result.stop)
     if hook_result.blocked:
-        return Continue("stop_hook_feedback", hook_result.reason or "A hook says: go on.")
+        return Continue("stop_hook_feedback", hook_result.reason or "A hook asks you to continue.")
     toolbox = context.toolbox
     objection = toolbox.stop_objection and toolbox.stop_objection(context.thread)
     if objection:

@@ -1,7 +1,7 @@
-"""Calls of tools by a program that the model wrote (the tool `python`).
+"""Tool calls by a program that the model wrote (the tool `python`).
 
-Each goes through the same gates as a call of the model's: validation, hooks, rules, snapshot, log.
-What needs a person is refused: a program cannot wait for days. The model reads only what the
+They pass the same checks as the model's own calls: validation, hooks, rules, snapshot, log. Calls
+that need a person are refused, since a program cannot wait for days. The model reads only what the
 program returns.
 """
 
@@ -29,7 +29,7 @@ from mainspring.harness.tool_pipeline import (
 )
 
 MAX_CALLS = 100
-"""Of one turn's programs together."""
+"""For all programs of one turn together."""
 _LOOK_UPS = frozenset(("history_read", "history_search", "memory_read", "memory_search"))
 _NOT_FOR_PROGRAMS = ((INTERNAL_TOOLS - _LOOK_UPS) | NEEDS_A_PERSON) | {"python"}
 
@@ -80,7 +80,7 @@ class ProgramCalls:
         await context.event_sink.commit()
         result = await perform(tool, call)
         if result.waits_for:
-            result = _failure("it waits for a person, which a program cannot", "denied")
+            result = _failure("it waits for a person, and a program cannot wait", "denied")
         result = await self._after_hooks(call, tool, result)
         context.note_pending_facts()
         context.note(*result.facts)

@@ -33,7 +33,7 @@ class ReplyAnnouncer(Struct):
 
     emit: Callable[[Delta], None]
     new_event_id: Callable[[], str]
-    _coming: list[_PendingEvent] = []
+    _pending: list[_PendingEvent] = []
     _is_open: bool = False
 
     def on_delta(self, delta: Delta) -> None:
@@ -45,30 +45,30 @@ class ReplyAnnouncer(Struct):
             case ToolInputDelta():
                 self._is_open = False
             case FailedOver():  # another model starts over
-                self._coming, self._is_open = [], False
+                self._pending, self._is_open = [], False
             case _:
                 pass
 
     def _append_text(self, kind: Kind, text: str) -> None:
-        if not self._is_open or self._coming[-1].kind != kind:
-            self._coming.append(_PendingEvent(self.new_event_id(), kind))
+        if not self._is_open or self._pending[-1].kind != kind:
+            self._pending.append(_PendingEvent(self.new_event_id(), kind))
             self._is_open = True
-            self.emit(EventAnnounced(event_id=self._coming[-1].event_id, kind=kind))
-        self._coming[-1].pieces.append(text)
+            self.emit(EventAnnounced(event_id=self._pending[-1].event_id, kind=kind))
+        self._pending[-1].pieces.append(text)
 
     def event_ids(self, part: TextBlock | Thinking | ToolUse) -> tuple[str, ...]:
-        """The id that was announced for a part of the reply; `None` if it was not announced."""
+        """The id that was announced for a part of the reply; empty if there is none."""
         if isinstance(part, ToolUse):
             return ()
         kind = "agent.thinking" if isinstance(part, Thinking) else "agent.message"
-        for coming in self._coming:
-            if coming.kind == kind and part.text and "".join(coming.pieces).startswith(part.text):
-                self._coming.remove(coming)
-                return (coming.event_id,)
+        for pending in self._pending:
+            if pending.kind == kind and part.text and "".join(pending.pieces).startswith(part.text):
+                self._pending.remove(pending)
+                return (pending.event_id,)
         return ()
 
     @property
     def first_message(self) -> tuple[str, ...]:
-        """The ids of everything that arrived before the reply broke off."""
-        ids = [coming.event_id for coming in self._coming if coming.kind == "agent.message"]
+        """The id of the first message of a reply that broke off; empty if there is none."""
+        ids = [pending.event_id for pending in self._pending if pending.kind == "agent.message"]
         return tuple(ids[:1])

@@ -1,5 +1,5 @@
-"""The inbox during a run: client messages are taken in between tool rounds, hooks see them
-first, and an interrupt stops running work.
+"""The inbox during a run: client messages are read between tool rounds, hooks see them first, and
+an interrupt stops the current work.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from mainspring.harness.thread_context import ThreadContext
 
 
 async def receive_during_run(context: ThreadContext, *, if_changed: bool = False) -> Ended | None:
-    """Record what arrived during a run; with `if_changed`, only if a signal said that something
-    may have."""
+    """Record messages that arrived during a run; with `if_changed`, only after a signal that there
+    may be some."""
     count_before = context.thread.messages
     ended = await receive(context, if_changed=if_changed)
     if (
@@ -32,7 +32,7 @@ async def receive_during_run(context: ThreadContext, *, if_changed: bool = False
 
 
 async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended | None:
-    """Record what clients have sent; hooks see every message before the model does."""
+    """Record messages of clients; hooks see every message before the model does."""
     ended: Ended | None = None
     for event in await context.receive_inbox(if_changed=if_changed):
         if isinstance(event.payload, events.PermissionUpdated):
@@ -56,7 +56,8 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
 
 async def _note_message_context(context: ThreadContext, text: str) -> None:
     if (find := context.toolbox.message_context) is not None:
-        context.note(*(events.ContextAdded(text=found, source="mcp") for found in await find(text)))
+        texts = await find(text)
+        context.note(*(events.ContextAdded(text=item, source="mcp") for item in texts))
 
 
 def _note_mode(context: ThreadContext, updated: events.PermissionUpdated) -> None:

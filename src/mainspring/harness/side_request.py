@@ -1,5 +1,5 @@
-"""A model request beside the conversation, such as a summary or a grading: metered like any other,
-and open to interruption.
+"""A model request outside the conversation, such as a summary or a grading. It is metered like any
+other and can be interrupted.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ class SideRequest:
     context: ThreadContext
     request: Request
     _ended: events.ModelRequestEnded
-    """How it ends if all fails."""
+    """The end event of a request that fails."""
     _settled: events.BudgetSettled
 
     async def answer(self) -> Reply | ProviderFailed | None:
-        """None: the user interrupted."""
+        """The reply or the error; `None` if the user interrupted."""
         answer: Reply | ProviderFailed | None = None
 
-        async def listen() -> None:
+        async def read_reply() -> None:
             nonlocal answer
             try:
                 async with aclosing(self.context.model.stream(self.request)) as deltas:
@@ -42,12 +42,12 @@ class SideRequest:
             except ProviderFailed as failed:
                 answer = failed
 
-        if await until_interrupted(self.context, listen) and answer is None:
+        if await until_interrupted(self.context, read_reply) and answer is None:
             return None
         return answer or ProviderFailed(self.request.model, "malformed", "it ended without a reply")
 
     async def end(self, answer: Reply | ProviderFailed | None, *, is_error: bool) -> None:
-        """Record what it cost."""
+        """Record the end and the cost of the request."""
         ended, settled = self._ended, self._settled
         match answer:
             case Reply():
@@ -80,7 +80,7 @@ async def open_side_request(
     if isinstance(reserved, Ended):
         return None
     reservation_id = context.new_id(ids.RESERVATION)
-    noted = context.note(
+    recorded = context.note(
         events.BudgetReserved(
             reservation_id=reservation_id,
             cost_usd=str(reserved),
@@ -95,7 +95,7 @@ async def open_side_request(
         ),
     )
     ended = events.ModelRequestEnded(
-        model_request_start_id=noted[-1].id,
+        model_request_start_id=recorded[-1].id,
         model_usage=events.Usage(),
         is_error=True,
         purpose=purpose,
@@ -111,7 +111,7 @@ async def open_side_request(
 
 
 def reply_text(answer: Reply | ProviderFailed | None) -> str | None:
-    """`None` if there is nothing in it to use."""
+    """The text of a reply; `None` if it has none, or the model refused."""
     if not isinstance(answer, Reply) or answer.reason == "refusal":
         return None
     text = "\n".join(part.text for part in answer.content if isinstance(part, TextBlock))

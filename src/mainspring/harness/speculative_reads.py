@@ -19,7 +19,7 @@ class SpeculativeCall(Struct):
     """A call that started before the reply ended."""
 
     use: ToolUse
-    """As the model requested it, perhaps by an alias."""
+    """The call as the model requested it, perhaps by an alias."""
     call: Call
     scope: anyio.CancelScope
     decision: Decision | None = None
@@ -37,7 +37,7 @@ class SpeculativeCall(Struct):
 
 class SpeculativeReads(Struct):
     group: TaskGroup
-    """Of the run: no call outlives it."""
+    """The task group of the run: no call outlives it."""
     is_closed: bool = False
     """A call that must run alone was requested: later calls wait for it."""
     _by_use: dict[str, SpeculativeCall] = {}
@@ -70,10 +70,7 @@ class SpeculativeReads(Struct):
     def matching_call(self, use: ToolUse) -> Call | None:
         """The call that was started for a part of the reply, if the reply still contains it."""
         early = self._by_use.get(use.id)
-        if early is None or (early.use.name, early.use.input) != (
-            use.name,
-            use.input,
-        ):
+        if early is None or (early.use.name, early.use.input) != (use.name, use.input):
             return None
         return early.call
 
@@ -85,7 +82,7 @@ class SpeculativeReads(Struct):
         return early.decision
 
     async def result(self, call_id: str) -> ToolResult | None:
-        """Its result; `None` if it was not started or not allowed."""
+        """The result of a call; `None` if it was not started or not allowed."""
         early = self._by_call.get(call_id)
         if early is None:
             return None

@@ -1,5 +1,5 @@
 """ThreadContext: everything the loop of one thread works with, and its one way to record facts.
-SiblingThreads is what it may ask about the other threads of the session.
+SiblingThreads: its view of the other threads of the session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from mainspring.log.writer import Writer
 
 class SiblingThreads(Protocol):
     def is_live(self, thread_id: str) -> bool:
-        """Whether a thread is running now, and so reads its own inbox."""
+        """Whether a thread is running now and reads its own inbox."""
         ...
 
     def on_inbox(self, events: Iterable[Event]) -> None:
@@ -67,7 +67,7 @@ class SiblingThreads(Protocol):
         ...
 
     def abandon(self, call: OpenCall) -> None:
-        """Nothing waits for the call any more: end the thread that it started."""
+        """Nothing waits for the call anymore: end the thread that it started."""
         ...
 
 
@@ -129,18 +129,18 @@ class ThreadContext:
     skill_called: Callable[[str | None], SkillUsed | None] = lambda _: None
     """The fact to record when a user calls a skill by name."""
     interrupt_requested: anyio.Event = field(default_factory=anyio.Event)
-    """Set when an interrupt of this thread was seen."""
+    """Set when an interrupt of this thread has arrived."""
     stoppable_work: anyio.CancelScope | None = None
-    """What the thread does now and an interrupt stops."""
+    """The current work of the thread that an interrupt stops."""
     open_model: Callable[[str], NamedModel] | None = None
     """Opens the model that a skill names."""
     deps: object = None
-    """What the caller of the run passes to tools."""
+    """The value that the caller of the run passes to tools."""
     writer: Writer = field(init=False)
     _agent_model: tuple[NamedModel, Effort] = field(init=False)
     """The agent's own model and effort."""
     _inbox_changes: int = field(default=-1, init=False)
-    """As the writer had counted when the inbox was last looked at."""
+    """The writer's count when the inbox was last read."""
 
     def __post_init__(self) -> None:
         self.writer = self.event_sink.writer
@@ -187,19 +187,19 @@ class ThreadContext:
         await self.event_sink.commit()
 
     def interrupt(self) -> None:
-        """Stop what the thread does; it records the interrupt itself, next."""
+        """Stop the current work of the thread; the thread itself then records the interrupt."""
         self.interrupt_requested.set()
         if self.stoppable_work is not None:
             self.stoppable_work.cancel()
 
     async def receive_inbox(self, *, if_changed: bool = False) -> list[Event]:
-        """Record what clients and other threads have sent; between tool rounds, never inside one.
-        Items for a thread that is not running now are recorded on its behalf. With `if_changed`,
-        the store is asked only if a signal said that something may have come."""
-        changes, known_changes = self.writer.inbox_changes, self._inbox_changes
+        """Record messages of clients and other threads; between tool rounds, never inside one.
+        Items for a thread that is not running are recorded on its behalf. With `if_changed`, read
+        the store only after a signal that something may have arrived."""
+        changes, last_changes = self.writer.inbox_changes, self._inbox_changes
         self._inbox_changes = changes
         own, thread_tree, events = self.thread.id, self.event_sink.thread_tree, list[Event]()
-        if not if_changed or changes != known_changes:
+        if not if_changed or changes != last_changes:
             events = await self.writer.stage_inbox(
                 thread_tree.addressee,
                 lambda thread_id: thread_id == own or not self.siblings.is_live(thread_id),
@@ -213,7 +213,7 @@ class ThreadContext:
         return [*events, *self.note(*thread_tree.messages_for(own))]
 
     async def run_hooks(self, hook_event: HookEvent, *, is_context: bool = True) -> HookResult:
-        """Run the hooks of an event and record what they did; with `is_context`, also the text
+        """Run the hooks of an event and record their results; with `is_context`, also the text
         that they add for the model."""
         hook_result = await self.toolbox.authorizer.run_hooks(self.thread, hook_event)
         self.note_pending_facts()
@@ -236,8 +236,8 @@ class ThreadContext:
                 self.load(event.payload.names)
 
     async def take_tool_changes(self) -> None:
-        """Tools that came, went or changed since the last turn. What the model knows of tools stays
-        where it is in the prompt; it is told of changes at the end."""
+        """Apply tools that were added, removed or changed since the last turn. Their definitions
+        stay where they are in the prompt; a note at its end tells the model about the changes."""
         changes = None if self.toolbox.changes is None else await self.toolbox.changes()
         if changes is None:
             return
@@ -256,9 +256,9 @@ class ThreadContext:
     def load(self, names: Iterable[str]) -> None:
         """Give the model the definitions of deferred tools."""
         tools = {tool.spec.name: tool for tool in self.toolbox.tools}
-        more = [tools[name].spec for name in names if name in tools]
+        specs = [tools[name].spec for name in names if name in tools]
         self.prompt_prefix = redact_prefix(
-            extend_prefix(self.prompt_prefix, more), self.writer.scrubbed
+            extend_prefix(self.prompt_prefix, specs), self.writer.scrubbed
         )
 
     def status(self) -> str | None:
@@ -266,13 +266,13 @@ class ThreadContext:
         return due_status(self.thread, self.tiers)
 
     def input_tokens(self, transcript: Transcript | None = None) -> int:
-        """Of the next request, or of one with another transcript; an upper estimate."""
+        """A high estimate for the next request, or for one with another transcript."""
         return (transcript or self.thread.transcript).tokens(
             prefix_bytes=len(self.prompt_prefix.encoded), bytes_per_token=self.facts.bytes_per_token
         )
 
     def cost(self, usage: Usage, model: str) -> Decimal:
-        """Of a model call, at the price of the model that answered it."""
+        """The cost of a model call, at the price of the model that answered it."""
         if self.price is None:
             return cost_of(usage, self.facts.price)
         return self.price(model, usage)

@@ -1,5 +1,5 @@
-"""One tool call as a value: what happens to it next (`CallPlan`), its hash, its idempotency key,
-and the check for input in which a secret was redacted.
+"""A tool call as a value: its next step (`CallPlan`), its hash, its idempotency key, and the check
+for input in which a secret was redacted.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ReadyCall(Struct, frozen=True):
     tool: Tool
     traits: Traits
     context: tuple[str, ...] = ()
-    """Text of hooks that the model reads with the result."""
+    """Text from hooks that the model reads with the result."""
 
 
 class PendingCall(Struct, frozen=True):
@@ -71,7 +71,7 @@ def idempotency_key(session_id: str, call_id: str, name: str, args: Mapping[str,
 
 
 def attempt_of(context: ThreadContext, call: OpenCall, args: Mapping[str, object]) -> Call:
-    """The call to run now, with what is known of earlier attempts at it."""
+    """The call to run now, with the state of earlier attempts at it."""
     return new_call(context, call.id, call.name, args, call)
 
 
@@ -82,7 +82,7 @@ def new_call(
     args: Mapping[str, object],
     earlier: OpenCall | None = None,
 ) -> Call:
-    """`earlier` is the call as the log has it; its first attempt has given it its key."""
+    """`earlier` is the call as recorded in the log; it has the key of the first attempt."""
     session_id = context.writer.session_id
     tool = context.toolbox.find(name)
     name = name if tool is None else tool.spec.name
@@ -118,10 +118,10 @@ def new_call(
 
 _REDACTION_LABEL = re.compile(rb"\[redacted:[a-z0-9_]+\]")
 _REDACTED_TEXT = (
-    "Not done: {} stands in the place of what looks like a secret, and would be written or run like"
-    " that. Leave out the secret, or have the program take it from a variable of its environment;"
-    " in tests and examples write a placeholder, such as `changeme` or `test-password`; change a"
-    " part of a file rather than the whole."
+    "Not done: {} replaces what looks like a secret, and would be written or run literally. Leave"
+    " out the secret, or let the program read it from an environment variable; in tests and"
+    " examples use a placeholder, such as `changeme` or `test-password`; edit part of a file rather"
+    " than the whole file."
 )
 
 

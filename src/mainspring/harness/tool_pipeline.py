@@ -38,10 +38,10 @@ from mainspring.harness.tool_call import (
 
 APPROVAL_VOID_REASON = "what it would do has changed since it was approved"
 EARLIER_CALL_FAILED = (
-    "Not done: an earlier {} call of the same turn failed. Decide anew what to do."
+    "Not done: an earlier {} call of the same turn failed. Decide again what to do."
 )
 ROUND_CHARS = 200_000
-"""Limit of all results of a turn together; later results get what is left."""
+"""Limit for all results of a turn together; later results get the remainder."""
 _LEAST_CHARS = 2_000
 
 
@@ -50,14 +50,14 @@ ProgramCall: TypeAlias = Callable[[Call, str, Mapping[str, object]], Awaitable[T
 
 
 class ToolRound(Struct):
-    """State that the calls of one turn share while they are settled."""
+    """The state that the calls of one turn share."""
 
     chars: int = 0
     """Size of the results so far."""
     stops: list[str] = field(default_factory=list[str])
-    """Why hooks want the run to end."""
+    """The reasons of hooks that end the run."""
     waits: dict[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
-    """Started calls that wait for other threads, with the pending calls of those threads."""
+    """The pending calls of other threads, by the started call that waits for them."""
     suspended: set[str] = field(default_factory=set[str])
     """Calls that have asked a person and wait for the answer."""
 
@@ -65,8 +65,8 @@ class ToolRound(Struct):
 async def prepare(
     context: ThreadContext, work: ToolRound, call: OpenCall, *, is_behind: bool
 ) -> CallPlan:
-    """Everything that happens before a call starts. `is_behind`: an earlier call of the turn still
-    waits, so the objection of the tool cannot be evaluated yet."""
+    """Do everything that comes before a call starts. `is_behind`: an earlier call of the turn still
+    waits, so it is too early to ask the tool for an objection."""
     if call.kind != "tool":
         check = context.toolbox.client_input_checks.get(call.name)
         wrong = check(call.input) if check and call.kind == "custom" else None
@@ -95,7 +95,7 @@ async def _check(
 
 
 def input_error(context: ThreadContext, tool: Tool, args: Mapping[str, object]) -> str | None:
-    """What is wrong with an input, as a text for the model."""
+    """The error in an input, as a text for the model."""
     if (raw := args.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
     name, wrong = tool.spec.name, tool.invalid(args) or redacted_input_error(tool, args)
@@ -197,8 +197,8 @@ async def _note_decision(
 
 
 async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> Decision | None:
-    """Apply the answer of a person. It is void if the call would now do something else, and a deny
-    rule that was added meanwhile wins: then that decision is returned."""
+    """Apply a person's answer. It is void if the call would now do something else. A deny rule that
+    was added in the meantime wins: then return its decision."""
     assert call.answer is not None
     if call.answer.result == "allow":
         normalized = normalized_call(attempt_of(context, call, call.input), tool)
@@ -232,7 +232,7 @@ async def _deny(
     hook_result = await context.run_hooks(denied, is_context=False)
     texts = [denial_text(call.reason), *hook_result.context]
     if hook_result.retry:
-        texts.append("A hook lets you try it again.")
+        texts.append("A hook allows you to try it again.")
     is_plan = decision is not None and decision.gate == "mode"
     if is_plan and tool.preview is not None and (preview := await tool.preview(attempt)):
         texts.append(f"It would do this:\n{preview}")
@@ -270,7 +270,7 @@ async def execute(
     context: ThreadContext, work: ToolRound, ready_call: ReadyCall, call_tool: ProgramCall
 ) -> ToolResult:
     """Run a call that was recorded as started, and turn its result into what the model reads.
-    `call_tool`: what its program, if it has one, calls other tools with."""
+    `call_tool` lets the program of the call, if it has one, call other tools."""
     call = attempt_of(context, ready_call.call, ready_call.call.input)
     call = replace(call, call_tool=partial(call_tool, call))
     result = (
@@ -287,7 +287,7 @@ async def execute(
 
 
 async def perform(tool: Tool, call: Call) -> ToolResult:
-    """Run a tool; what it raises becomes a result."""
+    """Run a tool; an exception becomes a result."""
     try:
         return await tool.run(call)
     except ToolEnvironmentError as error:
@@ -324,7 +324,7 @@ async def _after_hooks(
 async def cap_result(
     context: ThreadContext, work: ToolRound, tool_result: ToolResult, max_chars: int
 ) -> ToolResult:
-    """Store a result over its cap as a blob; the model reads both ends of it and its hash."""
+    """Store a result above its limit as a blob; the model reads both of its ends and its hash."""
     text = plain_text(
         tuple(item for item in tool_result.content if not isinstance(item, BlobBlock))
     )
@@ -337,7 +337,7 @@ async def cap_result(
     half = cap // 2
     preview = (
         f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
-        f" the whole of blob {blob.hash} ...]\n{text[-half:]}"
+        f" the whole blob {blob.hash} ...]\n{text[-half:]}"
     )
     media: list[Block] = [
         block for block in tool_result.content if not isinstance(block, TextBlock)
@@ -347,8 +347,8 @@ async def cap_result(
 
 
 def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[Question]) -> bool:
-    """Record what a call asks people, and that earlier questions with other words are void. False
-    if it asks only what was answered already: then it would ask forever."""
+    """Record the questions of a call, and void earlier ones that it now words differently. False if
+    all of them were answered already: then it would ask forever."""
     requests: list[events.KnownPayload] = []
     for question in questions:
         subject, id_ = question.subject(call.id), question.approval_id(call.id)

@@ -36,7 +36,7 @@ from mainspring.harness.tool_pipeline import (
 )
 from mainspring.log.task_groups import unwrap_single_error
 
-ASKS_AGAIN = "Not done: the tool asks again what was answered already."
+ASKS_AGAIN = "Not done: the tool repeats a question that was already answered."
 TOO_MANY_CALLS = "Not done: the limit on tool calls is reached. Finish with what you have."
 
 
@@ -105,7 +105,7 @@ def _groups(context: ThreadContext) -> list[list[OpenCall]]:
 
 
 def _before_first_waiting(call_plans: Sequence[CallPlan]) -> list[ReadyCall]:
-    """No call overtakes one that waits."""
+    """The calls that may run now: no call overtakes one that waits."""
     ready: list[ReadyCall] = []
     for plan in call_plans:
         if isinstance(plan, PendingCall):
@@ -131,14 +131,14 @@ async def _after_round(
     hook_result = await context.run_hooks(hook_events.after_batch(settled))
     stops = [*work.stops, *filter(None, [hook_result.stop])]
     if hook_result.blocked:
-        stops.append(hook_result.reason or "a hook said so")
+        stops.append(hook_result.reason or "a hook stopped the run")
     if stops:
         return Ended("hook_stopped", "; ".join(stops))
     return await context.toolbox.authorizer.after_round(context.thread) or Continue("next_turn")
 
 
 def _has_effects(context: ThreadContext) -> bool:
-    """Whether calls of this turn may have changed something, before a crash or after it."""
+    """Whether calls of this turn may have changed something, before or after a crash."""
     for call in context.thread.round.values():
         tool = context.toolbox.find(call.name)
         is_read = tool is not None and tool.traits(call.input).read_only
@@ -148,7 +148,7 @@ def _has_effects(context: ThreadContext) -> bool:
 
 
 async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[ReadyCall]) -> bool:
-    """Run calls concurrently; True if an interrupt stopped the ones that can be stopped."""
+    """Run calls concurrently; True if an interrupt stopped those that can be stopped."""
     sandbox = context.toolbox.sandbox_info
     for ready in group:
         call = ready.call
@@ -164,19 +164,19 @@ async def _run_group(context: ThreadContext, work: ToolRound, group: Sequence[Re
             )
         )
     await context.event_sink.commit()
-    together = _ConcurrentCalls(context, work, group)
-    patient = [ready for ready in group if ready.traits.on_interrupt == "block"]
+    calls = _ConcurrentCalls(context, work, group)
+    unstoppable = [ready for ready in group if ready.traits.on_interrupt == "block"]
     stoppable = [ready for ready in group if ready.traits.on_interrupt == "cancel"]
-    if not patient:
-        return await until_interrupted(context, partial(together.run_all, stoppable))
+    if not unstoppable:
+        return await until_interrupted(context, partial(calls.run_all, stoppable))
     if not stoppable:
-        await together.run_all(patient)
+        await calls.run_all(unstoppable)
         return False
     is_interrupted = False
     with unwrap_single_error():
-        async with anyio.create_task_group() as both:  # losing the lease stops them all
-            both.start_soon(together.run_all, patient)
-            is_interrupted = await until_interrupted(context, partial(together.run_all, stoppable))
+        async with anyio.create_task_group() as tasks:  # losing the lease stops them all
+            tasks.start_soon(calls.run_all, unstoppable)
+            is_interrupted = await until_interrupted(context, partial(calls.run_all, stoppable))
     return is_interrupted
 
 
@@ -195,12 +195,12 @@ class _ConcurrentCalls:
         if len(calls) == 1:
             return await self._run(calls[0])
         with unwrap_single_error():
-            async with anyio.create_task_group() as together:
+            async with anyio.create_task_group() as tasks:
                 for ready in calls:
-                    together.start_soon(self._run, ready)
+                    tasks.start_soon(self._run, ready)
 
     async def _run(self, ready_call: ReadyCall) -> None:
-        if len(self._group) == 1:  # there is no other whose failure would stop it
+        if len(self._group) == 1:  # no other call can fail and cancel this one
             outcome = await execute(self._context, self._work, ready_call, self._call_tool)
         else:
             outcome = ToolResult.text(
@@ -220,7 +220,7 @@ class _ConcurrentCalls:
             self._cancel_after(ready_call)
         self._left -= 1
         if self._left:
-            await self._context.event_sink.commit()  # the last is committed with the next
+            await self._context.event_sink.commit()  # the next step commits the last one
 
     def _cancel_after(self, failed: ReadyCall) -> None:
         """The model requested later calls of the same tool assuming that this one succeeds."""

@@ -23,15 +23,15 @@ _MAX_NAMED = 50
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolChanges:
-    """What became of a thread's tools while it runs."""
+    """Changes of a thread's tools while it runs."""
 
     tools: Mapping[str, Tool]
-    """New ones, and others of the same name."""
+    """New tools, and changed ones."""
     removed: frozenset[str] = frozenset()
     loaded: tuple[str, ...] = ()
-    """Those that the model gets the definitions of at once; the other new ones are deferred."""
+    """New tools whose definitions the model gets at once; the others are deferred."""
     note: str
-    """What the model is told."""
+    """A note about the changes, for the model."""
 
 
 FindToolChanges: TypeAlias = Callable[[], Awaitable[ToolChanges | None]] | None
@@ -40,21 +40,21 @@ FindToolChanges: TypeAlias = Callable[[], Awaitable[ToolChanges | None]] | None
 def compare_tools(
     before: Mapping[str, Tool], after: Mapping[str, Tool], *, is_deferred: bool
 ) -> ToolChanges | None:
-    """`None` if nothing has changed. `is_deferred`: the model finds new ones by a search."""
+    """`None` if nothing has changed. `is_deferred`: the model searches for new tools."""
     new = [name for name in after if name not in before]
     removed = [name for name in before if name not in after]
-    other = [name for name in after if name in before and after[name].spec != before[name].spec]
-    if not (new or removed or other):
+    changed = [name for name in after if name in before and after[name].spec != before[name].spec]
+    if not (new or removed or changed):
         return None
     hint = "; load them with tool_search" if is_deferred else ""
-    parts = {f"New{hint}": new, "No longer there": removed, "Changed": other}
+    parts = {f"New{hint}": new, "Removed": removed, "Changed": changed}
     lines = [
         f"{what}: {', '.join(names[:_MAX_NAMED])}{' ...' if len(names) > _MAX_NAMED else ''}."
         for what, names in parts.items()
         if names
     ]
     return ToolChanges(
-        tools={name: after[name] for name in (*new, *other)},
+        tools={name: after[name] for name in (*new, *changed)},
         removed=frozenset(removed),
         loaded=() if is_deferred else tuple(new),
         note="\n".join(["An MCP server has changed its tools.", *lines]),
@@ -70,7 +70,7 @@ class Toolbox:
     client_input_checks: Mapping[str, Callable[[Mapping[str, object]], str | None]] = field(
         default_factory=dict[str, Callable[[Mapping[str, object]], str | None]]
     )
-    """For some of them, what is wrong with an input, in words for the model."""
+    """Functions that return the error in an input of a client tool, for the model."""
     denied: frozenset[str] = frozenset()
     """Names of the agent's own tools that are hidden from the model."""
     deferred: frozenset[str] = frozenset()
@@ -81,9 +81,9 @@ class Toolbox:
     """The sandbox that tools run programs in."""
     snapshots: Snapshots | None = None
     environment: str = ""
-    """What the prompt says about the workspace."""
+    """The description of the workspace in the prompt."""
     prompt_prefix: PromptPrefix | None = None
-    """The part of the prompt before the messages, if it is not to be made from the agent."""
+    """The part of the prompt before the messages; by default it is built from the agent."""
     pending_facts: list[KnownPayload] = field(default_factory=list[KnownPayload])
     """Facts that the sandbox collects while a call runs; they are recorded with its result."""
     facts: Sequence[KnownPayload] = ()
@@ -94,21 +94,22 @@ class Toolbox:
     stop_objection: Callable[[Thread], str | None] | None = None
     """Why the model may not stop yet, as a text for it; `None` if it may."""
     recall: Callable[[str], Awaitable[Sequence[KnownPayload]]] | None = None
-    """What memory has to say on a message of the user; recorded with the message."""
+    """Finds memories about a message of the user; recorded with the message."""
     before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
-    """Saves what is worth it before messages are removed from the context: gets the goal and the
-    working state, and returns what it has done."""
+    """Saves what is worth keeping before messages are removed from the context. It gets the goal
+    and the working state, and returns events to record."""
     before_idle: Callable[[], Awaitable[None]] | None = None
-    """Runs when the thread has ended, before the log says that it is idle."""
+    """Runs when the thread has ended, before the log records that it is idle."""
     on_call_announced: Callable[[str], None] | None = None
-    """Gets the name of a tool when the model begins to call it: while it writes the input, what
-    the call needs can be made ready."""
+    """Called with the name of a tool when the model begins to call it, to prepare for the call
+    while the model writes the input."""
     message_context: Callable[[str], Awaitable[Sequence[str]]] | None = None
-    """What a user's message names and the model reads behind it, such as a resource."""
+    """Text that a user's message refers to, such as a resource; the model reads it after the
+    message."""
     changes: FindToolChanges = None
-    """Asked before each turn what has changed about the tools."""
+    """Called before each turn: returns changes of the tools."""
     hook_events: frozenset[HookEventName] = frozenset()
-    """The events that hooks of the settings wait for."""
+    """The events for which the settings have hooks."""
     worktrees: Worktrees | None = None
     """Separate working folders for threads that must not share one."""
     _by_name: Mapping[str, Tool] = field(init=False, repr=False, compare=False)

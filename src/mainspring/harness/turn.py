@@ -40,9 +40,9 @@ CONTINUATIONS = 3
 BROKEN_STREAMS = 2
 """How often a request is sent again because the connection broke in the middle of a reply."""
 SHORTEST_REPLY = 500
-RESUME_TEXT = "Go on."
+RESUME_TEXT = "Continue."
 CONTINUE_TEXT = (
-    "Your last message was cut off at the output limit. Go on exactly where it stopped, without"
+    "Your last message was cut off at the output limit. Continue exactly where it stopped, without"
     " repeating anything, in smaller pieces."
 )
 
@@ -61,7 +61,7 @@ class ReplyFailed(Struct, frozen=True):
 
 
 class OpenRequest(Struct):
-    """A model request in progress, with what its end event refers to."""
+    """A model request in progress, with the ids that its end event refers to."""
 
     started_id: str
     reservation_id: str
@@ -142,9 +142,9 @@ async def _ask(
 
 
 def _output_cap(context: ThreadContext, tokens: int, *, is_escalated: bool) -> int:
-    """How long the reply may be: what the model can, the window leaves and the budget allows.
+    """How long the reply may be: as the model, the window and the budget allow.
 
-    A small budget shortens a reply rather than refusing it, as long as it is worth asking.
+    A small budget shortens the reply; the call is refused only if the reply would be too short.
     """
     largest = ESCALATED_CAP if is_escalated else OUTPUT_CAP
     cap = max(SHORTEST_REPLY, min(largest, context.facts.max_output, context.facts.window - tokens))
@@ -163,7 +163,7 @@ async def _request_reply(
         context.speculative_reads.discard()
     reader = _ReplyReader(context, request, open_request.reply_announcer)
     is_interrupted = await until_interrupted(context, reader.read)
-    text = "".join(reader.said)
+    text = "".join(reader.texts)
     if reader.reply is not None:
         return reader.reply
     if reader.error is None and is_interrupted:
@@ -183,7 +183,7 @@ class _ReplyReader(Struct):
     context: ThreadContext
     request: Request
     reply_announcer: ReplyAnnouncer
-    said: list[str] = []
+    texts: list[str] = []
     reply: Reply | None = None
     error: ProviderFailed | None = None
     has_begun: bool = False
@@ -221,7 +221,7 @@ class _ReplyReader(Struct):
                 self.context.emit(delta)
             case _:
                 if isinstance(delta, TextDelta):
-                    self.said.append(delta.text)
+                    self.texts.append(delta.text)
                 self.context.emit(delta)
 
 
@@ -249,9 +249,9 @@ def _end(
 
 
 def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> Step | None:
-    tries = context.thread.retries
+    retries = context.thread.retries
     is_cut = reply.reason == "max_tokens"
-    if is_cut and not tries.escalated and _can_escalate(context, open_request):
+    if is_cut and not retries.escalated and _can_escalate(context, open_request):
         _end(
             context,
             open_request,
@@ -276,7 +276,7 @@ def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> 
     match reply.reason:
         case "refusal":
             return Ended("refusal")
-        case "max_tokens" | "pause_turn" if tries.continued >= CONTINUATIONS:
+        case "max_tokens" | "pause_turn" if retries.continued >= CONTINUATIONS:
             return Ended("output_truncated")
         case "max_tokens":
             return Continue("output_continued", CONTINUE_TEXT)
@@ -302,17 +302,17 @@ def _as_payload(
             if context.toolbox.is_client_tool(name):
                 return events.AgentCustomToolUse(name=name, input=args)
             if name.startswith("mcp__"):
-                server, _, called = name.removeprefix("mcp__").partition("__")
+                server, _, tool_name = name.removeprefix("mcp__").partition("__")
                 if (tool := context.toolbox.find(name)) is not None and tool.origin is not None:
-                    server, called = tool.origin.server, tool.origin.name
+                    server, tool_name = tool.origin.server, tool.origin.name
                 return events.AgentMcpToolUse(
-                    mcp_server_name=server, name=name, mcp_tool_name=called, input=args
+                    mcp_server_name=server, name=name, mcp_tool_name=tool_name, input=args
                 )
             return events.AgentToolUse(name=name, input=args)
 
 
 def _record_interrupted(context: ThreadContext, open_request: OpenRequest, text: str) -> None:
-    """Record what had arrived; the interrupt itself is in the inbox and comes next."""
+    """Record the part that had arrived; the loop reads the interrupt itself from the inbox next."""
     if text:
         context.note(
             events.AgentMessage(content=(TextBlock(text),)),
@@ -329,7 +329,7 @@ def _record_interrupted(context: ThreadContext, open_request: OpenRequest, text:
 
 
 def _estimated_usage(context: ThreadContext, text: str) -> events.Usage:
-    """Estimated usage of a call that broke off: it is billed, but not reported."""
+    """The usage of a call that broke off: the provider bills it but does not report it."""
     return events.Usage(
         input_tokens=context.input_tokens(),
         output_tokens=int(len(text.encode()) / context.facts.bytes_per_token),

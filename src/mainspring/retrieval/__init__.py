@@ -1,1 +1,1 @@
-"""Ranking of texts by a query, for tool search, the skill list and (later) memory."""
+"""Ranks texts by a query, for tool search, the skill list, memories and documents."""

@@ -1,5 +1,5 @@
-"""Ranks passages as `passages.py` does, all candidates at once with numpy. Scores are the same to
-nine digits; `passages.py` says what they mean.
+"""Ranks passages like `passages.py`, but all candidates at once with numpy. Scores are the same to
+nine digits; `passages.py` explains them.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class CandidatePassages:
     def of(
         cls, arrays: PassageArrays, seeds: Sequence[int], single: Sequence[int]
     ) -> CandidatePassages:
-        """Of seeds with their neighbours, and of single passages without theirs."""
+        """The candidates: seeds with their neighbours, and single passages without them."""
         numbers = np.array(seeds, np.int64)[:, None] + _OFFSETS
-        wanted = np.union1d(numbers.ravel(), np.array(single, np.int64))
-        around = np.unique((wanted[:, None] + _NEAR).ravel())
-        rows, chosen = arrays.positions(around), arrays.positions(wanted)
-        return cls(arrays=arrays, rows=rows, places=np.searchsorted(rows, chosen))
+        candidates = np.union1d(numbers.ravel(), np.array(single, np.int64))
+        around = np.unique((candidates[:, None] + _NEAR).ravel())
+        rows, positions = arrays.positions(around), arrays.positions(candidates)
+        return cls(arrays=arrays, rows=rows, places=np.searchsorted(rows, positions))
 
     def neighbours(self, offset: int) -> tuple[Places, NDArray[np.bool_]]:
         """For each candidate the place of another row in the same container, if there is one."""
@@ -67,7 +67,7 @@ class CandidatePassages:
 
 
 def places_of_words(rows: Places, starts: Places, sizes: Ints) -> Places:
-    """Where the words of rows are in a column of words."""
+    """The places of the words of rows in a column of words."""
     counts = sizes[rows].astype(np.int64)
     shift = starts[rows] - (np.cumsum(counts) - counts)
     return np.arange(int(counts.sum()), dtype=np.int64) + np.repeat(shift, counts)
@@ -97,13 +97,15 @@ class ArrayScorer:
         self._firsts = np.flatnonzero(is_first)
         self._container_at = np.cumsum(is_first) - 1
         self._containers = containers
-        known = around.arrays.numbering.stems
-        self._asked_pairs = frozenset(pairwise(known.get(word, word) for word in question.stems))
+        stem_numbers = around.arrays.numbering.stems
+        self._question_pairs = frozenset(
+            pairwise(stem_numbers.get(word, word) for word in question.stems)
+        )
         self._values = self._word_values(container_scores)
         self._add_cues()
 
     def add_vector_values(self, vector: Floats, words: Floats) -> None:
-        """What vectors say of the candidates."""
+        """Add the similarity of the candidates by vectors."""
         chosen = self._around.places
         best = np.zeros(len(self._firsts))
         np.maximum.at(best, self._container_at[chosen], words)
@@ -137,7 +139,9 @@ class ArrayScorer:
     def _pairs(self, at: int) -> float:
         arrays, position = self._around.arrays, self._around.rows[self._around.places[at]]
         start, size = arrays.starts[position], self._columns.size[position]
-        return shared_pairs(self._asked_pairs, self._columns.stems[start : start + size].tolist())
+        return shared_pairs(
+            self._question_pairs, self._columns.stems[start : start + size].tolist()
+        )
 
     def _word_values(self, container_scores: Mapping[int, float]) -> dict[str, Floats]:
         around, chosen = self._around, self._around.places
@@ -174,11 +178,11 @@ class ArrayScorer:
         }
 
     def _counts(self, stems: NDArray[np.int32], row_of: Places) -> Places:
-        """How often each row has each word of the question."""
-        known, terms = self._around.arrays.numbering.stems, self._question.terms
-        table = np.full(len(known) + 1, -1, np.int32)
+        """The count of each word of the question in each row."""
+        stem_numbers, terms = self._around.arrays.numbering.stems, self._question.terms
+        table = np.full(len(stem_numbers) + 1, -1, np.int32)
         for at, word in enumerate(terms):
-            if (number := known.get(word)) is not None:
+            if (number := stem_numbers.get(word)) is not None:
                 table[number] = at
         columns = table[stems]
         having = columns >= 0
@@ -187,25 +191,26 @@ class ArrayScorer:
         return np.bincount(places, minlength=size).reshape(-1, len(terms))
 
     def _related(self, stems: NDArray[np.int32], row_of: Places, counts: Places) -> Floats:
-        known, related = self._around.arrays.numbering.stems, related_stems()
+        stem_numbers, related = self._around.arrays.numbering.stems, related_stems()
         terms = self._question.terms
         numbers = [
-            [known[other] for other in related.get(word, ()) if other in known] for word in terms
+            [stem_numbers[other] for other in related.get(word, ()) if other in stem_numbers]
+            for word in terms
         ]
-        listed = sorted({number for several in numbers for number in several})
-        if not listed:
+        related_numbers = sorted({number for of_term in numbers for number in of_term})
+        if not related_numbers:
             return np.zeros(len(counts))
-        table = np.full(len(known) + 1, -1, np.int32)
-        table[listed] = np.arange(len(listed))
+        table = np.full(len(stem_numbers) + 1, -1, np.int32)
+        table[related_numbers] = np.arange(len(related_numbers))
         columns = table[stems]
         having = columns >= 0
-        present = np.zeros((len(counts), len(listed)), np.float32)
+        present = np.zeros((len(counts), len(related_numbers)), np.float32)
         present[row_of[having], columns[having]] = 1.0
-        means = np.zeros((len(listed), len(terms)), np.float32)
-        for at, several in enumerate(numbers):
-            means[table[several], at] = 1.0
-        says = (present @ means > 0) & (counts == 0)
-        return (says * self._rarity).sum(axis=1) / self._rarity.sum()
+        is_related = np.zeros((len(related_numbers), len(terms)), np.float32)
+        for at, of_term in enumerate(numbers):
+            is_related[table[of_term], at] = 1.0
+        has_only_related = (present @ is_related > 0) & (counts == 0)
+        return (has_only_related * self._rarity).sum(axis=1) / self._rarity.sum()
 
     def _best_of_container(self, values: Floats) -> Floats:
         if not len(values):
@@ -221,12 +226,12 @@ class ArrayScorer:
         cues, columns, chosen = self._question.cues, self._columns, self._around.places
         flags, rows = self._flags[chosen], self._around.rows[chosen]
         values = {name: flags & flag > 0 for name, flag in cues.flag_values.items()}
-        known = self._around.arrays.numbering.authors
-        names = {number: name for name, number in known.items()}
+        author_numbers = self._around.arrays.numbering.authors
+        names = {number: name for name, number in author_numbers.items()}
         present = np.unique(columns.author[self._around.rows]).tolist()
         author = cues.author([names[number] for number in present])
         if author is not None:
-            values["author"] = columns.author[rows] == known[author]
+            values["author"] = columns.author[rows] == author_numbers[author]
             values["self"] = values["author"] & (flags & IS_PERSONAL > 0)
         if cues.months:
             values["month"] = np.isin(columns.month[rows], list(cues.months))

@@ -1,6 +1,4 @@
-"""BM25 over texts with fields, in memory. Pure: the caller owns what is ranked and where it is
-stored.
-"""
+"""BM25 over texts with fields, in memory. Pure: the caller owns the texts and their storage."""
 
 from __future__ import annotations
 
@@ -19,22 +17,22 @@ from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 from mainspring.retrieval.thesaurus import related_stems
 
 _K1 = 1.0
-_B = 0.6  # descriptions differ in length for no deep reason
+_B = 0.6  # the length of a description means little
 _FIELD_WEIGHTS = (3.0, 4.0, 1.0, 0.5, 0.2)  # of a group, a name, a lead, a text and keywords
 _RELATED_WEIGHT = 0.5
-_MEANING_WEIGHT = 0.5  # of what a phrase stands for, beside the words themselves
-_OTHER_MEANING = 0.3  # a request means one thing: what else its phrases could mean counts less
+_MEANING_WEIGHT = 0.5  # of the meaning of a phrase, besides the words themselves
+_OTHER_MEANING = 0.3  # a request means one thing, so its other possible meanings count less
 _PART_OF_MEANING = 3  # the power of the share of a meaning that a text has
 _COVERAGE_WEIGHT = 0.6  # how much of the request a text answers
-_NAME_WEIGHT = 0.5  # how much of its name is asked for
+_NAME_WEIGHT = 0.5  # how much of its name is in the request
 _SAME_ACTION = 1.3
 _OTHER_ACTION = 0.85
 _GROUP_WEIGHT = 0.1
 _GROUP_BEST = 3
-_REPEATED = 0.87  # for each text before it that answers the same words, out of the same group
+_REPEATED = 0.87  # for each better text of the same group that matches the same words
 _COMPARED = 60
 _VECTOR_WEIGHT = 5.0
-_ENCODED_CHARACTERS = 200  # of a text: the rest is about details
+_ENCODED_CHARACTERS = 200  # the rest of a text is about details
 _EXACT = 1000.0
 _LEAD_WORDS = 3
 _PURPOSE = re.compile(r"\b(?:Purpose|Description|Summary): ")
@@ -42,19 +40,19 @@ _HEADING = re.compile(r" (?:Error Responses|Usage Example|Args|Arguments|Returns
 
 
 Encode: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
-"""Vectors of length one for texts, from a table or a model that the caller has."""
+"""Returns vectors of length one for texts, from the caller's table or model."""
 
 
 class Text(Struct, frozen=True):
-    """What is ranked: the name counts most, then the group, the keywords least."""
+    """A text to rank: its name counts most, then the group, the keywords least."""
 
     key: str
     name: str
     text: str
     keywords: str = ""
     group: str = ""
-    """Where it comes from, such as a server. Of those that answer the same, other groups get a
-    place too."""
+    """Its source, such as a server. Among texts that match the same words, other groups get a
+    place, too."""
 
 
 class _Entry(Struct, frozen=True):
@@ -72,9 +70,7 @@ class _Match(Struct):
 
 
 class Bm25Index:
-    """Finds texts by what they say, in the words of the asker or in related ones; with `encode`,
-    by what they mean too.
-    """
+    """Finds texts by the words of a query or related ones; with `encode`, also by their meaning."""
 
     def __init__(
         self, texts: Sequence[Text] | Mapping[str, str], *, encode: Encode | None = None
@@ -98,7 +94,7 @@ class Bm25Index:
                     weights[number] = weights.get(number, 0.0) + field_weight * count / spread
 
     def search(self, query: str, count: int) -> list[str]:
-        """The keys that fit a query, best first; the same order for the same texts."""
+        """The keys that match a query, best first; the same order for the same texts."""
         matches = self._matches(query)
         best = sorted(matches, key=lambda number: (-matches[number].score, number))
         scores = self._varied({number: matches[number] for number in best[:_COMPARED]})
@@ -109,7 +105,7 @@ class Bm25Index:
         return ranked[:count]
 
     def scores(self, query: str) -> dict[str, float]:
-        """How well each key fits, for those that fit at all."""
+        """The scores of the keys that match."""
         matches = self._matches(query)
         scores = {self._entries[number].key: match.score for number, match in matches.items()}
         if (exact := self._exact.get(query.strip().lower())) is not None:
@@ -120,10 +116,10 @@ class Bm25Index:
         request = parse_request(query)
         matches = self._word_matches(request)
         self._add_meaning_scores(matches, request)
-        asked = _with_related(term.stem for term in request.terms) | _stems_of(request.meanings)
+        stems = _with_related(term.stem for term in request.terms) | _stems_of(request.meanings)
         for number, match in matches.items():
             entry = self._entries[number]
-            match.score *= 1 - _NAME_WEIGHT + _NAME_WEIGHT * self._asked_share(entry, asked)
+            match.score *= 1 - _NAME_WEIGHT + _NAME_WEIGHT * self._matching_share(entry, stems)
             match.score *= _action_factor(request.action, entry.action)
         self._add_vector_scores(matches, query)
         self._add_group_scores(matches)
@@ -150,13 +146,13 @@ class Bm25Index:
         for meaning in request.meanings:
             for number, score in self._meaning_scores(meaning).items():
                 scores[number].append(score)
-        for number, each in scores.items():
-            best = max(each)
-            score = best + _OTHER_MEANING * (sum(each) - best)
+        for number, meaning_scores in scores.items():
+            best = max(meaning_scores)
+            score = best + _OTHER_MEANING * (sum(meaning_scores) - best)
             matches[number].score += _MEANING_WEIGHT * score
 
     def _meaning_scores(self, meaning: Meaning) -> dict[int, float]:
-        """Of the texts that have a word of its groups; far less if they lack one of another."""
+        """Scores of the texts with words of its groups; far lower if they lack a group."""
         sums: dict[int, float] = defaultdict(float)
         shares: dict[int, float] = defaultdict(float)
         everything = 0.0
@@ -185,17 +181,17 @@ class Bm25Index:
     def _add_vector_scores(self, matches: dict[int, _Match], query: str) -> None:
         if self._encode is None or not self._vectors:
             return
-        (asked,) = self._encode([query])
+        (query_vector,) = self._encode([query])
         for number, vector in enumerate(self._vectors):
-            if (similarity := sum(map(mul, asked, vector))) > 0:
+            if (similarity := sum(map(mul, query_vector, vector))) > 0:
                 matches[number].score += _VECTOR_WEIGHT * similarity
 
-    def _asked_share(self, entry: _Entry, asked: frozenset[str]) -> float:
-        whole = sum(map(self._rarity, entry.name_stems))
-        return sum(map(self._rarity, entry.name_stems & asked)) / whole if whole else 0.0
+    def _matching_share(self, entry: _Entry, stems: frozenset[str]) -> float:
+        total = sum(map(self._rarity, entry.name_stems))
+        return sum(map(self._rarity, entry.name_stems & stems)) / total if total else 0.0
 
     def _add_group_scores(self, matches: Mapping[int, _Match]) -> None:
-        """A text counts more if others of its group fit too."""
+        """Raise the score of a text if others of its group match, too."""
         groups: dict[str, list[float]] = defaultdict(list)
         for number, match in matches.items():
             groups[self._entries[number].group].append(match.score)
@@ -208,7 +204,7 @@ class Bm25Index:
             match.score += _GROUP_WEIGHT * best.get(self._entries[number].group, 0.0)
 
     def _varied(self, matches: Mapping[int, _Match]) -> dict[int, float]:
-        """Scores of the best, in their order: less for what repeats one before it."""
+        """The scores of the best texts, lower for those that repeat a better one."""
         seen: Counter[tuple[str, int]] = Counter()
         scores: dict[int, float] = {}
         for number, match in matches.items():
@@ -222,7 +218,7 @@ class Bm25Index:
         return math.log(1 + (len(self._entries) - having + 0.5) / (having + 0.5))
 
     def _word_scores(self, word: str) -> dict[int, float]:
-        """Of the texts that have the word, or else a related one: the best of these counts."""
+        """Scores of the texts with the word or a related one; the best of these counts."""
         best: dict[int, float] = {}
         for other in (word, *related_stems().get(word, ())):
             weights = self._postings.get(other)
@@ -250,10 +246,10 @@ def _stems_of(meanings: Iterable[Meaning]) -> frozenset[str]:
     return frozenset(word for meaning in meanings for group in meaning.groups for word in group)
 
 
-def _action_factor(asked: str, offered: str) -> float:
-    if not asked or not offered:
+def _action_factor(requested: str, offered: str) -> float:
+    if not requested or not offered:
         return 1.0
-    return _SAME_ACTION if asked == offered else _OTHER_ACTION
+    return _SAME_ACTION if requested == offered else _OTHER_ACTION
 
 
 def _entry(text: Text) -> _Entry:
@@ -272,7 +268,7 @@ def _fields(text: Text) -> tuple[list[str], ...]:
 
 
 def _lead(text: str) -> str:
-    """The first sentence that says something, without the headings around it."""
+    """The first sentence of some length, without headings."""
     plain = " ".join(text.split())
     purpose = _PURPOSE.search(plain)
     sentences = (plain[purpose.end() :] if purpose else plain).split(". ")

@@ -1,6 +1,5 @@
-"""Cues beyond words, in a question and in a passage: dates, numbers, names, places, people, who
-said it, and whether a passage is itself a question. English; in other languages they are simply
-absent.
+"""Cues beyond words, in a question and in a passage: dates, numbers, names, places, people, the
+author, and whether a passage is itself a question. They are English; other languages have none.
 """
 
 from __future__ import annotations
@@ -70,7 +69,7 @@ _FIRST_PERSON = frozenset(("i", "my", "me", "i've", "i'm"))
 USER = "user"
 
 
-# What a passage has, one bit each.
+# The cues of a passage, one bit each.
 IS_QUESTION, HAS_TIME, HAS_NUMBER, HAS_NAME, ASKS, IS_PERSONAL = (1 << at for at in range(6))
 HAS_PLACE, HAS_PERSON, HAS_TITLE, HAS_DURATION = (1 << at for at in range(6, 10))
 _PATTERNS = {
@@ -90,7 +89,7 @@ def is_question(text: str) -> bool:
 
 
 def passage_flags(text: str) -> int:
-    """`IS_QUESTION` if it ends as one, `ASKS` if it has one, and so on."""
+    """The cues in a text: `IS_QUESTION` if it ends as a question, `ASKS` if it has one, ..."""
     flags = sum(flag for flag, pattern in _PATTERNS.items() if pattern.search(text))
     if "?" in text:
         flags |= ASKS | is_question(text) * IS_QUESTION
@@ -110,17 +109,17 @@ class QueryCues:
     years: frozenset[int]
     day: int | None
     speakers: frozenset[str]
-    """Words that may name who said something; `user` if the asker speaks of themselves."""
+    """Words that may name an author; `user` if the question is in the first person."""
 
     def author(self, authors: Collection[str]) -> str | None:
-        """The one of them that the question names, if it names no other."""
+        """The author that the question names, if it names only one."""
         named = self.speakers.intersection(authors)
         return next(iter(named)) if len(named) == 1 else None
 
     @property
     def flag_values(self) -> dict[str, int]:
-        """Which flag of a passage counts, by the name of what it adds to the score."""
-        asked = {
+        """The flags of a passage that count, by the name of their part of the score."""
+        flags = {
             "when": self.asks_when * HAS_TIME,
             "number": self.asks_how_many * HAS_NUMBER,
             "name": self.asks_name * HAS_NAME,
@@ -129,8 +128,8 @@ class QueryCues:
             "title": self.asks_title * HAS_TITLE,
             "duration": self.asks_duration * HAS_DURATION,
         }
-        wanted = {name: flag for name, flag in asked.items() if flag}
-        return {"question": IS_QUESTION, "time": HAS_TIME, **wanted}
+        requested = {name: flag for name, flag in flags.items() if flag}
+        return {"question": IS_QUESTION, "time": HAS_TIME, **requested}
 
     @classmethod
     def of(cls, query: str) -> QueryCues:
@@ -156,6 +155,6 @@ class QueryCues:
 
 
 def _speakers(query: str) -> frozenset[str]:
-    found = set(_SPEAKER_WORDS.findall(query.lower()))
-    found |= {word.removesuffix("'s") for word in found}
-    return frozenset((*found, USER)) if found & _FIRST_PERSON else frozenset(found - {USER})
+    words = set(_SPEAKER_WORDS.findall(query.lower()))
+    words |= {word.removesuffix("'s") for word in words}
+    return frozenset((*words, USER)) if words & _FIRST_PERSON else frozenset(words - {USER})

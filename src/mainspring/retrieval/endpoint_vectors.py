@@ -1,5 +1,5 @@
-"""Vectors of texts from an embedding endpoint of a provider. If it fails, nobody waits for it again
-for a minute, and searches go by words.
+"""Vectors of texts from a provider's embedding endpoint. If it fails, searches use only words for a
+minute.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class EndpointEncoder:
             rows = np.array(self._embed([texts[at] for at in present]), np.float32)
             if rows.shape[1] != self._dimensions:
                 raise VectorsUnavailable(
-                    f"{self._embed.identity} gives {rows.shape[1]} numbers a vector now, not"
+                    f"{self._embed.identity} now returns vectors of {rows.shape[1]} numbers, not"
                     f" {self._dimensions}; set it again with `mainspring memory vectors`"
                 )
         except (ProviderFailed, VectorsUnavailable) as error:

@@ -1,4 +1,4 @@
-"""Globs, matched folder by folder and without regular expressions: no pattern and no path is slow.
+"""Matches globs folder by folder without regular expressions, so that no pattern or path is slow.
 
 `*`, `?` and `[a-z]` stay in one folder, `**` spans folders. The dialects that share this matcher:
 gitignore in permission rules (`harness/permissions/path_rules.py`), the tools `glob` and `grep`
@@ -39,7 +39,7 @@ _ANY_CHARACTER = CharClass(True, ())
 
 
 class Segment(Struct, frozen=True):
-    """What a pattern has between two slashes."""
+    """The part of a pattern between two slashes."""
 
     tokens: tuple[Token, ...]
     parts: tuple[str, ...] | None
@@ -48,7 +48,7 @@ class Segment(Struct, frozen=True):
     def matches(self, name: str) -> bool:
         if self.parts is not None:
             return matches_parts(self.parts, name)
-        return _wild_match(self.tokens, name, lambda token: token == _STAR, _stands_for)
+        return _wild_match(self.tokens, name, lambda token: token == _STAR, _matches_token)
 
 
 ANY_FOLDERS = Segment((_STAR, _STAR), ("", "", ""))
@@ -67,28 +67,28 @@ def _lenient_segments(glob: str) -> tuple[Segment, ...]:
 
 
 def expand_braces(glob: str) -> tuple[str, ...]:
-    """The globs that one with braces stands for.
+    """The globs that a glob with braces expands to.
 
     Raises:
-        InvalidInput: they are too many.
+        InvalidInput: there are too many.
     """
-    done: list[str] = []
+    expanded: list[str] = []
     pending = [glob]
     while pending:
         pattern = pending.pop()
         braces = _BRACES.search(pattern)
         if braces is None:
-            done.append(pattern)
+            expanded.append(pattern)
         else:
             before, after = pattern[: braces.start()], pattern[braces.end() :]
             pending += (f"{before}{choice}{after}" for choice in reversed(braces[1].split(",")))
-        if len(done) + len(pending) > _MAX_CHOICES:
-            raise InvalidInput(f"the glob {glob} stands for more than {_MAX_CHOICES} globs")
-    return tuple(done)
+        if len(expanded) + len(pending) > _MAX_CHOICES:
+            raise InvalidInput(f"the glob {glob} expands to more than {_MAX_CHOICES} globs")
+    return tuple(expanded)
 
 
 def matches_parts(parts: Sequence[str], text: str) -> bool:
-    """Whether a text is these parts with anything between them: a pattern, split at its stars."""
+    """Whether a text consists of these parts of a pattern, with any text between (its stars)."""
     first, *rest = parts
     if not rest:
         return text == first
@@ -131,7 +131,7 @@ def _segment(text: str, is_lenient: bool = False) -> Segment:
 
 
 def _token(text: str, at: int) -> tuple[Token, int]:
-    """The token that begins here, and where the next one does."""
+    """The token that begins here, and the position of the next one."""
     match text[at]:
         case "*":
             return _STAR, at + 1
@@ -155,7 +155,7 @@ def _char_class(text: str, start: int) -> tuple[CharClass, int]:
     first = at
     while at < len(text) and (text[at] != "]" or at == first):
         if text.startswith("[:", at):
-            raise InvalidInput(f"{text}: classes like [:alpha:] are not understood")
+            raise InvalidInput(f"{text}: classes like [:alpha:] are not supported")
         low, at = _member(text, at)
         high = low
         if text[at : at + 1] == "-" and text[at + 1 : at + 2] not in ("", "]"):
@@ -173,13 +173,13 @@ def _member(text: str, at: int) -> tuple[str, int]:
     return text[at], at + 1
 
 
-def _stands_for(token: Token, character: str) -> bool:
+def _matches_token(token: Token, character: str) -> bool:
     return token == character if isinstance(token, str) else token.has(character)
 
 
 def spans(segments: Sequence[Segment], names: Sequence[str]) -> bool:
     if segments[-1] is not ANY_FOLDERS and not segments[-1].matches(names[-1]):
-        return False  # at once: whole workspaces are matched
+        return False  # checked first for speed, since whole workspaces are matched
     return _wild_match(segments, names, lambda item: item is ANY_FOLDERS, Segment.matches)
 
 
@@ -189,7 +189,7 @@ def _wild_match(
     is_any: Callable[[P], bool],
     fits: Callable[[P, T], bool],
 ) -> bool:
-    """A mismatch goes back to the last wildcard only: at worst pattern times subject."""
+    """Match with backtracking to the last wildcard only, so at worst in quadratic time."""
     at = here = resume = 0
     star = -1
     while here < len(subject):

@@ -1,4 +1,4 @@
-"""Search over the record of sessions: the log's own word index, asked with stems."""
+"""Searches the history of sessions in the log's own word index, with stems."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ async def search_history(
     limit: int = 20,
 ) -> list[SearchHit]:
     """Events with all words of the query first, then those with some of them in any form; in one
-    session with its inherited history, in those of a scope, or in all.
+    session with its inherited history, in the sessions of a scope, or in all.
 
     Raises:
-        InvalidInput: there is no word in the query.
+        InvalidInput: the query has no words.
     """
     hits = await search(log, query, session_id=session_id, scope=scope, limit=limit)
     beginnings = " ".join(dict.fromkeys(map(_beginning, content_words(query))))
@@ -36,7 +36,7 @@ async def search_history(
 
 
 def _beginning(word: str) -> str:
-    """What the forms of a word have in common: "repl" of "replies" and "reply"."""
+    """The common beginning of the forms of a word: "repl" for "replies" and "reply"."""
     root = stem(word)
     while not word.startswith(root):
         root = root[:-1]

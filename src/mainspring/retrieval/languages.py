@@ -1,7 +1,7 @@
-"""Stems of other languages than English, by the Snowball stemmers (the extra `languages`). Without
-it, words of other languages are compared whole.
+"""Stems of languages other than English, by the Snowball stemmers (the extra `languages`). Without
+them, words of other languages are compared as they are.
 
-A word in another alphabet says itself which stemmer it needs. For words in Latin letters, the
+For a word in another alphabet, the alphabet selects the stemmer. For words in Latin letters, the
 function words of the whole text decide; a text without any counts as English.
 """
 
@@ -24,9 +24,9 @@ else:
 
 _PACKAGE = "snowballstemmer"
 _MIN_SHARE = 2
-"""How many times as many function words as English ones a text must have to be of a language."""
+"""A text is in a language if it has this many times as many function words as English ones."""
 _MIN_WORDS, _SHORT_TEXT = 2, 5
-"""At least two, unless the text has no more than five words."""
+"""At least two function words, or one in a text of at most five words."""
 # Words that English does not have, without accents.
 # fmt: off
 FUNCTION_WORDS = {
@@ -116,10 +116,10 @@ _SHARED_WORDS = {
     "norwegian": ("den", "din", "en", "for", "han", "i", "man", "men", "sin", "under", "var"),
     "finnish": ("he", "me", "ne", "on", "se", "sen"),
 }
-"""Words that English has, too: they count only in a text that has letters which English has not."""
+"""Words that English has, too: they count only in a text with letters that English lacks."""
 # fmt: on
 STOP_WORDS = {
-    name: known | frozenset(_SHARED_WORDS[name]) for name, known in FUNCTION_WORDS.items()
+    name: listed | frozenset(_SHARED_WORDS[name]) for name, listed in FUNCTION_WORDS.items()
 }
 _LETTERS = {
     "german": "\u00e4\u00f6\u00fc\u00df",
@@ -156,26 +156,26 @@ class _Stemmer(Protocol):
 
 @cache
 def fingerprint() -> str:
-    """Of the stemmers that are installed: an index that stores stems stores this too."""
+    """Identifies the installed stemmers; an index stores it with its stems."""
     return f"{_PACKAGE}-{metadata.version(_PACKAGE)}" if _is_installed() else ""
 
 
 def language_of(text: str, words: Iterable[str]) -> str | None:
-    """Of a text and its words, lower-case and without accents. `None`: it is English, or nothing
-    says what it is."""
+    """The language of a text and its words, which are lower-case and without accents; `None` if it
+    is English or unknown."""
     if not _is_installed():
         return None
     present = frozenset(words)
-    fewest = 1 if len(present) <= _SHORT_TEXT else _MIN_WORDS
-    needed = max(fewest, _MIN_SHARE * len(present & _ENGLISH))
+    min_words = 1 if len(present) <= _SHORT_TEXT else _MIN_WORDS
+    needed = max(min_words, _MIN_SHARE * len(present & _ENGLISH))
     letters = frozenset[str]() if text.isascii() else _ALL_LETTERS.intersection(text.lower())
-    known = STOP_WORDS if letters else FUNCTION_WORDS
+    word_lists = STOP_WORDS if letters else FUNCTION_WORDS
     if not letters and len(present & _ALL_FUNCTION_WORDS) < needed:
         return None
     counts = Counter(
         {
-            name: len(present & known[name]) + len(letters.intersection(_LETTERS.get(name, "")))
-            for name in known
+            name: len(present & listed) + len(letters.intersection(_LETTERS.get(name, "")))
+            for name, listed in word_lists.items()
         }
     )
     ((language, count),) = counts.most_common(1)
@@ -203,5 +203,5 @@ def _stemmer(language: str) -> _Stemmer:
 def _is_installed() -> bool:
     try:
         return find_spec(_PACKAGE) is not None
-    except ValueError:  # set to nothing
+    except ValueError:  # `sys.modules` has `None` for it
         return False

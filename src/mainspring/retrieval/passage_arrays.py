@@ -1,6 +1,6 @@
-"""The passages of an index in memory, as arrays of numpy: finds what a store finds, by the same
-formulas and in the same order, several times as fast. Read from a store once, then only what has
-changed. Scopes are compared in every query, as in a store.
+"""The passages of an index in memory, as numpy arrays: finds the same as a store, by the same
+formulas and in the same order, several times as fast. They are read from a store once, then only
+its changes. Scopes are compared in every query, as in a store.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from mainspring.retrieval.passages import CorpusStatistics, PassageRow
 Ints: TypeAlias = NDArray[np.int32]
 Floats: TypeAlias = NDArray[np.float64]
 NumberWords: TypeAlias = Callable[[Sequence[str]], list[Ints]]
-"""The words of texts as numbers of whoever has vectors of them."""
+"""Returns the words of texts as the numbers of their vectors."""
 MAX_PASSAGES, MAX_STEMS = 250_000, 6_000_000
-"""More are left to the store: they would take too much memory."""
+"""With more, searches use the store, since they would take too much memory."""
 _BATCH = 2_000
 _K1, _B, _MIN_RARITY = 1.2, 0.75, 1e-6
-"""Of BM25 in SQLite's FTS5."""
+"""The constants of BM25 in SQLite's FTS5."""
 _DIGITS = 9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Passages by number; stems and words of all of them one after the other."""
+    """Passages by number; the stems and words of all of them are concatenated."""
 
     number: NDArray[np.int64]
     container: NDArray[np.int64]
@@ -49,7 +49,7 @@ class Columns:
     day: Ints
     flags: Ints
     size: Ints
-    """In stems."""
+    """The number of stems."""
     word_count: Ints
     stems: Ints
     words: Ints
@@ -62,8 +62,8 @@ class Columns:
         widened = [_widened(part, width) for part in parts]
         return cls(
             **{
-                each.name: np.concatenate([getattr(part, each.name) for part in widened])
-                for each in fields(cls)
+                column.name: np.concatenate([getattr(part, column.name) for part in widened])
+                for column in fields(cls)
             }
         )
 
@@ -71,10 +71,10 @@ class Columns:
         ragged = {"stems": self.size, "words": self.word_count}
         return Columns(
             **{
-                each.name: getattr(self, each.name)[
-                    np.repeat(chosen, ragged[each.name]) if each.name in ragged else chosen
+                column.name: getattr(self, column.name)[
+                    np.repeat(chosen, ragged[column.name]) if column.name in ragged else chosen
                 ]
-                for each in fields(self)
+                for column in fields(self)
             }
         )
 
@@ -115,7 +115,7 @@ class Numbering:
 
 
 class PassageArrays:
-    """One state of an index. `source` brings it up to date."""
+    """One state of an index; `ArraySource` updates it."""
 
     def __init__(self, columns: Columns, numbering: Numbering, containers: int) -> None:
         self.columns = columns
@@ -133,11 +133,11 @@ class PassageArrays:
         self._container_sizes = (
             np.add.reduceat(columns.size, firsts) if len(firsts) else columns.size
         )
-        self._asked: tuple[tuple[str, ...], dict[str, tuple[Ints, Ints]]] | None = None
+        self._cached_postings: tuple[tuple[str, ...], dict[str, tuple[Ints, Ints]]] | None = None
 
     @classmethod
     def of_rows(cls, rows: Iterable[PassageRow], number_words: NumberWords | None) -> PassageArrays:
-        """Some passages of an index, to be scored."""
+        """The arrays of some passages of an index, for scoring."""
         ordered = sorted(rows, key=lambda row: row.number)
         numbering = Numbering()
         return cls(numbering.columns([("", row) for row in ordered], number_words), numbering, 0)
@@ -145,7 +145,7 @@ class PassageArrays:
     def extended(
         self, rows: Sequence[tuple[str, PassageRow]], number_words: NumberWords | None
     ) -> PassageArrays:
-        """With passages that are not in the index; their numbers come before all others."""
+        """The arrays with passages that are not in the index; their numbers come first."""
         if not rows:
             return self
         ordered = sorted(rows, key=lambda row: row[1].number)
@@ -153,15 +153,15 @@ class PassageArrays:
         return PassageArrays(columns, self.numbering, self._containers)
 
     def positions(self, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Where passages are; numbers that do not exist are left out."""
-        known = self.columns.number
-        if not len(known):
+        """The positions of passages, without numbers that do not exist."""
+        existing = self.columns.number
+        if not len(existing):
             return np.zeros(0, np.int64)
-        places = np.minimum(np.searchsorted(known, numbers), len(known) - 1)
-        return places[known[places] == numbers]
+        places = np.minimum(np.searchsorted(existing, numbers), len(existing) - 1)
+        return places[existing[places] == numbers]
 
     def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics:
-        """Of all scopes, as in a store."""
+        """The statistics of all scopes, as in a store."""
         newest = self.lengths[-SAMPLE:]
         frequency = {word: len(having) for word, (having, _) in self._postings(terms).items()}
         mean = float(newest.mean()) if len(newest) else 1.0
@@ -188,32 +188,32 @@ class PassageArrays:
         return self.columns.number[np.flatnonzero(is_near)[:MAX_DATED]].tolist()
 
     def vectors(self, scopes: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int8]]:
-        """Those of some scopes, with the numbers of their passages."""
+        """The vectors of some scopes, with the numbers of their passages."""
         having = self.columns.has_vector & self._allowed(self.columns.scope, scopes)
         if having.all():
             return self.columns.number, self.columns.vectors
         return self.columns.number[having], self.columns.vectors[having]
 
     def _allowed(self, column: Ints, scopes: Sequence[str]) -> NDArray[np.bool_]:
-        known = self.numbering.scopes
-        allowed = np.zeros(len(known) + 1, bool)
-        allowed[[known[scope] for scope in scopes if scope in known]] = True
+        numbers = self.numbering.scopes
+        allowed = np.zeros(len(numbers) + 1, bool)
+        allowed[[numbers[scope] for scope in scopes if scope in numbers]] = True
         return allowed[column]
 
     def _postings(self, terms: Sequence[str]) -> dict[str, tuple[Ints, Ints]]:
-        """The passages that have a word, and how often. Those of the last question are cached:
-        fewer words of it find candidates than score them."""
-        asked = self._asked
-        if asked is None or not set(terms) <= set(asked[0]):
-            asked = self._asked = (tuple(terms), self._scanned(terms))
-        return {word: asked[1][word] for word in terms if word in asked[1]}
+        """The passages that have a word, and their counts. Those of the last question are cached,
+        since its words first find candidates and then score them."""
+        cached = self._cached_postings
+        if cached is None or not set(terms) <= set(cached[0]):
+            cached = self._cached_postings = (tuple(terms), self._scan(terms))
+        return {word: cached[1][word] for word in terms if word in cached[1]}
 
-    def _scanned(self, terms: Sequence[str]) -> dict[str, tuple[Ints, Ints]]:
-        known = self.numbering.stems
-        words = [word for word in terms if word in known]
-        table = np.zeros(len(known) + 1, np.uint8 if len(words) < 255 else np.uint16)
+    def _scan(self, terms: Sequence[str]) -> dict[str, tuple[Ints, Ints]]:
+        numbers = self.numbering.stems
+        words = [word for word in terms if word in numbers]
+        table = np.zeros(len(numbers) + 1, np.uint8 if len(words) < 255 else np.uint16)
         for at, word in enumerate(words, 1):
-            table[known[word]] = at
+            table[numbers[word]] = at
         slots = table[self.columns.stems]
         hits = np.flatnonzero(slots != 0)
         slots, passages = slots[hits], self._passage_of[hits]
@@ -225,7 +225,7 @@ class PassageArrays:
 
 
 class ArraySource:
-    """The arrays of a store, as it is now."""
+    """The arrays of a store in its current state."""
 
     def __init__(self, store: PassageStore, number_words: NumberWords | None) -> None:
         self._store = store
@@ -239,16 +239,16 @@ class ArraySource:
         state = self._store.vector_state()
         if self._arrays is None or state != self._state:
             totals = self._store.totals()
-            known = self._arrays if totals.created == self._created else None
-            self._arrays = self._changed(known, totals)
+            earlier = self._arrays if totals.created == self._created else None
+            self._arrays = self._updated(earlier, totals)
             self._state, self._created = state, totals.created
         return self._arrays
 
-    def _changed(self, known: PassageArrays | None, totals: Totals) -> PassageArrays:
+    def _updated(self, earlier: PassageArrays | None, totals: Totals) -> PassageArrays:
         if totals.passages > MAX_PASSAGES:
             raise TooLarge
-        numbering = Numbering() if known is None else known.numbering
-        parts = [numbering.columns([], None) if known is None else known.columns]
+        numbering = Numbering() if earlier is None else earlier.numbering
+        parts = [numbering.columns([], None) if earlier is None else earlier.columns]
         last = int(parts[0].number[-1]) if len(parts[0].number) else 0
         while rows := self._store.rows_after(last, _BATCH):
             parts.append(numbering.columns(rows, self._number_words))
@@ -273,7 +273,7 @@ def _widened(columns: Columns, width: int) -> Columns:
 
 
 def _runs(sorted_values: Ints, counts: Ints | None) -> tuple[Ints, Ints]:
-    """Equal values once, and how many of them there are or what their counts add up to."""
+    """The distinct values, with their number or the sum of their counts."""
     if not len(sorted_values):
         return sorted_values, sorted_values
     firsts = np.flatnonzero(np.diff(sorted_values, prepend=-1))
@@ -283,7 +283,7 @@ def _runs(sorted_values: Ints, counts: Ints | None) -> tuple[Ints, Ints]:
 
 
 def _bm25(postings: Sequence[tuple[Ints, Ints]], sizes: Ints, total: int) -> Floats:
-    """As SQLite's FTS5 has it; the scope is a word more of each text."""
+    """BM25 as in SQLite's FTS5; the scope counts as one more word of each text."""
     scores = np.zeros(len(sizes))
     empty = total - len(sizes)
     mean = (float(sizes.sum()) + empty) / max(1, total)
@@ -296,10 +296,10 @@ def _bm25(postings: Sequence[tuple[Ints, Ints]], sizes: Ints, total: int) -> Flo
 
 
 def _best(scores: Floats, allowed: NDArray[np.bool_], limit: int) -> NDArray[np.int64]:
-    """The best of those that have a score; of equals the first."""
+    """The places with the best scores; among equals, the first."""
     places = np.flatnonzero((scores > 0) & allowed)
     values = scores[places]
     if len(places) > limit:
-        least = np.partition(values, len(values) - limit)[len(values) - limit]
-        places, values = places[values >= least], values[values >= least]
+        lowest = np.partition(values, len(values) - limit)[len(values) - limit]
+        places, values = places[values >= lowest], values[values >= lowest]
     return places[np.lexsort((places, -values))][:limit]

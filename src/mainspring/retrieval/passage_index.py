@@ -1,9 +1,8 @@
-"""An index of passages: derived from files, rebuilt at any time, changed in one transaction a
-container. Where it is stored is a `PassageStore`: SQLite or PostgreSQL, with the same contract.
+"""An index of passages: derived from files, rebuilt at any time, changed in one transaction per
+container. It is stored in a `PassageStore`: SQLite or PostgreSQL, with the same contract.
 
 The store finds candidates over our own stems, and vectors find more; `passages.py` scores them.
-Scopes are a predicate of every query: a passage outside of them is neither a candidate nor a
-neighbour.
+Every query is limited to scopes: a passage outside of them is neither a candidate nor a neighbour.
 """
 
 from __future__ import annotations
@@ -44,17 +43,17 @@ else:
     passage_arrays = LazyModule("mainspring.retrieval.passage_arrays")
 
 LAYOUT = 5
-"""Of the tables, beside the stems: an index of another one is made again."""
+"""The version of the tables; an index with another version is rebuilt."""
 _WITHOUT_VECTORS = "/words"
-"""Added to the hash of a container whose vectors could not be had, so that it is put again."""
+"""Added to the hash of a container that has no vectors yet, so that it is indexed again."""
 _SEEDS, _SEEDS_OF_LARGE, _NEAR_OF_LARGE = 150, 90, 40
 _COMMON_SHARE = 0.05
-"""A word in more of the passages than this is too common to find candidates by in a large index."""
+"""In a large index, a word in a larger share of the passages is too common to find candidates."""
 _LARGE = 5_000
-"""Passages: of fewer, all words find candidates, which is a point better and slow only later."""
+"""A number of passages. With fewer, all words find candidates, which is slightly better."""
 _MIN_RARE = 3
 ARRAYS_FROM = 1_000
-"""Passages from which on they are searched in memory, if numpy is installed."""
+"""The number of passages from which they are searched in memory, if numpy is installed."""
 _DAY_SLACK = 3
 
 
@@ -64,7 +63,7 @@ class Passage:
     author: str = ""
     time: datetime | None = None
     title: str = ""
-    """Searched with the text, but no cue is taken from it."""
+    """Searched with the text, but not for cues."""
 
     @property
     def whole(self) -> str:
@@ -73,12 +72,12 @@ class Passage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
-    """What passages belong to, in their order: a file, a day, a conversation."""
+    """A file, a day or a conversation with its passages in order."""
 
     scope: str
     name: str
     hash: str
-    """Of what the passages were made from."""
+    """Hash of the source of the passages."""
     passages: Sequence[Passage]
 
 
@@ -91,15 +90,16 @@ class PassageHit:
 
 
 class TooLarge(Exception):
-    """More passages than belong in memory."""
+    """There are too many passages for memory."""
 
 
 class VectorsUnavailable(Exception):
-    """What makes vectors does not answer. Searches go by words meanwhile."""
+    """The encoder does not answer; until it does, searches use only words."""
 
 
 class Vectors(Protocol):
-    """Of passages, by some encoder: `retrieval/passage_vectors.py`. Raises: VectorsUnavailable."""
+    """Vectors of passages, by an encoder: `retrieval/passage_vectors.py`. Raises:
+    VectorsUnavailable."""
 
     @property
     def fingerprint(self) -> str: ...
@@ -111,7 +111,7 @@ class Vectors(Protocol):
 
     @property
     def number_words(self) -> passage_arrays.NumberWords | None:
-        """`None` if it has no vectors of words."""
+        """`None` if the encoder has no vectors of words."""
         ...
 
     def nearest(
@@ -124,12 +124,12 @@ class Vectors(Protocol):
     def values(
         self, query: str, around: array_scorer.CandidatePassages, rarity: Mapping[str, float]
     ) -> tuple[passage_arrays.Floats, passage_arrays.Floats]:
-        """How near the candidates are as a whole, and word by word."""
+        """The similarity of the candidates as a whole, and word by word."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _Search:
     question: Question
     statistics: CorpusStatistics
     whole: Mapping[int, float]
@@ -139,7 +139,7 @@ class _Asked:
 
 
 class PassageIndex:
-    """Blocks."""
+    """Its methods block."""
 
     def __init__(
         self,
@@ -149,7 +149,7 @@ class PassageIndex:
         weights: Mapping[str, float] | None = None,
         arrays_from: float = ARRAYS_FROM,
     ) -> None:
-        """`arrays_from`: passages; infinite if numpy is never to be used."""
+        """`arrays_from`: a number of passages; infinite to never use numpy."""
         self._store = store
         self._arrays_from = arrays_from
         self._source: passage_arrays.ArraySource | None = None
@@ -157,7 +157,7 @@ class PassageIndex:
         self._vectors = vectors
         self._weights = weights or (WEIGHTS if vectors is None else vectors.weights)
         self.problem: str | None = None
-        """Why the last search or change went without vectors."""
+        """Why the last search or change used no vectors."""
         of_vectors = "" if vectors is None else vectors.fingerprint
         self._fingerprint = f"{fingerprint()}/{LAYOUT}/{of_vectors}"
         store.require(self._fingerprint)
@@ -166,7 +166,7 @@ class PassageIndex:
         self._store.close()
 
     def hashes(self, scope: str) -> dict[str, str]:
-        """What is indexed, by container."""
+        """The hashes of the indexed containers, by name."""
         return self._store.hashes(scope)
 
     def put(self, *containers: Container) -> None:
@@ -180,7 +180,7 @@ class PassageIndex:
         self._store.clear()
 
     def purge(self) -> None:
-        """Leave no word of what was removed in its files."""
+        """Erase all removed text from the files of the store."""
         self._store.purge()
 
     def search(
@@ -190,8 +190,8 @@ class PassageIndex:
         limit: int,
         unindexed: Sequence[Container] = (),
     ) -> list[PassageHit]:
-        """The passages that answer a question best, of these scopes and no others. `unindexed`
-        are ranked with them without being in the index."""
+        """The passages in these scopes that match a question best. `unindexed` containers are
+        ranked with them, too."""
         question, allowed, self.problem = Question.of(query), sorted(scopes), None
         if not question.stems or not (allowed or unindexed):
             return []
@@ -206,43 +206,45 @@ class PassageIndex:
         extra = self._unindexed_rows(unindexed)
         whole = source.container_scores(question.terms, allowed) if allowed else {}
         weights = WEIGHTS if self.problem else self._weights
-        asked = _Asked(question, statistics, whole, weights, seeds, limit)
+        search = _Search(question, statistics, whole, weights, seeds, limit)
         if arrays is None:
-            best = self._best_by_rows(asked, allowed, [row for row, _ in extra.values()])
+            best = self._best_by_rows(search, allowed, [row for row, _ in extra.values()])
         else:
             rows = [(place.scope, row) for row, place in extra.values()]
             arrays = arrays.extended(rows, self._number_words)
-            best = self._best_by_arrays(asked, arrays, list(extra))
+            best = self._best_by_arrays(search, arrays, list(extra))
         places = self._store.places([item.number for item in best if item.number > 0])
         places |= {number: place for number, (_, place) in extra.items()}
         return _hits(best, places)
 
     def _best_by_rows(
-        self, asked: _Asked, scopes: list[str], unindexed: list[PassageRow]
+        self, search: _Search, scopes: list[str], unindexed: list[PassageRow]
     ) -> list[ScoredPassage]:
-        candidates = {seed + offset for seed in asked.seeds for offset in range(-SPAN, SPAN + 1)}
+        candidates = {seed + offset for seed in search.seeds for offset in range(-SPAN, SPAN + 1)}
         around = candidates.union(*({at + offset for at in candidates} for offset in NEAR))
         rows = [*self._store.rows(around, scopes), *unindexed]
         numbers = [row.number for row in unindexed]
         if self._has_vectors:
             arrays = passage_arrays.PassageArrays.of_rows(rows, self._number_words)
-            return self._best_by_arrays(asked, arrays, numbers)
-        scorer = PassageScorer(asked.question, asked.statistics, rows, asked.whole, asked.weights)
-        return scorer.best(candidates.union(numbers), asked.limit)
+            return self._best_by_arrays(search, arrays, numbers)
+        scorer = PassageScorer(
+            search.question, search.statistics, rows, search.whole, search.weights
+        )
+        return scorer.best(candidates.union(numbers), search.limit)
 
     def _best_by_arrays(
-        self, asked: _Asked, arrays: passage_arrays.PassageArrays, unindexed: list[int]
+        self, search: _Search, arrays: passage_arrays.PassageArrays, unindexed: list[int]
     ) -> list[ScoredPassage]:
-        around = array_scorer.CandidatePassages.of(arrays, asked.seeds, unindexed)
+        around = array_scorer.CandidatePassages.of(arrays, search.seeds, unindexed)
         if not len(around.places):
             return []
         scorer = array_scorer.ArrayScorer(
-            asked.question, asked.statistics, around, asked.whole, asked.weights
+            search.question, search.statistics, around, search.whole, search.weights
         )
         if self._vectors is not None and self._has_vectors:
-            values = self._vectors.values(asked.question.text, around, scorer.rarity)
+            values = self._vectors.values(search.question.text, around, scorer.rarity)
             scorer.add_vector_values(*values)
-        return scorer.best(asked.limit)
+        return scorer.best(search.limit)
 
     @property
     def _has_vectors(self) -> bool:
@@ -253,10 +255,10 @@ class PassageIndex:
         return None if self._vectors is None else self._vectors.number_words
 
     def _arrays(self) -> passage_arrays.PassageArrays | None:
-        """The passages in memory. A process that asks once does not read them all, unless it needs
-        their vectors anyway."""
-        is_wanted = self._vectors is not None or self._passages >= self._arrays_from
-        if not is_wanted or self._arrays_from == math.inf:
+        """The passages in memory; `None` to use the store. A process that searches once does not
+        read them all, unless it needs their vectors."""
+        is_useful = self._vectors is not None or self._passages >= self._arrays_from
+        if not is_useful or self._arrays_from == math.inf:
             return None
         try:
             if self._source is None:
@@ -269,7 +271,7 @@ class PassageIndex:
     def _unindexed_rows(
         self, containers: Sequence[Container]
     ) -> dict[int, tuple[PassageRow, Place]]:
-        """Passages that are not in the index, with numbers that it does not have."""
+        """Passages that are not in the index, with unused numbers."""
         number, rows = 0, dict[int, tuple[PassageRow, Place]]()
         for at, container in enumerate(self._stored(containers), 1):
             number -= len(container.passages) + GAP
@@ -306,7 +308,7 @@ class PassageIndex:
         scopes: list[str],
         arrays: passage_arrays.PassageArrays | None,
     ) -> list[int] | None:
-        """`None`: there are no vectors now."""
+        """The nearest passages by vectors; `None` if there are no vectors now."""
         if self._vectors is None:
             return None
         try:

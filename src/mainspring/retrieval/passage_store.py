@@ -1,4 +1,4 @@
-"""What an index of passages needs of a store: SQLite or PostgreSQL, with the same contract."""
+"""The protocol of a store of passages: SQLite or PostgreSQL, with the same contract."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from mainspring.retrieval.passages import CorpusStatistics, PassageRow
 MAX_DATED = 200
 MAX_CONTAINERS = 500
 SAMPLE = 500
-"""The newest passages: a store takes the mean length from them."""
+"""The number of newest passages from which a store takes the mean length."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredPassage:
-    """A passage as a store stores it."""
+    """A passage in the form that a store takes."""
 
     author: str
     year: int
@@ -26,7 +26,7 @@ class StoredPassage:
     stems: list[str]
     vector: bytes | None = None
     words: str = ""
-    """With vectors, the words that are no stop words."""
+    """With vectors, the words except stop words."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,34 +56,34 @@ class Totals:
     passages: int
     containers: int
     created: str
-    """When the tables were made again, numbers begin again too: this differs then."""
+    """Differs after the tables were rebuilt, which also restarts the numbers."""
 
 
 class PassageFinder(Protocol):
-    """Finds candidates: a store does, and its passages in memory."""
+    """Finds candidates; implemented by stores and by passages in memory."""
 
     def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics: ...
     def find_words(self, terms: Sequence[str], scopes: Sequence[str], limit: int) -> list[int]:
-        """The best by BM25 as SQLite's FTS5 has it, to nine digits; of equals the first."""
+        """The best passages by BM25 as in SQLite's FTS5, to nine digits; among equals the first."""
         ...
 
     def find_dates(self, dates: DateRange, scopes: Sequence[str]) -> list[int]:
-        """The first `MAX_DATED`."""
+        """The first `MAX_DATED` passages of the dates."""
         ...
 
     def container_scores(self, terms: Sequence[str], scopes: Sequence[str]) -> dict[int, float]:
-        """How well the best `MAX_CONTAINERS` answer as a whole; BM25 as above."""
+        """The scores of the best `MAX_CONTAINERS` containers, each as one text; BM25 as above."""
         ...
 
 
 class PassageStore(PassageFinder, Protocol):
-    """Blocks. One writer at a time; others wait. Numbers of passages in one container follow each
-    other, and `GAP` numbers are free between containers. A number is not used again: what was
-    read of it once holds until it is removed."""
+    """Its methods block. One writer at a time; others wait. The passages of a container have
+    consecutive numbers, and `GAP` numbers are free between containers. A number is never reused, so
+    a passage with a number does not change until it is removed."""
 
     def close(self) -> None: ...
     def require(self, fingerprint: str) -> None:
-        """Tables that were filled by another version of the code are made again."""
+        """Rebuild tables that another version of the code has filled."""
         ...
 
     def hashes(self, scope: str) -> dict[str, str]: ...
@@ -94,18 +94,18 @@ class PassageStore(PassageFinder, Protocol):
     def remove(self, scope: str, names: Collection[str]) -> None: ...
     def clear(self) -> None: ...
     def purge(self) -> None:
-        """Leave no word of what was removed in its files."""
+        """Erase all removed text from the files of the store."""
         ...
 
     def rows(self, numbers: Iterable[int], scopes: Sequence[str]) -> list[PassageRow]: ...
     def rows_after(self, number: int, limit: int) -> list[tuple[str, PassageRow]]:
-        """The next by number, of all scopes, each with its own."""
+        """The next passages by number in all scopes, each with its scope."""
         ...
 
     def totals(self) -> Totals: ...
     def numbers(self) -> list[int]: ...
     def vector_state(self) -> object:
-        """Another value whenever the vectors may have changed, in any process."""
+        """A value that changes whenever any process may have changed the vectors."""
         ...
 
     def vectors(self, scopes: Sequence[str]) -> Iterator[tuple[int, bytes]]: ...

@@ -1,7 +1,7 @@
-"""Vectors of passages in the index's own file: which are near a question, and how near.
+"""Vectors of passages in the store of the index, and their similarity to a question.
 
-A vector is of a passage with its neighbours, one byte a dimension. All of a scope are compared; up
-to a hundred thousand that takes less than finding candidates by words.
+A vector represents a passage with its neighbours, one byte per dimension. All vectors of a scope
+are compared; up to a hundred thousand, that is faster than finding candidates by words.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from mainspring.retrieval.static_vectors import Encoder, Matrix
 from mainspring.retrieval.stems import content_words, stem
 
 _SPAN = 1
-"""Passages on either side that are encoded with one."""
+"""The number of passages on either side that are encoded with one."""
 _MIN_SIMILARITY = 0.35
-"""Of two words that count as meaning something alike."""
+"""The similarity from which two words count as related."""
 _SCALE = 127.0
 _BLOCK = 8_192
 
@@ -33,7 +33,7 @@ class PassageVectors:
         self.fingerprint = encoder.fingerprint
         self.weights = VECTOR_WEIGHTS if encoder.knows_words else WHOLE_VECTOR_WEIGHTS
         self._cached: tuple[object, NDArray[np.int64], NDArray[np.int8]] | None = None
-        self._asked: tuple[str, Matrix] | None = None
+        self._cached_question: tuple[str, Matrix] | None = None
         self._word_numbers: dict[str, int] = {}
         self._word_vectors: Matrix = np.zeros((0, 1), np.float32)
 
@@ -74,7 +74,7 @@ class PassageVectors:
     def values(
         self, query: str, around: CandidatePassages, rarity: Mapping[str, float]
     ) -> tuple[Floats, Floats]:
-        """How near the candidates are: as a whole, and word by word."""
+        """The similarity of the candidates as a whole, and word by word."""
         arrays, rows = around.arrays, around.rows[around.places]
         columns = arrays.columns
         if not columns.vectors.shape[1]:
@@ -87,13 +87,14 @@ class PassageVectors:
     def _word_scores(
         self, query: str, numbers: Ints, lengths: Ints, rarity: Mapping[str, float]
     ) -> Floats:
-        """For each word of the question the most similar word of the passage; rare words count
-        more. `numbers` are the words of the passages, `lengths` how many each has."""
+        """The similarity of each word of the question to the most similar word of a passage; rare
+        words count more. `numbers` are the words of all passages, `lengths` their number per
+        passage."""
         scores = np.zeros(len(lengths))
-        asked = [word for word in dict.fromkeys(content_words(query)) if stem(word) in rarity]
-        if not self._encoder.knows_words or not asked:
+        words = [word for word in dict.fromkeys(content_words(query)) if stem(word) in rarity]
+        if not self._encoder.knows_words or not words:
             return scores
-        weights = np.array([rarity[stem(word)] for word in asked])
+        weights = np.array([rarity[stem(word)] for word in words])
         if not len(numbers) or not weights.sum():
             return scores
         is_used = np.zeros(len(self._word_vectors), bool)
@@ -101,7 +102,7 @@ class PassageVectors:
         used_words, place_of = np.flatnonzero(is_used), np.cumsum(is_used) - 1
         places = place_of[numbers]
         vectors = self._word_vectors[used_words]
-        similar = np.stack([_products(vectors, self._word(word)) for word in asked])
+        similar = np.stack([_products(vectors, self._word(word)) for word in words])
         similar[similar < _MIN_SIMILARITY] = 0.0
         present = lengths > 0
         starts = (np.cumsum(lengths) - lengths)[present]
@@ -110,10 +111,10 @@ class PassageVectors:
         return scores
 
     def _question(self, query: str) -> Matrix:
-        """It is asked for what is near, and then how near that is."""
-        if self._asked is None or self._asked[0] != query:
-            self._asked = (query, self._encoder.encode([query])[0])
-        return self._asked[1]
+        """The vector of a question; cached, since finding and scoring both need it."""
+        if self._cached_question is None or self._cached_question[0] != query:
+            self._cached_question = (query, self._encoder.encode([query])[0])
+        return self._cached_question[1]
 
     def _word(self, word: str) -> Matrix:
         number = self._word_numbers.get(word)
@@ -124,14 +125,14 @@ class PassageVectors:
         if not self._encoder.knows_words:
             return [np.zeros(0, np.int32) for _ in passages]
         texts = [text.split() for text in passages]
-        known = self._word_numbers
-        unknown = [word for word in dict.fromkeys(chain.from_iterable(texts)) if word not in known]
-        if unknown:
-            vectors = self._encoder.encode(unknown)
-            first = len(known)
+        numbers = self._word_numbers
+        new = [word for word in dict.fromkeys(chain.from_iterable(texts)) if word not in numbers]
+        if new:
+            vectors = self._encoder.encode(new)
+            first = len(numbers)
             self._word_vectors = np.concatenate([self._word_vectors, vectors]) if first else vectors
-            known |= {word: first + at for at, word in enumerate(unknown)}
-        return [np.array([known[word] for word in words], np.int32) for words in texts]
+            numbers |= {word: first + at for at, word in enumerate(new)}
+        return [np.array([numbers[word] for word in words], np.int32) for words in texts]
 
     def _rows(
         self, store: PassageStore, scopes: Sequence[str]
@@ -147,6 +148,6 @@ class PassageVectors:
 
 
 def _products(rows: NDArray[np.int8] | Matrix, vector: Matrix) -> Matrix:
-    """In this thread: for a product of this size, the threads of BLAS take twice as much of the
-    processor."""
+    """The products, computed in this thread: at this size, the threads of BLAS take twice as much
+    CPU time."""
     return np.einsum("ij,j->i", rows.astype(np.float32, copy=False), vector)

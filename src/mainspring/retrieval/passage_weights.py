@@ -1,6 +1,6 @@
-"""How much each part of the score of a passage counts, as `bench/memory_weights.py` fits them to
-two-person conversations (LoCoMo). A passage that stands alone has only its own words and its date,
-and these count as much as they do there.
+"""The weights of the parts of a passage's score, as `bench/memory_weights.py` fits them to
+two-person conversations (LoCoMo). A single passage has only its own words and its date, which have
+the same weights.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ VECTOR_WEIGHTS: Mapping[str, float] = {
     "words": 1.55,
     "words_nearby": 2.95,
 }
-"""With vectors of texts and words; `bench/memory_weights.py` fits them."""
+"""Weights with vectors of texts and words."""
 WHOLE_VECTOR_WEIGHTS: Mapping[str, float] = {
     "near": 4.7,
     "window": 1.85,
@@ -90,4 +90,4 @@ WHOLE_VECTOR_WEIGHTS: Mapping[str, float] = {
     "words": 0.0,
     "words_nearby": 0.0,
 }
-"""With vectors of texts only, as an embedding endpoint gives them."""
+"""Weights with vectors of texts only, as an embedding endpoint returns them."""

@@ -1,7 +1,7 @@
-"""Ranks passages by a question, with what a store knows of them: the passages around them, what
-they belong to, who wrote them, and when. No model.
+"""Ranks passages by a question, with the data of a store: the passages around them, their
+container, author and date. No model is used.
 
-`array_scorer.py` computes the same with numpy, and adds vectors; a change here is one there.
+`array_scorer.py` computes the same with numpy, and adds vectors; change both together.
 """
 
 from __future__ import annotations
@@ -19,25 +19,23 @@ from mainspring.retrieval.stems import stems
 from mainspring.retrieval.thesaurus import related_stems
 
 SPAN = 2
-"""Passages on either side that count as the surroundings of one."""
+"""The number of passages on either side that belong to the surroundings of one."""
 K1 = 0.9
 OWN_B, WINDOW_B = 0.3, 0.4
 DAY_SLACK = 3
 MAX_DEEP = 80
 WINDOW_LENGTH = (2 * SPAN + 1) * 0.9
 NEAR: Mapping[int, float] = {-1: 0.7, 1: 0.4, -2: 0.4, 2: 0.25, -3: 0.25, 3: 0.15, -4: 0.15}
-"""How much a word counts in the passages around one, by how many places these are before or after.
-"""
+"""The weights of words in the passages around one, by their distance before or after it."""
 GAP = SPAN + max(map(abs, NEAR))
-"""Numbers that are free between containers, so that the surroundings of a candidate are in its own.
-"""
+"""The free numbers between containers, so that surroundings never cross containers."""
 DIGITS = 9
-"""Of scores. Sums differ in the digits after them with the order of what is added."""
+"""The digits of scores; further digits depend on the order of addition."""
 
 
 @dataclass(slots=True)
 class PassageRow:
-    """A passage as an index gives it to be scored."""
+    """A passage with the data for scoring."""
 
     number: int
     """Neighbours in the same container have neighbouring numbers."""
@@ -54,15 +52,15 @@ class PassageRow:
 
 @dataclass(frozen=True, slots=True)
 class CorpusStatistics:
-    """What the weights of words follow from."""
+    """Statistics that determine the weights of words."""
 
     passages: int
     mean_length: float
     frequency: Mapping[str, int]
-    """Passages that have a stem, for those of the query."""
+    """The number of passages with each stem of the query."""
 
     def rarity(self, words: Iterable[str], times: int = 1) -> dict[str, float]:
-        """How much words tell, if each were in so many times as many passages."""
+        """The weights of words, as if each were in `times` as many passages."""
         having = {word: times * self.frequency.get(word, 0) for word in words}
         total = self.passages
         return {
@@ -91,13 +89,13 @@ class ScoredPassage:
     number: int
     score: float
     parts: Mapping[str, float]
-    """What the score is the sum of."""
+    """The parts that add up to the score."""
     overlap: float
-    """How much of the question it says in its own words: about 0.5 if it has each of them once."""
+    """How much of the question its own words contain: about 0.5 if it has each word once."""
 
 
 class PassageScorer:
-    """Scores the candidates of one question. `rows` has them and the passages around them."""
+    """Scores the candidates of one question. `rows` contains them and the passages around them."""
 
     def __init__(
         self,
@@ -130,14 +128,14 @@ class PassageScorer:
             for number, shares in self._shares.items()
         }
         self._best_own = max(self._own.values(), default=0.0) or 1.0
-        self._in_other_words = frozenset[str]().union(
+        self._related_to_terms = frozenset[str]().union(
             *(self._related.get(word, ()) for word in terms)
         )
         self._best: dict[int, float] = {}
         for number, score in self._own.items():
             container = self._rows[number].container
             self._best[container] = max(score, self._best.get(container, 0.0))
-        self._asked_pairs = frozenset(pairwise(question.stems))
+        self._question_pairs = frozenset(pairwise(question.stems))
         cues = question.cues
         self._author = cues.author({row.author for row in self._rows.values()})
         self._has_row_cues = bool(self._author or cues.months or cues.years)
@@ -145,7 +143,7 @@ class PassageScorer:
         self._flag_scores: dict[int, float] = {}
 
     def best(self, candidates: Iterable[int], limit: int) -> list[ScoredPassage]:
-        """Only those that may be among them are explained: that costs as much as all the rest."""
+        """The best candidates. Only likely ones are scored in full, since that is slow."""
         scores = [
             (-round(self._score(row), DIGITS), number)
             for number in candidates
@@ -157,13 +155,13 @@ class PassageScorer:
 
     def _explained(self, row: PassageRow) -> ScoredPassage:
         values = {**self._word_values(row), **self._flag_values(row), **self._row_cues(row)}
-        values["pairs"] = shared_pairs(self._asked_pairs, row.stems)
+        values["pairs"] = shared_pairs(self._question_pairs, row.stems)
         parts = {name: self._weights[name] * value for name, value in values.items() if value}
         score = round(sum(parts.values()), DIGITS)
         return ScoredPassage(row.number, score, parts, self._own.get(row.number, 0.0))
 
     def _word_shares(self, number: int) -> dict[str, float]:
-        """What each word of the question adds to the score of a passage's own words."""
+        """The part of each word of the question in the score of a passage's own words."""
         length = len(self._rows[number].stems) / self._mean_length
         spread = K1 * (1 - OWN_B + OWN_B * length)
         rarity = self.rarity
@@ -173,8 +171,8 @@ class PassageScorer:
         }
 
     def _surroundings(self, row: PassageRow) -> tuple[float, float]:
-        """The score of the words of a passage and those around it, taken as one; and that of each
-        word where it counts most: in the passage, or less in one near to it."""
+        """The score of a passage and those around it as one text; and the score of each word where
+        it counts most, in the passage or with less weight near it."""
         number, rows, known = row.number, self._rows, self._counts
         length = len(row.stems)
         counts, shares = dict(known.get(number, {})), dict(self._shares.get(number, {}))
@@ -212,7 +210,7 @@ class PassageScorer:
         }
 
     def _score(self, row: PassageRow) -> float:
-        """The sum of its parts but for pairs of words."""
+        """The sum of its parts except pairs of words."""
         score = self._sum(self._word_values(row)) + self._flag_score(row)
         if self._has_row_cues:
             score += self._sum(self._row_cues(row))
@@ -233,8 +231,8 @@ class PassageScorer:
         return {name: float(row.flags & flag > 0) for name, flag in self._flags.items()}
 
     def _related_score(self, row: PassageRow) -> float:
-        """Words of the question that the passage says in other words."""
-        if self._in_other_words.isdisjoint(row.stems):
+        """The share of the question that the passage has only in related words."""
+        if self._related_to_terms.isdisjoint(row.stems):
             return 0.0
         present = frozenset(row.stems)
         missing = [word for word in self.rarity if word not in present]
@@ -246,7 +244,7 @@ class PassageScorer:
         return score / self._total_rarity
 
     def _row_cues(self, row: PassageRow) -> dict[str, float]:
-        """Who wrote it and when."""
+        """The values of its author and date."""
         cues = self._question.cues
         is_month = row.month in cues.months
         is_day = is_month and cues.day is not None and abs(row.day - cues.day) <= DAY_SLACK
@@ -260,9 +258,9 @@ class PassageScorer:
         }
 
 
-def shared_pairs(asked: frozenset[tuple[object, object]], passage: Iterable[object]) -> float:
-    """The share of the question's pairs of words that stand next to each other in a passage."""
-    return len(asked.intersection(pairwise(passage))) / len(asked) if asked else 0.0
+def shared_pairs(pairs: frozenset[tuple[object, object]], passage: Iterable[object]) -> float:
+    """The share of the question's pairs of adjacent words that a passage has, too."""
+    return len(pairs.intersection(pairwise(passage))) / len(pairs) if pairs else 0.0
 
 
 def _counts(words: Sequence[str]) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Passages in PostgreSQL, without extensions: a row for each word of a passage finds candidates, by
-the same formula as SQLite's FTS5, so that both rank alike. They have a schema of their own, which
-is derived from the memories and may be dropped at any time.
+the same formula as SQLite's FTS5, so that both rank alike. They are in their own schema, which is
+derived from the memories and may be dropped at any time.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mainspring.retrieval.passages import GAP, CorpusStatistics, PassageRow
 Db: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Rows: TypeAlias = list[tuple[Any, ...]]
 _LOCK: Final = 0x4D535058
-"""Key of the advisory lock: one writer at a time, as the numbers of passages follow each other."""
+"""Key of the advisory lock: one writer at a time, since the numbers of passages are consecutive."""
 _MIN_RARITY = 1e-6
 _SCHEMA: Final[tuple[LiteralString, ...]] = (
     "drop schema if exists mainspring_passages cascade",
@@ -60,7 +60,7 @@ _SCHEMA: Final[tuple[LiteralString, ...]] = (
     """,
     "create index passage_by_container on mainspring_passages.passage(container)",
     "create index passage_by_date on mainspring_passages.passage(month, day)",
-    # the length of the whole text in each row saves a join for each candidate
+    # the length of the text in each row saves a join per candidate
     """
     create table mainspring_passages.passage_word(
       word text collate "C", scope text collate "C", number bigint, count integer not null,
@@ -141,15 +141,15 @@ class PostgresPassages:
             )
 
     def purge(self) -> None:
-        """Removed rows leave the files of tables when these are written anew. The write-ahead log
-        and backups of the server have them until it recycles these."""
+        """Rewrite the tables, so that their files lose removed rows. The write-ahead log and
+        backups of the server contain them until they are recycled."""
         with self._reading() as db:
             db.execute("delete from mainspring_passages.word where passages = 0 and containers = 0")
             for table in _TABLES:
                 db.execute(f"vacuum full mainspring_passages.{table}")
 
     def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics:
-        """Of all scopes: words that are common elsewhere are common here."""
+        """The statistics of all scopes: words that are common elsewhere are common here."""
         ((count, length),) = self._rows(
             "select passages, (select avg(greatest(length, 1))::float8 from (select length from"
             " mainspring_passages.passage order by id desc limit %s) newest)"
@@ -220,7 +220,7 @@ class PostgresPassages:
     def _best(
         self, kind: LiteralString, terms: Sequence[str], scopes: Sequence[str], limit: int
     ) -> Rows:
-        """BM25 as FTS5 has it (k1 1.2, b 0.75), where the scope is a word more of each text."""
+        """BM25 as in FTS5 (k1 1.2, b 0.75); the scope counts as one more word of each text."""
         ((total, length),) = self._rows(
             f"select {kind}s, {kind}_length from mainspring_passages.fact"
         )
@@ -282,14 +282,14 @@ def _rarity(total: int, having: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class _Changes:
-    """What a transaction adds to the counts of words and texts, or takes from them."""
+    """The changes of a transaction to the counts of words and texts."""
 
     passage_words: Counter[str] = field(default_factory=Counter[str])
     container_words: Counter[str] = field(default_factory=Counter[str])
     totals: Counter[str] = field(default_factory=Counter[str])
 
     def count(self, texts: Sequence[Sequence[str]], sign: int) -> None:
-        """The passages of one container."""
+        """Count the passages of one container."""
         words = [set(text) for text in texts]
         for present in words:
             self._add(self.passage_words, present, sign)
@@ -347,8 +347,8 @@ def _remove(db: Db, places: Sequence[tuple[str, str]], changes: _Changes) -> Non
     for of_container in texts.values():
         changes.count(of_container, -1)
     _remove_words(db, "passage", [(at, scope, set(text.split())) for at, _, scope, text in rows])
-    whole = [(at, scope, set[str]().union(*texts[at])) for at, scope in containers]
-    _remove_words(db, "container", whole)
+    container_texts = [(at, scope, set[str]().union(*texts[at])) for at, scope in containers]
+    _remove_words(db, "container", container_texts)
 
 
 def _remove_words(
@@ -372,7 +372,7 @@ def _insert(db: Db, containers: Sequence[StoredContainer], changes: _Changes) ->
     rows: dict[LiteralString, Rows] = {table: [] for table in _TABLES[:4]}
     for item in containers:
         container += 1
-        # free numbers keep containers apart: neighbours by number are neighbours in a text
+        # free numbers separate containers, so neighbours by number are neighbours in a text
         passage += GAP
         texts = [stored.stems for stored in item.passages]
         rows["container"].append((container, item.scope, item.name, item.hash))

@@ -1,6 +1,6 @@
-"""What people say when they want something done, and the words that tools and skills use for it.
+"""Maps phrases of requests to the words that tools and skills use for them.
 
-`request_phrases.txt` has the list. Phrases add words to a request; they never take one away.
+`request_phrases.txt` contains the list. Phrases add words to a request and never remove one.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from mainspring.retrieval.stems import stem, words
 
 _FILE = Path(__file__).with_name("request_phrases.txt")
 _MAX_BETWEEN = 4
-"""So many other words may stand between two words of a phrase."""
+"""The number of other words allowed between two words of a phrase."""
 
 
 class Meaning(Struct, frozen=True):
-    """What a phrase asks for: one of the stems of each group."""
+    """The meaning of a phrase: one of the stems of each group."""
 
     groups: tuple[tuple[str, ...], ...]
 
@@ -30,10 +30,10 @@ class Phrase(Struct, frozen=True):
     meaning: Meaning
 
 
-def meanings(said: Sequence[str]) -> tuple[Meaning, ...]:
-    """What the phrases of a request stand for. A phrase that is part of a longer one is not one."""
+def meanings(request: Sequence[str]) -> tuple[Meaning, ...]:
+    """The meanings of the phrases in a request, except phrases that are part of a longer one."""
     by_stem = _phrases()
-    stems = [stem(word) for word in said]
+    stems = [stem(word) for word in request]
     places: dict[Meaning, frozenset[int]] = {}
     for at, first in enumerate(stems):
         for phrase in by_stem.get(first, ()):
@@ -42,8 +42,8 @@ def meanings(said: Sequence[str]) -> tuple[Meaning, ...]:
                 places[phrase.meaning] = before | of_phrase
     return tuple(
         meaning
-        for meaning, mine in places.items()
-        if not any(mine < others for others in places.values())
+        for meaning, own_places in places.items()
+        if not any(own_places < other_places for other_places in places.values())
     )
 
 

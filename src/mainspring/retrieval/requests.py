@@ -1,5 +1,5 @@
-"""What a request asks for: the words that count, what its literal values stand for, and the kind
-of action. Pure, and the same for every index.
+"""Parses a request: its content words, the meaning of its literal values, and the kind of action.
+Pure, and the same for every index.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.retrieval.request_phrases import Meaning, meanings
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem, words
 
-_QUOTED_WEIGHT = 0.3  # what stands in quotes is data more often than the name of a thing
+_QUOTED_WEIGHT = 0.3  # text in quotes is more often data than a name
 _ABBREVIATIONS = {
     "ci": "status checks",
     "config": "configuration",
@@ -28,7 +28,7 @@ _ABBREVIATIONS = {
     "prs": "pull request",
     "repo": "repository",
 }
-# What a value stands for, in the order in which they are looked for.
+# The meaning of literal values, in the order in which they are searched.
 _LITERALS: tuple[tuple[str, str], ...] = (
     (r"[\w.+-]+@[\w-]+\.\w+", "email"),
     (r"(?i)(https?://|www\.)\S+", "url"),
@@ -79,13 +79,13 @@ class Term(Struct, frozen=True):
 class Request(Struct, frozen=True):
     terms: tuple[Term, ...]
     action: str
-    """`read`, `create`, `update`, `delete`, or empty if no verb says so."""
+    """`read`, `create`, `update`, `delete`, or empty if there is no such verb."""
     meanings: tuple[Meaning, ...] = ()
-    """What its phrases stand for."""
+    """The meanings of its phrases."""
 
 
 def parse_request(text: str) -> Request:
-    """What a request says: its words without stop words, and what its values stand for."""
+    """The words of a request without stop words, and the meanings of its values and phrases."""
     values: list[str] = []
     for pattern, meaning in _PATTERNS:
         if pattern.search(text):
@@ -93,8 +93,10 @@ def parse_request(text: str) -> Request:
             text = pattern.sub(" ", text)
     quoted = [word for match in _QUOTED.finditer(text) for word in name_words(match.group())]
     plain = _POLITE.sub("", _QUOTED.sub(" ", text))
-    said = name_words(plain)
-    spelled = [word for part in said for word in (part, *_ABBREVIATIONS.get(part, "").split())]
+    plain_words = name_words(plain)
+    spelled = [
+        word for part in plain_words for word in (part, *_ABBREVIATIONS.get(part, "").split())
+    ]
     hyphenated = _HYPHENATED.finditer(plain.lower())
     joined = [match.group().replace("-", "") for match in hyphenated]
     main = [word for word in (*spelled, *joined) if word not in STOP_WORDS] + values
@@ -104,11 +106,11 @@ def parse_request(text: str) -> Request:
             terms.setdefault(stem(word), _QUOTED_WEIGHT)
     return Request(
         tuple(Term(word, weight) for word, weight in terms.items()),
-        "read" if said and said[0] in _QUESTION_WORDS else action_of(said),
-        meanings(said),
+        "read" if plain_words and plain_words[0] in _QUESTION_WORDS else action_of(plain_words),
+        meanings(plain_words),
     )
 
 
-def action_of(said: Sequence[str]) -> str:
-    """The action of the first verb that is one."""
-    return next((kind for word in said if (kind := _ACTION_OF.get(stem(word), ""))), "")
+def action_of(words: Sequence[str]) -> str:
+    """The action of the first verb that has one."""
+    return next((kind for word in words if (kind := _ACTION_OF.get(stem(word), ""))), "")

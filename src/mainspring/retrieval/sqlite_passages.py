@@ -1,4 +1,4 @@
-"""Passages in a SQLite file. FTS5 finds candidates; the scope is a word of the same query."""
+"""Passages in a SQLite file. FTS5 finds candidates; the scope is a word in the same query."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.retrieval.passage_store import (
 from mainspring.retrieval.passages import GAP, CorpusStatistics, PassageRow
 
 _MERGED_PAGES = 3
-"""Of the full-text index, with each change: merging many at once would make a single write slow."""
+"""Pages of the full-text index to merge with each change; merging many at once would be slow."""
 _SCHEMA = """
 create table if not exists container(
   id integer primary key, scope text not null, name text not null, hash text not null,
@@ -45,7 +45,7 @@ _FULL_TEXT = ("words", "container_words")
 
 
 class SqlitePassages:
-    """`path`: `None` is an index in memory."""
+    """`path`: `None` for an index in memory."""
 
     def __init__(self, path: Path | None) -> None:
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
@@ -82,13 +82,13 @@ class SqlitePassages:
             for container in containers:
                 _remove(db, container.scope, container.name)
                 _insert(db, container)
-            _changed(db, len(containers))
+            _count_change(db, len(containers))
 
     def remove(self, scope: str, names: Collection[str]) -> None:
         with _transaction(self._db) as db:
             for name in names:
                 _remove(db, scope, name)
-            _changed(db, len(names))
+            _count_change(db, len(names))
 
     def clear(self) -> None:
         with _transaction(self._db) as db:
@@ -96,17 +96,17 @@ class SqlitePassages:
                 db.execute(f"insert into {table}({table}) values ('delete-all')")
             db.execute("delete from passage")
             db.execute("delete from container")
-            _changed(db, 1)
+            _count_change(db, 1)
 
     def purge(self) -> None:
-        """Removed words leave the file only when segments are merged."""
+        """Merge segments, so that the file loses removed words."""
         for table in _FULL_TEXT:
             self._db.execute(f"insert into {table}({table}) values ('optimize')")
         self._db.execute("vacuum")
         self._db.execute("pragma wal_checkpoint(truncate)")
 
     def statistics(self, terms: Sequence[str], scopes: Sequence[str]) -> CorpusStatistics:
-        """Of all scopes: words that are common elsewhere are common here."""
+        """The statistics of all scopes: words that are common elsewhere are common here."""
         count, length = self._db.execute(
             "select (select count(*) from passage),"
             " (select avg(length(stems) - length(replace(stems, ' ', '')) + 1) from"
@@ -219,7 +219,7 @@ def _scope_word(scope: str) -> str:
     return f"s{hashlib.sha256(scope.encode()).hexdigest()}"
 
 
-def _changed(db: sqlite3.Connection, changes: int) -> None:
+def _count_change(db: sqlite3.Connection, changes: int) -> None:
     db.execute("update fact set value = value + 1 where name = 'changes'")
     pages = _MERGED_PAGES * max(1, changes)
     for table in _FULL_TEXT:
@@ -252,7 +252,7 @@ def _insert(db: sqlite3.Connection, container: StoredContainer) -> None:
         "insert into container(scope, name, hash) values (?, ?, ?)",
         (container.scope, container.name, container.hash),
     ).lastrowid
-    # free numbers keep containers apart: neighbours by number are neighbours in a text
+    # free numbers separate containers, so neighbours by number are neighbours in a text
     (last,) = db.execute("select cast(value as integer) from fact where name = 'last'").fetchone()
     word = _scope_word(container.scope)
     rows = [

@@ -1,5 +1,5 @@
 """Vectors of texts from a static table: the mean of the vectors of their word pieces. It needs only
-numpy, and no model runs. Mainspring ships no table; people bring one.
+numpy and no model. Mainspring ships no table; users provide one.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _TYPES = {"F32": np.float32, "F16": np.float16, "I8": np.int8}
 
 
 class Encoder(Protocol):
-    """Blocks."""
+    """Its methods block."""
 
     @property
     def fingerprint(self) -> str:
-        """Changes with the vectors it gives."""
+        """Changes whenever the vectors change."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class Encoder(Protocol):
         ...
 
     def encode(self, texts: Sequence[str]) -> Matrix:
-        """A row of length 1 for each text; zeros for one it knows nothing of."""
+        """A row of length 1 for each text; zeros for one without known words."""
         ...
 
 

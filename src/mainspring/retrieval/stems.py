@@ -1,9 +1,9 @@
-"""Words and stems: how a text is cut for every index and every query, so that all of them agree.
+"""Splits texts into words and stems, in the same way for every index and every query.
 
 The stemmer is Porter's second algorithm for English ("Snowball"). A text in another language also
-has that language's stems (`languages.py`), so that it is found by a question of a few words that
-does not say its language. Chinese, Japanese and Korean text, which has no spaces, is cut into
-pairs.
+has the stems of that language (`languages.py`), so that a short question, whose language is
+unclear, finds it. Chinese, Japanese and Korean text, which has no spaces, is split into pairs of
+characters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mainspring.retrieval import languages
 from mainspring.retrieval.languages import language_of, script_language, stem_in
 
 _FINGERPRINT = "porter2/2"
-"""Changes with what this file makes of a text."""
+"""Changes whenever the stems of a text change."""
 
 # fmt: off
 STOP_WORDS = frozenset((
@@ -40,10 +40,10 @@ _NO_SPACES = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]"
 def words(text: str) -> list[str]:
     """Lower-case words without accents; a pair of characters where a script has no spaces."""
     plain = text if text.isascii() else _without_accents(text)
-    found = _WORD.findall(plain.lower())
+    raw_words = _WORD.findall(plain.lower())
     if plain.isascii():
-        return found
-    return [part for word in found for part in _parts(word)]
+        return raw_words
+    return [part for word in raw_words for part in _parts(word)]
 
 
 def name_words(name: str) -> list[str]:
@@ -56,17 +56,17 @@ def content_words(text: str) -> list[str]:
 
 
 def stems(text: str) -> list[str]:
-    """The stems of the words that are no stop words, in their order. Of a text in another language,
-    the stems of that language come first, then what the words are without it."""
+    """The stems of the words, in order, without stop words. For a text in another language, its
+    stems in that language come first, then the stems that do not depend on the language."""
     plain = words(text)
     language = language_of(text, plain)
     if language is None and text.isascii():
         return [stem(word) for word in plain if word not in STOP_WORDS]
     ignored = languages.STOP_WORDS[language] if language else STOP_WORDS
-    whole = [stem(word) for word in plain if word not in ignored]
-    own = list(_stems_in(language, text, ignored))
-    known = frozenset(own)
-    return [*own, *(word for word in whole if word not in known)] if own else whole
+    general = [stem(word) for word in plain if word not in ignored]
+    specific = list(_stems_in(language, text, ignored))
+    specific_set = frozenset(specific)
+    return [*specific, *(word for word in general if word not in specific_set)]
 
 
 def _stems_in(language: str | None, text: str, ignored: frozenset[str]) -> Iterator[str]:
@@ -79,7 +79,7 @@ def _stems_in(language: str | None, text: str, ignored: frozenset[str]) -> Itera
 
 
 def fingerprint() -> str:
-    """An index that stores stems stores this too, and is made again when it changes."""
+    """Identifies the stemming; an index stores it with its stems, and is rebuilt if it changes."""
     return f"{_FINGERPRINT}/{languages.fingerprint()}"
 
 
@@ -88,7 +88,7 @@ def _without_accents(text: str) -> str:
     if decomposed.isascii():
         return decomposed
     bare = "".join(char for char in decomposed if not unicodedata.combining(char))
-    return unicodedata.normalize("NFKC", bare)  # Hangul is put together again
+    return unicodedata.normalize("NFKC", bare)  # composes Hangul again
 
 
 def _parts(word: str) -> list[str]:
@@ -227,17 +227,17 @@ def _past_and_gerund(word: str, r1: int) -> str:
             return f"{word[:cut]}ee" if cut >= r1 else word
     for ending in ("ingly", "edly", "ing", "ed"):
         if word.endswith(ending):
-            rest = word[: -len(ending)]
-            return _restored(rest, r1) if _has_vowel(rest) else word
+            base = word[: -len(ending)]
+            return _restore_ending(base, r1) if _has_vowel(base) else word
     return word
 
 
-def _restored(rest: str, r1: int) -> str:
-    if rest.endswith(("at", "bl", "iz")):
-        return f"{rest}e"
-    if rest[-2:] in _DOUBLES:
-        return rest if len(rest) == 3 and rest[0] in "aeo" else rest[:-1]  # add, egg, odd
-    return f"{rest}e" if r1 >= len(rest) and _ends_in_short_syllable(rest) else rest
+def _restore_ending(base: str, r1: int) -> str:
+    if base.endswith(("at", "bl", "iz")):
+        return f"{base}e"
+    if base[-2:] in _DOUBLES:
+        return base if len(base) == 3 and base[0] in "aeo" else base[:-1]  # add, egg, odd
+    return f"{base}e" if r1 >= len(base) and _ends_in_short_syllable(base) else base
 
 
 def _ends_in_short_syllable(word: str) -> bool:

@@ -1,7 +1,7 @@
-"""Words that mean nearly the same where tools, skills and notes are described.
+"""Words with similar meanings in descriptions of tools, skills and notes.
 
-A query is expanded by it: who asks for "erase the folder" finds "delete_directory". It is a list of
-the vocabulary of computers and offices, not of any product's tools.
+Queries are expanded with it: "erase the folder" finds "delete_directory". It lists the vocabulary
+of computers and offices, not of any product's tools.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import cache
 
 from mainspring.retrieval.stems import stem
 
-# One group a line. A word may stand in several groups; groups are not chained.
+# One group per line. A word may be in several groups; groups are not chained.
 _GROUPS = """
 create make new add insert start open generate define set-up initialize prepare
 add append insert attach put include extend
@@ -253,7 +253,7 @@ entire everything complete all whole
 
 @cache
 def related_stems() -> Mapping[str, frozenset[str]]:
-    """Each stem of the list with those that stand for nearly the same."""
+    """Each stem of the list with the stems of similar words."""
     related: dict[str, set[str]] = {}
     for line in _GROUPS.strip().splitlines():
         group = {stem(word) for word in line.replace("-", "").split()}

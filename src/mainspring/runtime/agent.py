@@ -1,5 +1,5 @@
-"""An agent: its instructions, tools, skills, subagents and limits. A value, which `Runtime`
-runs."""
+"""An agent: its instructions, tools, skills, subagents and limits. It is only a value; `Runtime`
+runs it."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class Agent(Generic[Output]):
     limits: Limits = field(default_factory=Limits)
     effort: Effort = "none"
     rules: Sequence[str] = ()
-    """Rules that always apply: pinned, never compacted away."""
+    """Rules that always apply; compaction never removes them."""
     subagents: ConvertedField[Sequence[Subagent | AnyAgent], Sequence[Subagent]] = ConvertedField(
         _as_subagents, ()
     )
@@ -110,10 +110,10 @@ class Agent(Generic[Output]):
     output_retries: int = 2
     """How often the model is asked again for an output that is missing or invalid."""
     hooks: Sequence[FunctionHook] = ()
-    """Hooks and guardrails that are functions; `mainspring.hooks` makes them."""
+    """Hooks and guardrails that are Python functions; see `mainspring.hooks`."""
     checks: Sequence[Check] = ()
-    """Checks of its answer: values of `AnswerCheck`, and functions that return what is wrong with
-    an answer. A failed answer is sent back at most twice, then returned with a flag."""
+    """Checks of its answer: values of `AnswerCheck`, and functions that return the problem with an
+    answer. An answer that fails is sent back at most twice, then returned with a flag."""
     require_evidence: Sequence[str] = ()
     """Commands that must have succeeded after its last edit before it may end."""
     folder: Path | None = None
@@ -202,7 +202,7 @@ def check_deps(agent: AnyAgent, deps: object) -> None:
     """Check the dependencies of an agent's tools, and of agents that it may call or hand off to.
 
     Raises:
-        InvalidInput: a tool needs other dependencies than the run was given.
+        InvalidInput: a tool needs `deps` of another type.
     """
     for item in agent.tools:
         kind = item.deps_type if isinstance(item, FunctionTool) else object
@@ -224,7 +224,7 @@ def _is_instance(deps: object, kind: type) -> bool:
 
 
 def prefix_of(agent: AnyAgent, tools: Iterable[ToolSpec], *, environment: str = "") -> PromptPrefix:
-    """The part of the prompt before the messages, in every session of the agent."""
+    """The part of every request before the messages."""
     return PromptPrefix(
         model=agent.model,
         system=system_prompt(

@@ -1,8 +1,8 @@
 """Approvals: what a person is asked, the events that answer it, and whether an answer is still
 valid.
 
-Works on a session's log alone. Who may answer, deadlines and notifications belong to the
-service."""
+Needs only a session's log. The service adds deadlines, notifications and rules about who may
+answer."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _INTEGER = re.compile(r"[+-]?\d{1,18}")
 class Answer:
     decision: Decision
     text: str | None = None
-    """Why not; the agent reads it."""
+    """The reason for a denial; the agent reads it."""
     form: Mapping[str, object] | None = None
 
 
@@ -63,7 +63,7 @@ def subject_of(call: OpenCall) -> ApprovalSubject:
 
 
 def answer_call(call: OpenCall, answer: Answer, *, answered_by: str | None = None) -> AnswerEvent:
-    """The event that answers what a call waits for.
+    """The event that answers a waiting call.
 
     Raises: InvalidInput: the form does not fit the question.
     """
@@ -120,7 +120,7 @@ async def request_approval(
     form_schema: Mapping[str, object] | None = None,
 ) -> OpenApproval:
     """Ask about a subject that is not a tool call: a memory change, a promotion. Asking again about
-    the same state changes nothing; asking about another hash of the same subject voids earlier
+    the same hash changes nothing; asking about another hash of the same subject voids earlier
     approvals."""
     approvals = await read_approvals(log, writer.session_id)
     earlier = [
@@ -167,7 +167,7 @@ async def is_approved(
     """Whether a subject was approved in its current state; `None`: nobody has answered yet.
 
     Raises:
-        StaleVersion: it is void: the person was shown another state.
+        StaleVersion: it is void: the person saw another state.
         NotFound: there is no such approval.
     """
     for item in await read_approvals(log, session_id):

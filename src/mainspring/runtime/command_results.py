@@ -1,4 +1,4 @@
-"""Results of slash commands: values, for a screen or for JSON."""
+"""Results of slash commands, which clients print or encode as JSON."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class CostResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="cost"
 
 
 class ContextResult(Struct, frozen=True, kw_only=True, tag_field="type", tag="context"):
-    """From the latest request of the main thread."""
+    """The parts of the latest request of the main thread."""
 
     model: str
     parts: TokenBreakdown

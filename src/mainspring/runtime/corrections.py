@@ -1,4 +1,4 @@
-"""Detects when a person corrects the same thing twice, and writes messages that help more than a
+"""Detects when a person corrects the same thing twice, and offers messages that help more than a
 third correction: a request for a diagnosis, or a clean start with the goal and the corrections."""
 
 from __future__ import annotations

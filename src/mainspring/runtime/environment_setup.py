@@ -1,6 +1,6 @@
-"""An agent that finds out what a repository needs, and the tool that proves it: the repository's
-tests, in a clean checkout, in the sandbox that sessions get. Only a proven environment is saved,
-even if the agent claims otherwise."""
+"""An agent that finds out what a repository needs, and the tool that proves it by running the
+repository's tests in a clean checkout, in the same sandbox as sessions. Only a proven environment
+is saved, even if the agent claims otherwise."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ try again. Stop as soon as it passes, and say in two sentences what the environm
 class TrialResult(Struct, frozen=True, kw_only=True):
     is_ok: bool
     output: str
-    """The beginning and the end of what it printed."""
+    """The beginning and the end of its output."""
 
 
 class Trial(Protocol):
@@ -95,12 +95,12 @@ there is no sandbox, or no commit."""
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentSetup:
     repository: Path
-    """Links resolved."""
+    """The path with links resolved."""
     environments: SavedEnvironments
     open_trial: OpenTrial
     clock: Clock
     test: str | None = None
-    """The command that proves it, instead of one that the agent proposes."""
+    """The test command, if the user names it; otherwise the agent proposes one."""
 
     def agent(self, base: Agent) -> Agent:
         """The agent for the session, with the model of `base`."""

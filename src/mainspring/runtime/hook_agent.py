@@ -74,7 +74,7 @@ class HookAgent:
         return self.models.related(name, to=self.model) if name else self.model
 
     async def run(self, task: str, model: str | None) -> str:
-        """The model's last text; empty if it does not end.
+        """The model's last text; empty if it does not finish.
 
         Raises:
             ProviderFailed: the model did not answer.

@@ -1,4 +1,4 @@
-"""An MCP server as it is defined, and which of its tools an agent of the API may use."""
+"""The definition of an MCP server, and which of its tools an agent of the API may use."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A server as its file describes it. `${...}` is not replaced yet: the values may be secret."""
 
     name: str
-    """`plugin:name` if a plugin brings it."""
+    """`plugin:name` if it is part of a plugin."""
     transport: Transport
     command: str = ""
     args: tuple[str, ...] = ()
@@ -67,14 +67,14 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
     networking: dict[str, object] | None = None
     """For a server in the sandbox: which of the session's hosts it may reach; `None`: all."""
     inputs: tuple[ServerInput, ...] = ()
-    """The inputs that `${input:ID}` in it refers to."""
+    """The inputs for `${input:ID}`."""
     scope: ServerScope = "project"
     file: str = ""
     """For display."""
     plugin: str | None = None
     plugin_root: str = ""
     plugin_data: str = ""
-    """Where the plugin may store data that outlives its updates."""
+    """The folder for data that survives updates of the plugin."""
     is_portable: bool = False
     """From an Agent Plugins package: only `${PLUGIN_ROOT}` and `${PLUGIN_DATA}` are replaced, in
     arguments, environment and working folder."""
@@ -86,7 +86,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def content(self) -> bytes:
-        """What identifies the server: two with the same content are the same."""
+        """Identifies the server: two servers with the same content are the same."""
         program = (self.transport, self.command, self.args, self.env, self.cwd, self.url)
         hosts = () if self.networking is None else (self.networking,)
         parts = (*program, self.headers, self.headers_helper, *hosts)
@@ -137,7 +137,7 @@ class ServerParts:
     tools: Mapping[str, Tool] = dataclass_field(default_factory=dict[str, Tool])
     rules: tuple[PolicyRule, ...] = ()
     notes: tuple[str, ...] = ()
-    """What the model needs to know about servers that do not work."""
+    """Notes for the model about servers that do not work."""
     facts: tuple[KnownPayload, ...] = ()
     changed_tools: Callable[[], Awaitable[Mapping[str, Tool] | None]] | None = None
     """Returns all tools if a server has announced a change since the last call, else `None`."""
@@ -145,7 +145,7 @@ class ServerParts:
     """Returns the content of servers that a user's message refers to."""
 
     def joined(self, other: ServerParts) -> ServerParts:
-        """Add what other servers contribute; changes of their tools are not followed."""
+        """Add the parts of other servers; changes of their tools are not followed."""
         return replace(
             self,
             tools={**other.tools, **self.tools},

@@ -40,7 +40,7 @@ _CAPTION_SYSTEM = (
 _CAPTION_TOKENS = 300
 
 OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
-"""Opens the folders by scope, of a workspace and its user; or the only one to use."""
+"""Opens the memory folders of a workspace and its user by scope; or only the given one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,9 +52,9 @@ class MemorySources:
     def of_thread(
         self, setup: SetupRequest, workspace: Path, stack: AsyncExitStack
     ) -> SessionMemory | None:
-        """`None`: memory is off, or there is no folder for memories. A session of the service has
-        no personal folder. When `stack` closes, the run is over and memories are extracted from
-        it."""
+        """The memory of a thread; `None` if memory is off or there is no folder for it. A session
+        of the service has no personal folder. When `stack` closes, memories are extracted from the
+        run."""
         mode = strictest_memory(setup.agent.memory, setup.options.memory_mode)
         present = {} if mode == "off" else self._folders(setup, workspace)
         if not present:
@@ -81,7 +81,7 @@ class MemorySources:
     def of_client(
         self, workspace: Path, mode: MemoryMode, client: str, warn: Callable[[str], None]
     ) -> SessionMemory | None:
-        """Its writes are marked as untrusted text."""
+        """The memory of an MCP client. Its writes are marked as untrusted text."""
         present = {} if mode == "off" else _present(self.open_folders(workspace, None))
         if not present:
             return None
@@ -98,7 +98,7 @@ class MemorySources:
         )
 
     def _folders(self, setup: SetupRequest, workspace: Path) -> dict[str, MemoryFolder]:
-        """The folders by scope. A subagent has only its own folder, if its file says so."""
+        """The folders by scope. A subagent has only the folder that its own file defines."""
         if setup.options.is_served:
             return {}
         if setup.subagent is None:
@@ -140,8 +140,8 @@ def session_recall(
     model: str | None,
     caption_model: str | None = None,
 ) -> Recall:
-    """Recall by search, or by a small model that picks from the list of memories. `caption_model`:
-    describes images that are to be remembered."""
+    """Recall by search, or by a small model that picks from the list of memories. `caption_model`
+    describes images for the memory."""
     state, pick = setup.thread.session_state, None
     if caption_model:
         memory.caption = make_caption(models, models.resolve(caption_model))

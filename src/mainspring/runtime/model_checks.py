@@ -1,5 +1,5 @@
-"""Small calls that check whether a model works: one to time it, a few to see that it can call
-tools. They are made outside any session and are not recorded."""
+"""Small requests that check whether a model works: one to time it, a few to see that it can call
+tools. They belong to no session and are not recorded."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from mainspring.core.model import (
     User,
 )
 
+_HELLO = User((TextBlock("Reply with one word: ready"),))
 _CODE_WORD = "indigo-47"
 _LOOK_UP = ToolSpec(
     name="look_up",
@@ -42,14 +43,14 @@ _LOOK_UP = ToolSpec(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimedReply:
-    """One call, from request to end."""
+    """The reply to one request, with times."""
 
     reply: Reply
     first_seconds: float
     """The time to the first part of the reply."""
     seconds: float
     switched: str | None
-    """The model that answered and why, if it was not the first choice."""
+    """The model that answered, and why, if it was not the first choice."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,18 +65,15 @@ Judge: TypeAlias = Callable[[Reply], str | None]
 """The problem with a reply; `None` if there is none."""
 
 
-async def ask_once(
-    model: Model, name: str, prompt: str = "Reply with one word: ready"
-) -> TimedReply:
+async def ask_once(model: Model, name: str) -> TimedReply:
     """Raises: ProviderFailed."""
-    return await _ask(model, _request(name, User((TextBlock(prompt),))))
+    return await _ask(model, _request(name, _HELLO))
 
 
 async def check_model(model: Model, name: str) -> AsyncGenerator[ModelCheck, None]:
     """Check that a model can work as an agent: answer, call a tool, and use its result."""
-    hello = User((TextBlock("Reply with one word: ready"),))
     question = User((TextBlock("Use look_up with the key 'alpha'. Then tell me the code word."),))
-    yield await _check(model, "answers", _request(name, hello), _has_words)
+    yield await _check(model, "answers", _request(name, _HELLO), _has_words)
     yield await _check(model, "calls a tool", _request(name, question, tools=True), _has_called)
     use = ToolUse(id="toolu_1", name="look_up", input={"key": "alpha"})
     result = ToolResultBlock(tool_use_id="toolu_1", content=(TextBlock(f"alpha is {_CODE_WORD}"),))
@@ -86,7 +84,7 @@ async def check_model(model: Model, name: str) -> AsyncGenerator[ModelCheck, Non
 def _request(name: str, *messages: Message, tools: bool = False) -> Request:
     return Request(
         model=name,
-        system=("You answer shortly and do exactly what you are asked.",),
+        system=("Answer briefly and do exactly what you are asked.",),
         tools=(_LOOK_UP,) if tools else (),
         messages=messages,
         max_tokens=512,
@@ -139,7 +137,7 @@ def _has_words(reply: Reply) -> str | None:
 def _has_called(reply: Reply) -> str | None:
     uses = [part for part in reply.content if isinstance(part, ToolUse)]
     if not uses:
-        return f"it called nothing and said: {_text(reply)[:80]}"
+        return f"it called no tool and said: {_text(reply)[:80]}"
     is_right = uses[0].name == "look_up" and uses[0].input == {"key": "alpha"}
     return None if is_right else f"it called {uses[0].name} with {uses[0].input}"
 

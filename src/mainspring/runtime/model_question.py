@@ -27,7 +27,7 @@ AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPaylo
 
 _MAX_TOKENS = 1_000
 _SEARCH_USD = Decimal("0.01")
-"""What the Messages API charges for a search, besides tokens."""
+"""The price of one search in the Messages API, in addition to tokens."""
 
 
 def make_ask_model(models: Models, model: str, *, purpose: str = JUDGEMENT) -> AskModel:
@@ -127,7 +127,7 @@ def settled_facts(ended: ModelRequestEnded) -> tuple[KnownPayload, ...]:
 def report_searches(
     models: Models, record: Callable[[KnownPayload], None]
 ) -> Callable[[str, Usage, int], None]:
-    """Records what the web search of a model API cost: tokens, and a price for each search."""
+    """Records the cost of a model API's web search: tokens, and a price for each search."""
 
     def report(model: str, usage: Usage, searches: int) -> None:
         request_end = ModelRequestEnded(

@@ -36,7 +36,7 @@ class WebFetchLimits(Struct, frozen=True, kw_only=True):
     """Limits that the agents of a session set for `web_fetch`."""
 
     max_chars: int | None = None
-    """The maximum text of a page, even if the model asks for more."""
+    """The maximum length of a page's text, even if the model asks for more."""
     url_refusal: UrlRefusal | None = None
     """`None`: every URL may be fetched."""
 
@@ -46,7 +46,7 @@ class RunOptions:
     workspace: Path | None = None
     """Where a new session works; an existing session continues where it was."""
     agent: Path | None = None
-    """The agent's own folder, if it is another: the agent's settings there apply, too."""
+    """The agent's own folder, if it is not the workspace: the agent's settings there also apply."""
     model: str | None = None
     """Instead of the agent's."""
     max_turns: int | None = None
@@ -55,11 +55,11 @@ class RunOptions:
     """Instead of the agent's."""
     mode: Mode | None = None
     allow_protected: tuple[str, ...] = ()
-    """Protected paths, relative to the workspace, that file tools may change anyway."""
+    """Protected paths, relative to the workspace, that file tools may change."""
     is_attended: bool = False
     """A person can answer questions."""
     is_headless: bool = False
-    """No person will ever answer: what only a person may allow is denied."""
+    """No person will ever answer: calls that only a person may allow are denied."""
     is_unsandboxed: bool = False
     """The operator allows programs of this run to run without isolation."""
     is_served: bool = False
@@ -77,7 +77,7 @@ class RunOptions:
     web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)
     search_domains: SearchDomains = field(default_factory=SearchDomains)
     notes: tuple[str, ...] = ()
-    """More information for the model about its environment."""
+    """Further notes for the model about its environment."""
     memory_mode: MemoryMode = "on"
     """Whether sessions read and write memories; their agent cannot allow more."""
     memory: Path | None = None

@@ -1,6 +1,6 @@
-"""Environments that `mainspring environment setup` has proven for a repository, in the user's home:
-packages, services, and the files that its setup makes. Sessions in the repository start from them.
-"""
+"""Environments that `mainspring environment setup` has proven for a repository, stored in the
+user's home: packages, services, and the files that the setup creates. Sessions in the repository
+start from them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mainspring.files.atomic_file import file_errors, read_bounded, write_atomic
 
 FILES = "files.tar"
 WITH_SERVICES = "with-services"
-"""A program that runs a command beside the services of the environment."""
+"""The program that runs a command together with the services of the environment."""
 _CURRENT = "current.json"
 _UNFINISHED = "unfinished-session"
 _PROGRAMS = "bin"
@@ -34,9 +34,9 @@ _READY_ATTEMPTS = 300
 class EnvironmentService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     name: str
     command: str
-    """Runs it in the foreground."""
+    """The command that runs it in the foreground."""
     ready: str = "true"
-    """Succeeds once it can be used."""
+    """A command that succeeds once the service can be used."""
 
 
 class EnvironmentPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -48,7 +48,7 @@ class EnvironmentPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     apt: tuple[str, ...] = ()
     services: tuple[EnvironmentService, ...] = ()
     setup: tuple[str, ...] = ()
-    """Commands that make files in the repository: generated code, built extensions."""
+    """Commands that create files in the repository: generated code, built extensions."""
 
     @property
     def packages(self) -> dict[str, tuple[str, ...]]:
@@ -62,7 +62,7 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
     folder: str
     """The folder with its programs and files."""
     files: tuple[str, ...] = ()
-    """The topmost paths that its setup made."""
+    """The topmost paths that its setup created."""
     test_output: str = ""
     """The end of the test's output."""
     session_id: str
@@ -78,7 +78,7 @@ class SavedEnvironment(Struct, frozen=True, kw_only=True):
 
     @property
     def note(self) -> str:
-        """What the model needs to know about it."""
+        """The note for the model about it."""
         lines = [f"This repository's tests run with: {self.plan.test}"]
         if self.plan.services:
             names = ", ".join(service.name for service in self.plan.services)

@@ -1,6 +1,5 @@
-"""How a session is set up: `SetupRequest` asks for a thread's toolbox, `SessionContext` holds what
-all threads of the session share.
-"""
+"""The set-up of a session: `SetupRequest` asks for a thread's toolbox; `SessionContext` is shared
+by all threads of the session."""
 
 from __future__ import annotations
 
@@ -44,7 +43,7 @@ class Models(Protocol):
     def cost(self, name: str, usage: Usage) -> Decimal: ...
 
     def related(self, wanted: str, to: str) -> str:
-        """The model that `sonnet`, `small` or a full name means to an agent that uses the model
+        """The model that `sonnet`, `small` or a full name means for an agent that uses the model
         `to`; `to` itself if that model is unavailable."""
         ...
 
@@ -58,7 +57,7 @@ class SetupRequest:
     writer: Writer
     log: SessionLog
     mode: Mode | None = None
-    """The loosest permission mode it may have: a subagent is never freer than its parent."""
+    """The most permissive mode it may have: a subagent is never less restricted than its parent."""
     subagent: str | None = None
     """Its subagent type; `None` for the main thread."""
     subagent_memory: str | None = None
@@ -74,7 +73,7 @@ ToolboxFactory: TypeAlias = Callable[[SetupRequest], AbstractAsyncContextManager
 
 
 def toolbox_without_tools(authorizer: Authorizer) -> ToolboxFactory:
-    """For agents that bring all their tools themselves."""
+    """For agents that have only their own tools."""
 
     @asynccontextmanager
     async def toolbox_factory(_request: SetupRequest) -> AsyncGenerator[Toolbox, None]:
@@ -96,4 +95,4 @@ class SessionContext(Struct, frozen=True, kw_only=True):
     event_sink: EventSink
     budget: Budget
     deps: object = None
-    """What the caller of the run passes to tools."""
+    """The value that the caller of the run passes to tools."""

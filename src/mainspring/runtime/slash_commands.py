@@ -87,7 +87,7 @@ class SlashCommand(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The arguments, for display."""
     kind: Literal["built-in", "skill", "command"] = "built-in"
     is_clients: bool = False
-    """`perform` does not handle it: it concerns the client's own state."""
+    """The client runs it, because it concerns the client's own state."""
 
     @property
     def usage(self) -> str:
@@ -210,7 +210,7 @@ class CommandContext(Struct, frozen=True, kw_only=True):
 async def run_command(
     context: CommandContext, name: str, arguments: str = ""
 ) -> SlashCommandResult | None:
-    """Run a built-in command; `None` if there is none of that name, or if the client must run it.
+    """Run a built-in command; `None` if there is no such command, or if the client must run it.
 
     Raises:
         InvalidInput: the arguments are not valid; nothing was done.

@@ -1,5 +1,5 @@
-"""The set-up of a thread that does not depend on how its tools run: its permission engine, what its
-hooks read and match, and what is known about its workspace. `wiring` adds the sandbox and the
+"""The part of a thread's set-up that does not depend on how its tools run: its permission engine,
+the fields and rules of its hooks, and facts about its workspace. `wiring` adds the sandbox and the
 tools."""
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from mainspring.runtime.saved_environments import SavedEnvironment
 
 MAX_CACHED = 1000
-"""How many sessions and warnings are remembered between runs."""
+"""How many sessions and warnings are cached between runs."""
 PathsNamedByGit: TypeAlias = Callable[
     [Path, Sequence[Path], Sequence[Path]], Awaitable[tuple[str, ...]]
 ]
@@ -56,7 +56,7 @@ def permission_engine(
     sandbox: SandboxInfo | None = None,
     aliases: Collection[str] = (),
 ) -> PermissionEngine:
-    """`aliases`: other paths of the workspace."""
+    """`aliases`: other names of the workspace's path."""
     location = read_command_location(policy, aliases)
     return PermissionEngine(
         thread=setup.thread,
@@ -110,7 +110,7 @@ def sandbox_key(setup: SetupRequest) -> str:
 def sandbox_opened(
     setup: SetupRequest, workspace: Path, sandbox: SandboxInfo | None
 ) -> tuple[KnownPayload, ...]:
-    """The event for the log, if the sandbox is not that of the last run."""
+    """The event for the log, if the last run had another sandbox."""
     if sandbox is None:
         return ()
     fact = SandboxOpened(
@@ -130,7 +130,7 @@ def workspace_note(
     has_network: bool,
     saved: SavedEnvironment | None = None,
 ) -> str:
-    """What the model needs to know about its environment."""
+    """The note for the model about its environment."""
     lines = [f"Your workspace is {workspace}; you cannot access anything outside it."]
     if not has_sandbox:
         lines.append("No commands can be run here: there is no sandbox.")
@@ -184,7 +184,8 @@ class WorkspaceFacts:
     def path_instructions(
         self, setup: SetupRequest, paths: SessionPaths, policy: Policy
     ) -> PathInstructions:
-        """The instructions of the last run remember what the model has seen."""
+        """The instructions for single files. The object is kept between runs, because it remembers
+        what the model has seen."""
         key = sandbox_key(setup)
         if (cached := self._instructions.get(key)) is not None:
             return cached

@@ -16,18 +16,18 @@ class Version(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One entry of a ledger of versions."""
 
     number: int
-    """0: not recorded, because there is nothing to record or nowhere to write."""
+    """0: not recorded, because there is nothing to record or the folder is not writable."""
     hash: str
     """SHA-256 of the content."""
     time: datetime
     parent: str | None = None
-    """The hash of the version that it was made from."""
+    """The hash of the previous version."""
     author: str | None = None
     reason: str | None = None
 
     @property
     def label(self) -> str:
-        """Short, but enough to tell versions apart."""
+        """A short name that identifies the version."""
         return f"{self.number}-{self.hash[:12]}" if self.number else self.hash[:12]
 
     def next(
@@ -48,8 +48,8 @@ NO_VERSION = Version(number=0, hash="", time=datetime.min.replace(tzinfo=UTC))
 
 
 def render_diff(before: bytes | None, after: bytes | None, names: Sequence[str]) -> str:
-    """Two contents in the format of `diff -u`; `None`: this side does not exist. Binary and very
-    long contents are compared by size."""
+    """The difference between two contents in the format of `diff -u`; `None`: this side does not
+    exist. Binary and very long contents are compared by size."""
     sides = (before or b"", after or b"")
     old, new = (
         "/dev/null" if content is None else name

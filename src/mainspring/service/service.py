@@ -340,7 +340,7 @@ def _build_sessions(
             wake_session=wake,
             put=infrastructure.dispatcher.put,
             notification_writer=webhook_services.outbox,
-            digests=sessions.digests,
+            sessions=sessions,
         ),
     )
     return services

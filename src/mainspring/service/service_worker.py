@@ -172,6 +172,7 @@ def _run_services(
     infrastructure = service.infrastructure
     workspaces, client_tools = infrastructure.workspaces, infrastructure.client_tools
     return RunServices(
+        sessions=service.sessions.sessions.repository,
         workspaces=workspaces,
         known_secrets=ports.known_secrets,
         redact=ports.redact,

@@ -117,7 +117,7 @@ def _start(log: list[Event], thread_id: str, start: int | None) -> int:
 
 
 class _RecordedHooks(AllowAll):
-    """Add to a message what hooks added to it in the recording."""
+    """Adds to each message the context that hooks added in the recording."""
 
     def __init__(self, log: Sequence[Event]) -> None:
         self._added: dict[str, list[str]] = {}

@@ -13,9 +13,9 @@ from mainspring.testing.replay import ReplayResult, replay_file
 
 class RecordedSession(Protocol):
     def __call__(self, file: str | Path, *, agent: AnyAgent) -> ReplayResult:
-        """Replay a recording beside the test with the agent under test: its instructions, tools
-        and output type in place of the recorded ones. `check()` fails at the first request to the
-        model that differs from the recorded one."""
+        """Replay a recording in the test's folder with the agent under test: its instructions,
+        tools and output type in place of the recorded ones. `check()` fails at the first request to
+        the model that differs from the recorded one."""
         ...
 
 

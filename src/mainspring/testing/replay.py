@@ -1,4 +1,4 @@
-"""Replay: runs a recorded session again offline, to check that it takes the same course.
+"""Replay: runs a recorded session again offline, to check that it behaves the same.
 
 from mainspring.testing.replay import replay_file
 
@@ -70,7 +70,7 @@ class ReplayResult:
     session_id: str
     """The recorded session."""
     calls: int
-    """How many model calls were repeated."""
+    """How many model calls were replayed."""
     divergence: Divergence | None = None
     is_imported: bool = False
     """Whether it was imported from another tool; only what came after the import can be
@@ -83,7 +83,9 @@ class ReplayResult:
     def check(self) -> None:
         """Raises: AssertionError."""
         if self.divergence is not None:
-            raise AssertionError(f"session {self.session_id} went another way: {self.divergence}")
+            raise AssertionError(
+                f"session {self.session_id} diverged from its recording: {self.divergence}"
+            )
 
 
 def replay_file(

@@ -153,7 +153,7 @@ class RecordedAuthorizer:
                 return HookResult(context=self._replay_cursor.context(hook_event))
 
     def _told_with_denial(self, hook_event: HookEvent) -> tuple[str, ...]:
-        """What the model read besides the denial."""
+        """The text that the model read in addition to the denial."""
         recorded = self._replay_cursor.recorded(hook_event.tool_use_id)
         if recorded is None or recorded.content is None:
             return ()
@@ -289,8 +289,8 @@ class _RecordedTool:
         return None if is_repeated else _tool_result(recorded)
 
     async def preview(self, call: Call) -> str | None:
-        """Returns a different preview where an answer came too late in the recording, so that it
-        does again."""
+        """Returns a different preview where an answer came too late in the recording, so that it is
+        too late again."""
         recorded = self._replay_cursor.recorded(call.id)
         if recorded is None or not recorded.voids:
             return None

@@ -1,8 +1,7 @@
-"""Agents of this user: select, open and validate them."""
+"""Selects, opens and validates the agents of this user."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,11 +10,8 @@ from typing import TYPE_CHECKING
 from mainspring.config import FOLDER, Settings, read_settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.model_facts import ModelFacts
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.agent_selection import AgentSelection
 from mainspring.wiring.providers import default_model
 from mainspring.wiring.sandbox_environment import read_environment
@@ -41,19 +37,9 @@ def agent_selection(settings: Settings) -> AgentSelection:
     )
 
 
-def open_agent(
-    settings: Settings,
-    options: RunOptions,
-    recorded: SessionSummary | None = None,
-    *,
-    facts: Callable[[str], ModelFacts] | None = None,
-) -> AgentFolder:
-    return agent_selection(settings).open(options, recorded, facts=facts)
-
-
 def load_agent(folder: Path) -> Agent:
     """Raises: InvalidInput: there is no such folder, or it describes no agent."""
-    loaded = open_agent(read_settings(), RunOptions(agent=folder))
+    loaded = agent_selection(read_settings()).open(RunOptions(agent=folder))
     if not loaded.is_described:
         raise InvalidInput(f"{folder} describes no agent: it has neither agent.yaml nor AGENTS.md")
     return replace(loaded.agent, folder=loaded.folder)

@@ -1,4 +1,4 @@
-"""The built-in tools of one session, and the file tree that they may touch."""
+"""The built-in tools of one session, and the files that they may reach."""
 
 from __future__ import annotations
 
@@ -58,11 +58,11 @@ def classify_command(command: str) -> tuple[bool, bool]:
 
 
 def workspace_tools(workspace: Workspace, earlier: Mapping[str, int]) -> list[Tool]:
-    """They remember which files the session has read, so they live as long as it does in this
-    process. `earlier`: see `SessionFiles`."""
+    """The file tools. They remember which files the session has read, so one set serves all its
+    runs in this process. `earlier`: see `SessionFiles`."""
 
     def find_ripgrep() -> str | None:
-        """Never one in the workspace: the session could have put it there."""
+        """Skips one in the workspace: the session could have put it there."""
         root = workspace.root
         paths = find_ripgreps()
         return next((p for p in paths if not Path(p).resolve().is_relative_to(root)), None)
@@ -78,7 +78,7 @@ def built_in_tools(
     workers: CodeInterpreter | None,
     settings: Settings,
 ) -> dict[str, Tool]:
-    """By name; without isolation, none of them runs programs."""
+    """The tools by name. Without a sandbox, none of them runs programs."""
 
     async def keep(content: bytes, media_type: str) -> BlobSource:
         return await setup.writer.put_blob(content, media_type=media_type)

@@ -25,29 +25,29 @@ from mainspring.improve.evals.drill import fallback_models
 from mainspring.improve.evals.grading_context import RunProgram
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.runtime.run_options import RunOptions
-from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_environment import session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
-from mainspring.wiring.settings_files import with_key_helper
+from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 
 
 @asynccontextmanager
 async def open_suite_runner(
     settings: Settings, options: RunOptions, *, is_drill: bool = False
 ) -> AsyncGenerator[SuiteRunner, None]:
-    """`is_drill`: the first of the agent's models is treated as down.
+    """`is_drill`: act as if the first of the agent's models were down.
 
     Raises: InvalidInput: the agent or its model cannot be used.
     """
     folder = Path(settings.folder, options.agent or ".")
-    settings = await with_key_helper(settings, folder)
+    settings = with_key_helper(settings, await read_folder_policy(settings, folder))
     options = replace(options, agent=folder, is_headless=True)
     async with (
         open_runtime(settings, options=options, idle_sandboxes=0) as runtime,
         sandbox_pool(settings, is_unsandboxed=options.is_unsandboxed, most_idle=0) as sandboxes,
     ):
-        load = partial(open_agent, settings, options, facts=runtime.models.facts)
+        load = partial(agent_selection(settings).open, options, facts=runtime.models.facts)
         loaded = await to_thread.run_sync(load)
         agent = loaded.agent
         scripts = await to_thread.run_sync(scripted_models, agent.model, loaded.folder)

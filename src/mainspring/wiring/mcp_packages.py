@@ -65,7 +65,7 @@ async def with_packages(
 
 
 def forget_packages(settings: Settings, server: McpServer) -> bool:
-    """Load the packages of a server again next time; False if none were pinned."""
+    """Unpin the packages of a server, so that they are loaded again; False if none were pinned."""
     folder = Path(settings.home) / _FOLDER
     return package_cache.forget_packages(folder, server.command, server.args)
 

@@ -1,5 +1,5 @@
-"""MCP servers of a session, or of a person without one: which there are, their credentials, and
-where their programs run."""
+"""The MCP servers of a session, or of a command without a session: their credentials and where
+their programs run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.ids import new_id
-from mainspring.runtime.agent_folder.mcp_file import read_mcp
+from mainspring.runtime.agent_folder.mcp_file import defined_servers
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import is_secret_name
 from mainspring.runtime.mcp_server import McpServer, ServerParts
@@ -64,9 +64,9 @@ from mainspring.wiring.sandbox_environment import read_environment, session_path
 from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import (
     load_policy,
-    read_settings_commands,
+    read_folder_policy,
+    settings_commands,
     user_servers,
-    with_inputs,
 )
 from mainspring.wiring.user_vault import user_vault
 
@@ -80,16 +80,16 @@ def server_auth(
     learn: Learn,
     browser: Browser | DeviceScreen | None = None,
 ) -> ServerAuth:
-    """With what its helper prints, or with its headers if they have an `Authorization`; otherwise
-    with OAuth.
+    """The headers that its helper prints, or its own headers if they contain `Authorization`;
+    otherwise OAuth.
 
     Raises: McpFailed: its `oauth` is not valid.
     """
     if server.headers_helper is not None:
 
         async def run() -> str:
-            commands = await read_settings_commands(settings, Path(settings.folder))
-            return await commands.server_headers(server)
+            loaded = await read_folder_policy(settings, Path(settings.folder))
+            return await settings_commands(settings, loaded).server_headers(server)
 
         return HelperHeaders(run, server.headers, learn)
     if any(name.lower() == "authorization" for name in server.headers):
@@ -115,7 +115,7 @@ def stored_grants(settings: Settings, server: McpServer) -> StoredGrants:
 
 
 async def log_in(settings: Settings, server: McpServer, browser: Browser | DeviceScreen) -> bool:
-    """Connect to a server, and let a person authorize it if it requires that; False if it does not.
+    """Connect to a server and let a person log in; False if it needs no login.
 
     Raises: McpFailed, InvalidInput.
     """
@@ -138,7 +138,7 @@ async def _open_address(
     *,
     networks: tuple[Network, ...] | None = None,
 ) -> Transport:
-    """`networks`: addresses that are not public and may be reached anyway; `None`: all."""
+    """`networks`: private addresses that may be reached; `None`: all."""
     connector = None if networks is None else await guarded_connector(url, networks)
     new_decoder = partial(SseDecoder, max_event_bytes=MAX_MESSAGE_BYTES)
     return await open_url(kind, url, new_decoder, auth, connector)
@@ -220,9 +220,8 @@ def read_project_servers(settings: Settings) -> ProjectServers:
     folder, home = Path(settings.folder).resolve(), Path(settings.home)
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
     loaded = load_policy(folder, home=home)
-    environment = with_inputs(settings, folder)
     return ProjectServers(
-        every=read_mcp(scopes, environment, plugins=read_plugins(scopes).servers).servers,
+        every=defined_servers(scopes, plugins=read_plugins(scopes).servers).servers,
         usable=user_servers(settings, folder, loaded)[0],
         loaded=loaded,
     )
@@ -235,8 +234,8 @@ async def connect_servers(
     names: Collection[str] | None = None,
     trace: Trace | None = None,
 ) -> AsyncGenerator[SessionServers[McpServer], None]:
-    """Connect to the servers as a session would, without one. `names`: only these.
-    `trace` shows every message.
+    """Connect to the servers as a session would. `names`: only these servers. `trace` receives
+    every message.
 
     Raises: InvalidInput, SandboxFailed.
     """

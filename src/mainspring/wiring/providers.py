@@ -39,11 +39,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     key: str | None = None
     """The variable that holds its key; local servers need none."""
     address: str | None = None
-    """The variable that holds another URL."""
+    """The variable that overrides `url`."""
     model: str | None = None
     """The default model."""
     small: str | None = None
-    """The model for simple work, which has to be cheap."""
+    """A cheap model for simple work."""
 
 
 PROVIDERS: Mapping[str, Provider] = {

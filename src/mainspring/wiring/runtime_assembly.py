@@ -1,4 +1,4 @@
-"""Assembles a runtime from settings; and one blocking call for scripts."""
+"""Assembles a runtime from settings; also `run` and `arun`, which run one session."""
 
 from __future__ import annotations
 
@@ -39,10 +39,11 @@ async def open_runtime(
     options: RunOptions | None = None,
     idle_sandboxes: int = MAX_IDLE,
 ) -> AsyncGenerator[Runtime, None]:
-    """Sessions and models, until the block ends. Keeps its log in `.mainspring/` by default.
+    """A runtime with its log and models, until the block ends. By default the log is in
+    `.mainspring/`.
 
     `authorizer` is for agents without built-in tools; with them, the settings files decide.
-    `idle_sandboxes`: how many stay open between runs.
+    `idle_sandboxes`: how many sandboxes stay open between runs.
     """
     is_program = settings is None  # the command line looks into the agent's folder for scripts
     settings = settings or read_settings(store=store)

@@ -1,6 +1,4 @@
-"""Sandbox settings and folders of a session: what trusted settings say about its sandbox and
-network.
-"""
+"""The sandbox settings, network rules and folders of a session."""
 
 from __future__ import annotations
 
@@ -10,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.private_files import PrivateFiles
 from mainspring.capabilities.sandbox.sandbox_environment import (
     EnvironmentPackages,
@@ -19,7 +16,6 @@ from mainspring.capabilities.sandbox.sandbox_environment import (
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
-from mainspring.harness.permissions.protected_path_watcher import PROTECTED_PATHS
 from mainspring.runtime.definition_files.settings_file import is_for_sandbox
 from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
 
@@ -38,22 +34,16 @@ def read_environment(
     try:
         environment = msgspec.convert(raw, SandboxEnvironment)
         egress_rules(environment)
-        _check_packages(environment)
+        if (packages := environment.packages) != EnvironmentPackages():
+            package_request.package_requests(packages.python, packages.npm, packages.apt)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"the settings of the sandbox are wrong: {error}") from error
     own = {name: text for name, text in environment.variables.items() if is_for_sandbox(name)}
     return msgspec.structs.replace(environment, variables={**own, **(variables or {})})
 
 
-def _check_packages(environment: SandboxEnvironment) -> None:
-    """Raises: InvalidInput: one of them is no plain package."""
-    packages = environment.packages
-    if packages != EnvironmentPackages():
-        package_request.package_requests(packages.python, packages.npm, packages.apt)
-
-
 def egress_rules(environment: SandboxEnvironment) -> network.EgressRules | None:
-    """Which hosts may be reached; `None`: there is no network. Raises: InvalidInput."""
+    """Which hosts programs may reach; `None`: there is no network. Raises: InvalidInput."""
     return network.parse_rules(environment.networking) if environment.networking else None
 
 
@@ -78,26 +68,4 @@ def state_folders(settings: Settings) -> StateFolders:
         workspaces=Path(settings.workspaces) if settings.workspaces else None,
         store=private.store,
         private=private.paths,
-    )
-
-
-def sandbox_site(
-    paths: SessionPaths, sandbox_environment: SandboxEnvironment, *, session_id: str
-) -> SandboxSpec:
-    workspace = paths.workspace
-    return SandboxSpec(
-        session_id=session_id,
-        workspace=workspace,
-        aliases=tuple(Path(alias) for alias in paths.aliases),
-        state=paths.state,
-        read_only=(
-            *(Path(item).expanduser().absolute() for item in sandbox_environment.read_only),
-            *paths.beside,
-        ),
-        distrusted=paths.distrusted,
-        hidden=tuple(workspace / item for item in paths.hidden),
-        private=paths.private,
-        protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
-        sandbox_limits=sandbox_environment.sandbox_limits,
-        network=bool(sandbox_environment.networking),
     )

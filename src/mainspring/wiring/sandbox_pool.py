@@ -1,4 +1,4 @@
-"""The sandboxes of this user's sessions: what is protected in them, and their way out."""
+"""The sandboxes of this user's sessions: what they mount and protect, and their network access."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandb
 from mainspring.config import FOLDER, Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions.protected_path_watcher import (
+    PROTECTED_PATHS,
     ProtectedPathWatcher,
     find_repositories,
     memory_paths,
     still_protected,
 )
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
-from mainspring.wiring.sandbox_environment import egress_rules, sandbox_site
+from mainspring.wiring.sandbox_environment import egress_rules
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
@@ -52,7 +53,24 @@ class _SandboxPlans(Struct, frozen=True):
     settings: Settings
 
     def spec(self, request: SandboxRequest) -> SandboxSpec:
-        return sandbox_site(request.paths, request.environment, session_id=request.session_id)
+        paths, environment = request.paths, request.environment
+        workspace = paths.workspace
+        return SandboxSpec(
+            session_id=request.session_id,
+            workspace=workspace,
+            aliases=tuple(Path(alias) for alias in paths.aliases),
+            state=paths.state,
+            read_only=(
+                *(Path(item).expanduser().absolute() for item in environment.read_only),
+                *paths.beside,
+            ),
+            distrusted=paths.distrusted,
+            hidden=tuple(workspace / item for item in paths.hidden),
+            private=paths.private,
+            protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
+            sandbox_limits=environment.sandbox_limits,
+            network=bool(environment.networking),
+        )
 
     async def prepare(
         self, request: SandboxRequest, spec: SandboxSpec, cleanup: AsyncExitStack
@@ -61,7 +79,7 @@ class _SandboxPlans(Struct, frozen=True):
         repositories = paths.git_repositories or await to_thread.run_sync(
             find_repositories, paths.workspace, paths.hidden
         )
-        watched = (*repositories.steering, *paths.watched)
+        watched = (*repositories.control_files, *paths.watched)
         memories = await to_thread.run_sync(memory_paths, paths.workspace)
         watcher = await to_thread.run_sync(
             ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state

@@ -1,4 +1,4 @@
-"""Saved environments of this user: what a sandbox gets of one, and checkouts that prove one."""
+"""Saved environments of this user, and the checkouts in which they are tested."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mainspring.runtime.saved_environments import SavedEnvironment, SavedEnviron
 from mainspring.wiring.mcp_packages import with_packages
 from mainspring.wiring.sandbox_environment import read_environment, session_paths
 from mainspring.wiring.sandbox_pool import SandboxPool
-from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.settings_files import read_folder_policy
 from mainspring.wiring.thread_workspace import open_worktrees, shared_repository
 
 
@@ -57,8 +57,7 @@ async def _open_trial(
         await worktrees.close(await worktrees.open(name), merge=False, message="")
     worktree = await worktrees.open(name)
     try:
-        home = Path(settings.home)
-        loaded = await to_thread.run_sync(lambda: load_policy(repository, home=home))
+        loaded = await read_folder_policy(settings, repository)
         environment = read_environment(loaded.sandbox, loaded.preferences.sandbox_env)
         read_only = (*environment.read_only, str(await shared_repository(repository)))
         environment = msgspec.structs.replace(environment, read_only=read_only)

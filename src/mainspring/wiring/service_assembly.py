@@ -1,4 +1,4 @@
-"""Open the service (`service/service.py`): its store, models, messaging and ways out."""
+"""Opens the service (`service/service.py`): its store, models, messaging and network access."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from mainspring.service.service import (
 )
 from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
-from mainspring.wiring.agent_selection import open_agent
+from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.settings_files import read_project_files
@@ -49,9 +49,8 @@ async def open_service(
     metered: Callable[[WebhookPoster], WebhookPoster] = lambda post: post,
 ) -> AsyncGenerator[Service, None]:
     """The service over the store of the settings, without workers and without access control.
-    `networks`: addresses that it may call although they are not public; `metered` wraps the poster
-    of webhooks, to count what it posts; `tenant_limit`: the most jobs of one tenant that run at
-    once.
+    `networks`: private addresses that it may call; `metered` wraps the poster of webhooks, to count
+    its posts; `tenant_limit`: how many jobs of one tenant may run at once.
 
     Raises: InvalidInput, StoreFailed: why it cannot be opened.
     """
@@ -87,7 +86,7 @@ def _agent_folder(settings: Settings) -> AgentFolderPorts:
         folder=folder,
         home=home,
         read_project=lambda: read_project_files(folder, home=home),
-        open_agent=lambda: open_agent(settings, RunOptions()).agent,
+        open_agent=lambda: agent_selection(settings).open(RunOptions()).agent,
         open_runner=lambda options, is_drill: eval_assembly.open_suite_runner(
             settings, options, is_drill=is_drill
         ),
@@ -98,7 +97,7 @@ def _agent_folder(settings: Settings) -> AgentFolderPorts:
 async def _open_messaging(
     settings: Settings, log: SessionLog, tenant_limit: int | None
 ) -> AsyncGenerator[tuple[Dispatcher, Deltas], None]:
-    """How processes of the service inform each other: through the database, if they share one."""
+    """How processes of the service notify each other: through the database, if they share one."""
     if not is_postgres(settings.store):
         yield EmbeddedDispatcher(log.store.records, tenant_limit=tenant_limit), LocalDeltas()
         return

@@ -1,6 +1,5 @@
-"""Workspaces of the service's sessions: fill them, read the outputs that sessions hand over, and
-remove what deleted sessions and expired workspaces leave.
-"""
+"""Workspaces of the service's sessions: fills them, forks them, and removes the files of deleted
+sessions and expired workspaces."""
 
 from __future__ import annotations
 
@@ -55,7 +54,7 @@ def open_git_cloner(
     max_bytes: int = 4 << 30,
     resolver: Resolver = system_resolver,
 ) -> GitCloner:
-    """`networks`: private addresses that are allowed, too; then also over plain HTTP."""
+    """`networks`: private addresses that are allowed too, also over plain HTTP."""
     return GitCloner(
         resolve=partial(resolve_allowed, resolver=resolver, besides=networks),
         allow_http=bool(networks),

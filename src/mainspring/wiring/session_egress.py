@@ -39,7 +39,7 @@ def search_provider(
     facts: Callable[[str], ModelFacts],
     report: ReportSpending,
 ) -> Search:
-    """What MAINSPRING_SEARCH names. Raises: InvalidInput."""
+    """The provider that MAINSPRING_SEARCH names. Raises: InvalidInput."""
     name, _, model = text.strip().partition(":")
     if name != _MODEL_API:
         return parse_search_provider(text, settings.secrets)
@@ -58,7 +58,7 @@ async def open_egress(
     share: Path,
     audit: Callable[[NetworkRequested], None],
 ) -> tuple[EgressProxy, Mapping[str, str]]:
-    """The proxy, and the variables that name it and stand for secrets."""
+    """The proxy, and the variables that contain its address and the placeholders of secrets."""
     authority = await to_thread.run_sync(CertificateAuthority, clock.now)
     proxy = EgressProxy(egress_rules, Placeholders(credentials, KnownValues), authority, audit)
     bundle = share / "certificates.pem"

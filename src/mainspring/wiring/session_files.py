@@ -1,6 +1,5 @@
-"""Files of sessions that do not run: snapshots of their workspaces, and what deleted ones leave
-on disk.
-"""
+"""Files of sessions that are not running: snapshots of their workspaces, and the removal of deleted
+sessions' files."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ from mainspring.runtime.session.session_paths import SessionPaths, hide_denied_p
 from mainspring.runtime.session.session_removal import SessionRemoval
 from mainspring.runtime.settings.pinned_policy import read_pinned_policy
 from mainspring.wiring.sandbox_environment import session_paths, state_folders
-from mainspring.wiring.settings_files import load_policy
+from mainspring.wiring.settings_files import read_folder_policy
 from mainspring.wiring.thread_workspace import open_worktrees
 
 
@@ -46,17 +45,16 @@ def session_removal(settings: Settings, log: SessionLog) -> SessionRemoval:
 async def open_snapshots(
     settings: Settings, log: SessionLog, rewind_history: RewindHistory
 ) -> Snapshots:
-    """Of the last workspace of the session, or of this folder if it had none.
+    """The snapshots of the session's last workspace, or of this folder if it had none.
 
     Raises:
-        InvalidInput: the workspace is not there, or a settings file cannot be understood.
+        InvalidInput: the workspace does not exist, or a settings file is not valid.
     """
     workspace = Path(rewind_history.workspace or settings.folder)
     paths = session_paths(settings, workspace, rewind_history.session_id)
     if rewind_history.policy is not None:
         # what was hidden from the session is in none of its snapshots: a restore would remove it
-        home = Path(settings.home)
-        loaded = await to_thread.run_sync(lambda: load_policy(paths.workspace, home=home))
+        loaded = await read_folder_policy(settings, paths.workspace)
         pinned = await read_pinned_policy(log, rewind_history.policy, loaded)
         paths = await to_thread.run_sync(hide_denied_paths, paths, pinned.policy)
     return _snapshots(paths)

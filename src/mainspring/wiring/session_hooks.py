@@ -1,4 +1,5 @@
-"""Assembles the hooks of a session: the runner, the transcript they read, what they may reach."""
+"""Assembles the hooks of a session: their runner, the transcript they read, and the tools and
+servers they may call."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionHookPorts:
-    """What the hooks of one thread may reach."""
+    """What the hooks of one thread may use."""
 
     settings: Settings
     preferences: Preferences
@@ -46,9 +47,9 @@ class SessionHookPorts:
     tools: Mapping[str, Tool]
     """The tools of agent hooks; filled before any hook runs."""
     side_events: list[KnownPayload]
-    """Receives the cost of the models that hooks call."""
+    """Collects the cost of the models that hooks call."""
     transcripts: LruCache[str, TranscriptFiles]
-    """The transcripts of sessions that ran in this process; each knows what it has written."""
+    """The transcripts of sessions that ran in this process; each continues where it ended."""
     folder: Path
     """The folder of transcripts."""
     warn: Callable[[str], None]

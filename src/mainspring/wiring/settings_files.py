@@ -1,6 +1,5 @@
-"""Settings files and project trust, with the reader of hook scripts that they need, and commands
-besides hooks that settings files name.
-"""
+"""Settings files and project trust, with the reader of hook scripts that they need; also other
+commands that settings files name."""
 
 from __future__ import annotations
 
@@ -20,7 +19,11 @@ from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.mcp_server import McpServer
 from mainspring.runtime.settings import policy_loader, project_trust
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.runtime.settings.session_servers import subagent_servers, usable_servers
+from mainspring.runtime.settings.session_servers import (
+    subagent_servers,
+    trusted_servers,
+    usable_servers,
+)
 from mainspring.runtime.settings.settings_commands import SettingsCommands
 from mainspring.wiring.user_vault import user_vault
 
@@ -44,7 +47,7 @@ trust = partial(project_trust.trust_current_files, read_scripts=read_scripts)
 
 
 def with_inputs(settings: Settings, folder: Path) -> Mapping[str, str]:
-    """The environment, and the values of inputs.
+    """The environment variables, and the values of inputs.
 
     Raises: InvalidInput: the vault cannot be opened.
     """
@@ -60,7 +63,9 @@ def user_servers(
     Raises: InvalidInput.
     """
     scopes = Scopes(folder=folder, home=Path(settings.home), managed=MANAGED)
-    servers = usable_servers(scopes, with_inputs(settings, folder), loaded)
+    servers = trusted_servers(scopes, loaded)
+    if servers:
+        servers = usable_servers(servers, scopes, with_inputs(settings, folder), loaded)
     return servers, subagent_servers(scopes, settings.environment, loaded)
 
 
@@ -73,13 +78,15 @@ def edit_servers(settings: Settings, scope: WritableScope, edit: Callable[[Path]
     return project_trust.edit_servers(folder, scope, edit, home=home, read_scripts=read_scripts)
 
 
-async def read_settings_commands(settings: Settings, folder: Path) -> SettingsCommands:
-    """Outside the sandbox, like hooks: only from trusted files, from copies of the trusted bytes.
-
-    Raises: InvalidInput: a settings file cannot be understood.
-    """
+async def read_folder_policy(settings: Settings, folder: Path) -> LoadedPolicy:
+    """Raises: InvalidInput: a settings file is not valid."""
     home = Path(settings.home)
-    loaded = await to_thread.run_sync(lambda: load_policy(folder, home=home))
+    return await to_thread.run_sync(lambda: load_policy(folder, home=home))
+
+
+def settings_commands(settings: Settings, loaded: LoadedPolicy) -> SettingsCommands:
+    """The commands run outside the sandbox, like hooks: only those of trusted files, from copies of
+    the trusted bytes."""
     preferences, workspace = loaded.preferences, loaded.policy.workspace
 
     async def run_command(
@@ -106,15 +113,9 @@ async def read_settings_commands(settings: Settings, folder: Path) -> SettingsCo
     )
 
 
-async def with_key_helper(settings: Settings, folder: Path) -> Settings:
-    """Settings that read the key of Anthropic from `apiKeyHelper`, if there is one and the
-    environment has no key.
-
-    Raises: InvalidInput.
-    """
-    if ANTHROPIC_KEY_VARIABLE in settings.keys:
+def with_key_helper(settings: Settings, loaded: LoadedPolicy) -> Settings:
+    """Read the key of Anthropic from `apiKeyHelper`, if the settings files name one and the
+    environment has no key."""
+    if ANTHROPIC_KEY_VARIABLE in settings.keys or loaded.preferences.api_key_helper is None:
         return settings
-    commands = await read_settings_commands(settings, folder)
-    if commands.api_key_helper is None:
-        return settings
-    return replace(settings, read_api_key=commands.api_key)
+    return replace(settings, read_api_key=settings_commands(settings, loaded).api_key)

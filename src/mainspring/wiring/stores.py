@@ -1,4 +1,4 @@
-"""Stores by their address."""
+"""Opens stores by their address, and migrates them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
         return _opener()(url)
     if "://" in url:
         raise InvalidInput(
-            f"{without_password(url)}: no store goes by such a URL;"
+            f"{without_password(url)}: this kind of URL is not supported;"
             " give the path of a SQLite file or postgresql://..."
         )
     if Path(url).parent.name == FOLDER:
@@ -75,7 +75,7 @@ async def migrate(url: str, target: int | None) -> None:
 
 
 def has_store(settings: Settings) -> bool:
-    """Whether there is a store to open; a server always counts."""
+    """Whether there is a store to open; a database server always counts as one."""
     return "://" in settings.store or Path(settings.store).exists()
 
 
@@ -89,7 +89,7 @@ async def reach_postgres(url: str) -> str:
     """The version of the server, read without touching any table.
 
     Raises:
-        InvalidInput: the driver is not installed. StoreFailed: it cannot be used, and why.
+        InvalidInput: the driver is not installed. StoreFailed: the server cannot be used.
     """
     _postgres()
     return await import_module("mainspring.log.postgres.connect").server_version(url)

@@ -95,7 +95,7 @@ class ThreadWorkspace:
 
 
 class ThreadWorkspaces:
-    """Opens workspaces."""
+    """Opens the workspaces of threads."""
 
     def __init__(
         self, settings: Settings, sandboxes: SandboxPool, warn: Callable[[RunOptions, str], None]
@@ -112,7 +112,7 @@ class ThreadWorkspaces:
     async def open(
         self, setup: SetupRequest, session: SessionRuntime, paths: SessionPaths
     ) -> AsyncGenerator[ThreadWorkspace, None]:
-        """Open a workspace with a sandbox, which is released at the end of the block."""
+        """Open a workspace with a sandbox, which is released when the block ends."""
         key = sandbox_key(setup)
         skills = [folder for folder in skill_folders(setup.agent) if paths.needs_mount(folder)]
         paths = with_plugin_folders(
@@ -137,9 +137,12 @@ class ThreadWorkspaces:
     async def _open_sandbox(
         self, options: RunOptions, key: str, paths: SessionPaths, session: SessionRuntime
     ) -> SandboxSession | None:
-        saved = session.saved_environment
+        environment, saved = session.sandbox_environment, session.saved_environment
+        if saved is not None:
+            environment = environment.with_additions(saved.plan.packages, saved.folder)
         try:
-            environment = await self._with_packages(options, paths, session)
+            if environment.packages != EnvironmentPackages():
+                environment = await self._with_packages(options, paths, environment)
             if saved is not None:
                 environment = environment.with_programs(saved.programs)
             sandbox = await self._sandboxes.open_session(
@@ -166,14 +169,10 @@ class ThreadWorkspaces:
         return await to_thread.run_sync(environments.find, workspace)
 
     async def _with_packages(
-        self, options: RunOptions, paths: SessionPaths, session: SessionRuntime
+        self, options: RunOptions, paths: SessionPaths, environment: SandboxEnvironment
     ) -> SandboxEnvironment:
-        """Without its packages if they cannot be installed: the run warns and continues."""
-        environment = session.sandbox_environment
-        if (saved := session.saved_environment) is not None:
-            environment = environment.with_additions(saved.plan.packages, saved.folder)
-        if environment.packages == EnvironmentPackages():
-            return environment
+        """The environment with its packages installed. If that fails, the run warns and continues
+        without them."""
         say = partial(self._warn, options)
         try:
             return await mcp_packages.with_packages(
@@ -205,13 +204,6 @@ def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
         remove_folder=remove_folder,
         private_folder=FOLDER,
     )
-
-
-def session_worktrees(setup: SetupRequest, paths: SessionPaths) -> GitWorktrees | None:
-    """Only for the session's own workspace: threads in a worktree cannot have worktrees."""
-    if setup.workspace is not None:
-        return None
-    return open_worktrees(paths.workspace, paths.worktrees(setup.writer.session_id))
 
 
 async def shared_repository(workspace: Path) -> Path:

@@ -53,8 +53,8 @@ from mainspring.wiring.thread_workspace import (
     SessionRuntime,
     ThreadWorkspace,
     ThreadWorkspaces,
+    open_worktrees,
     sandbox_preparation,
-    session_worktrees,
     shared_repository,
 )
 
@@ -75,11 +75,12 @@ else:
 
 _FILE_TOOLS = frozenset(("read", "edit", "write"))
 _CLIENT_WORKSPACE = "/workspace"
-"""Stands for the folder of a client that runs tools itself; it is not accessed here."""
+"""The assumed folder of a client that runs tools itself; it is not accessed here."""
 
 
 class ToolboxBuilder:
-    """A `ToolboxFactory`. Agents without built-in tools only get the given authorizer."""
+    """A `ToolboxFactory`. The toolbox of an agent without built-in tools has only the given
+    authorizer."""
 
     def __init__(
         self,
@@ -89,15 +90,14 @@ class ToolboxBuilder:
         authorizer: Authorizer,
         networks: tuple[Network, ...] = (),
     ) -> None:
-        """`networks`: addresses that are not public and that MCP servers of the service's sessions
-        may have anyway."""
+        """`networks`: private addresses that MCP servers of the service's sessions may have."""
         self._settings = settings
         self._home = Path(settings.home)
         self._models = models
         self._sandboxes = sandboxes
         self._networks = networks
         self._interpreter = LazyInterpreter.of(sandboxes.resources)
-        """For programs that need no sandbox; `None` if it is not installed."""
+        """Runs code that needs no sandbox; `None` if it is not installed."""
         self._bare = toolbox_without_tools(authorizer)
         self._files: LruCache[str, list[Tool]] = LruCache(MAX_CACHED)
         self._workspaces = ThreadWorkspaces(settings, sandboxes, self._warn)
@@ -216,7 +216,10 @@ class ToolboxBuilder:
             hook_tools.update(tools)
             for name in _FILE_TOOLS & tools.keys():
                 tools[name] = with_path_instructions(tools[name], instructions)
-            workspace = thread_workspace.paths.workspace
+            workspace, worktrees = thread_workspace.paths.workspace, None
+            if setup.workspace is None:  # a thread in a worktree cannot have worktrees
+                place = thread_workspace.paths.worktrees(setup.writer.session_id)
+                worktrees = open_worktrees(workspace, place)
             memory = None
             if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
                 memory = memories.memory_sources(self._settings).of_thread(setup, workspace, stack)
@@ -263,7 +266,7 @@ class ToolboxBuilder:
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=sandbox_preparation(sandbox_session),
                 hook_events=hooked,
-                worktrees=session_worktrees(setup, thread_workspace.paths),
+                worktrees=worktrees,
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
             )
@@ -275,7 +278,8 @@ class ToolboxBuilder:
         thread_workspace: ThreadWorkspace,
         setup: SetupRequest,
     ) -> AsyncGenerator[Toolbox, None]:
-        """In the session's folder with the same environment, or in a worktree."""
+        """The toolbox of a subagent's thread: in the session's folder with the same environment, or
+        in a worktree."""
         if setup.workspace is None:
             async with AsyncExitStack() as stack:
                 if thread_workspace.sandbox is not None:
@@ -299,7 +303,7 @@ class ToolboxBuilder:
 
     @asynccontextmanager
     async def _toolbox_of_client(self, setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        """Without built-in tools; the rules also apply to a client that runs tools itself."""
+        """The toolbox for a client that runs tools itself: no built-in tools, same rules."""
         opt = setup.options
         policy = Policy(workspace=_CLIENT_WORKSPACE, home="/root", rules=opt.rules, mode=opt.mode)
         async with AsyncExitStack() as stack:
@@ -320,7 +324,7 @@ class ToolboxBuilder:
             )
 
     def _session_paths(self, setup: SetupRequest) -> SessionPaths | None:
-        """The folders of the session; `None`, with a warning, if an agent cannot work there.
+        """The folders of the session; `None`, after a warning, if an agent cannot work there.
 
         Raises:
             InvalidInput: it cannot, and the agent's own tools would run without rules.
@@ -362,8 +366,8 @@ class ToolboxBuilder:
     async def _file_tools(
         self, setup: SetupRequest, thread_workspace: ThreadWorkspace
     ) -> list[Tool]:
-        """The file tools of its last run remember which files were read; otherwise the log says
-        so."""
+        """The tools of the thread's last run, which remember the files that it has read; otherwise
+        new ones that take this from the log."""
         session_id, thread_id = setup.writer.session_id, setup.thread.id
         key = f"{session_id}/{thread_id}"
         if (tools := self._files.get(key)) is None:

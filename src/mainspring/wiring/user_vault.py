@@ -1,4 +1,4 @@
-"""The user's vault, and the secrets that must never be shown."""
+"""The user's vault, and the secrets to redact."""
 
 from __future__ import annotations
 

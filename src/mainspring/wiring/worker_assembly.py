@@ -36,8 +36,7 @@ class WorkerMachine:
 
     settings: Settings
     networks: tuple[Network, ...] = ()
-    """Addresses that its sessions may call from outside of sandboxes although they are not
-    public."""
+    """Private addresses that its sessions may call from outside of sandboxes."""
 
 
 @asynccontextmanager
@@ -49,8 +48,8 @@ async def open_worker(
     *,
     beat: Callable[[], None],
 ) -> AsyncGenerator[Worker, None]:
-    """A worker with its periodic tasks, until the block ends. `beat` is called for as long as it is
-    alive."""
+    """A worker with its periodic tasks, until the block ends. `beat` is called regularly while it
+    runs."""
     infrastructure, settings = service.infrastructure, machine.settings
     async with sandbox_pool(settings) as sandboxes:
         await sandboxes.end_outdated(state_folders(settings).served_states)

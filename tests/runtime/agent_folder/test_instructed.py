@@ -32,18 +32,14 @@ def test_all_scopes_of_a_folder_are_read_and_what_is_odd_is_a_finding(tmp_path: 
         ("warning", "CLAUDE.md", 3),
     ]
     assert isinstance(told.findings[1], Finding)
-    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md is not there to import (")
+    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md does not exist (")
 
 
-def test_a_folder_in_a_larger_project_has_the_instructions_of_both(tmp_path: Path):
+def test_a_folder_in_a_larger_project_has_its_own_instructions_only(tmp_path: Path):
     write_file(tmp_path / "AGENTS.md", "all")
-    write_file(tmp_path / "SOUL.md", "somebody else")
     write_file(tmp_path / "agents/ada/AGENTS.md", "ada")
-    scopes = Scopes(folder=tmp_path / "agents/ada")
-    alone = read_instructions(scopes).instructions
-    within = read_instructions(scopes, project=tmp_path).instructions
-    assert [section.text for section in alone.sections] == ["ada"]
-    assert [section.text for section in within.sections] == ["all", "ada"]
+    instructions = read_instructions(Scopes(folder=tmp_path / "agents/ada")).instructions
+    assert [section.text for section in instructions.sections] == ["ada"]
 
 
 @pytest.mark.parametrize(

@@ -117,7 +117,7 @@ def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path
         ("limits:\n  max_turns: many", "error agent.yaml:2: max_turns must be a whole number"),
         ("limits:\n  max_cost_usd: -1", "error agent.yaml:2: max_cost_usd must be an amount"),
         ("limits:\n  max_turn: 3", "warning agent.yaml:2: max_turn is unknown and has"),
-        ("permissions:\n  deny: ['Read(']", "error agent.yaml:2: deny has a rule that is wrong"),
+        ("permissions:\n  deny: ['Read(']", "error agent.yaml:2: deny has an invalid rule"),
         ("permissions:\n  allow: ['Read(']", "warning agent.yaml:2: allow: "),
         ("permissions: {mode: yolo}", "error agent.yaml:1: mode is wrong: 'yolo' is not a mode"),
         ("coordinator: perhaps", "error agent.yaml:1: coordinator must be true or false"),
@@ -137,7 +137,7 @@ def test_all_that_is_wrong_is_named_at_once(file: Path):
 
 def test_a_prohibition_that_cannot_be_understood_is_not_passed_over(file: Path):
     file.write_text("permissions: {deny: ['Read(']}")
-    with pytest.raises(InvalidInput, match=r"agent\.yaml:1: deny has a rule that is wrong"):
+    with pytest.raises(InvalidInput, match=r"agent\.yaml:1: deny has an invalid rule"):
         settings_in(file)
     file.write_bytes(b"\xff\xfe")
     with pytest.raises(InvalidInput, match="not UTF-8"):

@@ -191,9 +191,9 @@ def test_a_marketplace_is_chosen_from(home: Path, pins: TrustPins):
     ("source", "why"),
     [
         ("../elsewhere", "does not say where"),
-        ("/etc", "is not a folder in what was fetched"),
-        ("./link", "is not a folder in what was fetched"),
-        ("./not-there", "is not a folder in what was fetched"),
+        ("/etc", "is not a folder of the fetched repository"),
+        ("./link", "is not a folder of the fetched repository"),
+        ("./not-there", "is not a folder of the fetched repository"),
         (7, "does not say where"),
         ({"source": "npm", "package": "x"}, "kind 'npm' cannot be fetched"),
         ({"source": "url", "url": "/etc"}, "only name https://"),

@@ -5,7 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tests.runtime.agent_folder.plugin_folders import claude, manifest, names, portable, said, skill
 from tests.unprivileged import unprivileged
@@ -213,7 +213,6 @@ def test_a_name_that_cannot_be_is_mended_and_said(root: Path, given_name: object
 
 
 @given(st.text())
-@settings(max_examples=200, deadline=None)
 def test_every_text_has_a_name_near_it_that_can_be_one(text: str):
     name = plugin_name(text)
     assert is_plugin_name(name)

@@ -39,6 +39,6 @@ def test_instructions_that_are_there_stay(tmp_path: Path, taken: str):
 
 def test_an_agent_that_is_there_is_not_overwritten(tmp_path: Path):
     (tmp_path / "agent.yaml").write_text("name: mine\n")
-    with pytest.raises(InvalidInput, match="is there already: nothing was written"):
+    with pytest.raises(InvalidInput, match="exists already: nothing was written"):
         write_agent(tmp_path, NewAgent(name="a", purpose="b"))
     assert [item.name for item in tmp_path.iterdir()] == ["agent.yaml"]

@@ -13,6 +13,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from tests.property_examples import examples
 
 from mainspring.core import events
 from mainspring.core.content import TextBlock
@@ -157,7 +158,7 @@ def check_calls(lines: list[dict[str, Any]]) -> None:
     assert not open_calls
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(0.5))
 @given(logs, st.integers(0, 20))
 def test_readers_accept_every_export_and_hostile_text_stays_text(log: list[Event], stop: int):
     check_transcript(transcript(log))

@@ -189,7 +189,9 @@ def test_a_link_leads_out_of_no_project_and_no_plugin(scopes: Scopes, tmp_path: 
         ".claude/skills/linked",
         ".agents/skills",
     ]
-    assert {finding.what for finding in what.findings} == {"leads out of its root: not read"}
+    assert {finding.what for finding in what.findings} == {
+        "links to a place outside its root: not read"
+    }
 
 
 def test_what_the_user_has_linked_is_theirs_to_link(scopes: Scopes, tmp_path: Path):

@@ -18,7 +18,7 @@ SKILLS = PartLocation(WILD / "skills", "project")
 COMMANDS = PartLocation(WILD / "commands", "project")
 USUAL = "Does it. Use when asked to."
 UNKNOWN = "is unknown: it is kept"
-NOT_YAML = "is not YAML and was taken as it is written"
+NOT_YAML = "is not YAML and is read as plain text"
 
 # fixture -> (what differs from a plain skill, findings: (level, line, part of what is said))
 Told = tuple[str, int | None, str]

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from skills_ref import validate  # pyright: ignore[reportMissingTypeStubs]
 
@@ -200,7 +199,6 @@ LINES = st.lists(
 )
 
 
-@hypothesis_settings(max_examples=100)
 @given(LINES)
 def test_both_say_same_of_any_mixture(tmp_path_factory: pytest.TempPathFactory, lines: list[str]):
     fields = "".join(f"{line}\n" for line in [*GOOD.splitlines(), *lines])

@@ -97,7 +97,7 @@ READ: dict[str, tuple[dict[str, Any], list[tuple[str, int | None, str]]]] = {
             'user wrote code. user: "Please check" assistant: "I\'ll check"</example>',
             "model": "sonnet",
         },
-        [("warning", 3, "is not YAML and was taken as it is written")],
+        [("warning", 3, "is not YAML and is read as plain text")],
     ),
     "colon": ({"name": "team:colon"}, [("warning", 2, "has a colon")]),
     "nameless": ({}, [("warning", None, "has no name: named nameless")]),

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from tests.harness.fake_sandbox import Ledger
 from tests.harness.test_invariants import check_requests
 from tests.harness.test_kill_sweep import orphans
+from tests.property_examples import examples
 from tests.runtime.subagents.killable_worker import ALL, PARTS, agent
 from tests.runtime.subagents.random_world import Happening, Storm
 from tests.runtime.subagents.scripted_threads import troupe
@@ -204,7 +205,7 @@ async def weather(folder: Path, gaps: list[tuple[int, list[tuple[Happening, int]
         check_mail(await storm.events())
 
 
-@settings(max_examples=12, phases=(Phase.explicit, Phase.reuse, Phase.generate))
+@settings(max_examples=examples(0.15), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(gaps=MOMENTS)
 async def test_whatever_people_do_meanwhile_every_thread_ends_well_formed(
     folder: Path, gaps: list[tuple[int, list[tuple[Happening, int]]]]
@@ -214,7 +215,6 @@ async def test_whatever_people_do_meanwhile_every_thread_ends_well_formed(
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
-@settings(max_examples=150)
 @given(gaps=MOMENTS)
 async def test_every_thread_ends_well_formed_in_five_hundred_storms(
     folder: Path, gaps: list[tuple[int, list[tuple[Happening, int]]]]

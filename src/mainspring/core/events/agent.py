@@ -12,14 +12,14 @@ Permission: TypeAlias = Literal["allow", "ask", "deny"]
 
 
 Failure: TypeAlias = Literal[
-    "invalid",  # the input is wrong: another one may do
+    "invalid",  # the input is wrong; a corrected one may succeed
     "unknown_tool",
-    "denied",  # a gate said no
+    "denied",  # permission was denied
     "failed",  # it ran and did not succeed
     "timed_out",
     "cancelled",
     "in_doubt",  # a crash came between its start and its result
-    "unavailable",  # what it needs is not there: no sandbox, no network
+    "unavailable",  # something it needs is missing: the sandbox, the network
 ]
 """The kind of failure of a tool result."""
 
@@ -31,7 +31,7 @@ class AgentMessage(Payload, frozen=True, kw_only=True, tag="agent.message"):
 class AgentThinking(Payload, frozen=True, kw_only=True, tag="agent.thinking"):
     text: str = ""
     signature: str | None = None
-    """Opaque data that the provider wants back together with the text."""
+    """Opaque data that must be sent back to the provider with the text."""
 
 
 class AgentToolUse(Payload, frozen=True, kw_only=True, tag="agent.tool_use"):
@@ -50,9 +50,9 @@ class AgentToolResult(Payload, frozen=True, kw_only=True, tag="agent.tool_result
 class AgentMcpToolUse(Payload, frozen=True, kw_only=True, tag="agent.mcp_tool_use"):
     mcp_server_name: str
     name: str
-    """As the model calls the tool."""
+    """The name that the model uses."""
     mcp_tool_name: str | None = None
-    """As the server calls it."""
+    """The tool's name on the server."""
     input: dict[str, object]
     evaluated_permission: Permission | None = None
 
@@ -82,22 +82,22 @@ class ThreadMessageReceived(
     content: tuple[Block, ...]
     from_agent_name: str | None = None
     sent_id: str | None = None
-    """The event by which it was sent; absent for what a thread is given when it is made."""
+    """The id of the event that sent it; absent for the first assignment of a thread."""
 
 
 class ContextCompacted(Payload, frozen=True, kw_only=True, tag="agent.thread_context_compacted"):
     """An overlay: events `first_seq..last_seq` are read as `summary` from here on.
 
-    With the layer `media`, only images and documents go from those events.
+    With the layer `media`, only images and documents are removed from those events.
     """
 
     layer: Literal["results", "snip", "micro", "collapse", "auto", "media"] | None = None
     first_seq: int | None = None
     last_seq: int | None = None
     dropped_event_ids: tuple[str, ...] = ()
-    """Calls whose results are not shown any more, or only in part."""
+    """Calls whose results are no longer shown, or only in part."""
     kept_bytes: int | None = None
-    """How much of each of these results is still shown; absent: none."""
+    """How many bytes of each of these results are still shown; absent: none."""
     summary: str | None = None
     freed_tokens: int | None = None
 

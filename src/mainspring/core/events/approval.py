@@ -14,7 +14,7 @@ from mainspring.core.events.payload import Payload
 
 SubjectType: TypeAlias = Literal[
     "tool_call",
-    "elicitation",  # a question that a tool asks in mid-call, with a form
+    "elicitation",  # a question that a tool asks during a call, with a form
     "workflow_node",
     "gateway_call",
     "memory_change",
@@ -22,19 +22,19 @@ SubjectType: TypeAlias = Literal[
     "plan",
 ]
 StaleWhen: TypeAlias = Literal[
-    "content_changed",  # what the person was shown is no longer what would happen
-    "base_changed",  # what the change starts from has another version
+    "content_changed",  # the action is no longer what the person saw
+    "base_changed",  # the version that the change is based on was replaced
     "call_ended",  # the tool call that asked is settled
 ]
 
 
 class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something that the person is shown before they decide."""
+    """Material that the person sees before deciding."""
 
     title: str
     text: str = ""
     ref: str | None = None
-    """Where it is: an event id, a blob's hash, a file, a version."""
+    """Its location: an event id, a blob's hash, a file, a version."""
 
 
 class ApprovalSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,7 +43,7 @@ class ApprovalSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: SubjectType
     id: str
     hash: str
-    """Of everything that the person is shown. An answer to another hash is void."""
+    """Hash of everything that the person sees. An answer to another hash is void."""
     evidence: tuple[Evidence, ...] = ()
     stale_when: tuple[StaleWhen, ...] = ("content_changed",)
 
@@ -65,7 +65,7 @@ class ApprovalAnswered(Payload, frozen=True, kw_only=True, tag="approval.answere
     form: dict[str, object] | None = None
     tool_use_id: str | None = None
     answered_by: str | None = None
-    """Who it was, as the service knows them: a client cannot say it."""
+    """The person as authenticated by the service; a client cannot set it."""
 
 
 class ApprovalVoided(Payload, frozen=True, kw_only=True, tag="approval.voided"):

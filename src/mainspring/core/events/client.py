@@ -16,7 +16,7 @@ from mainspring.core.ids import FileId
 class UserMessage(Payload, frozen=True, kw_only=True, tag="user.message"):
     content: tuple[Block, ...]
     skill: str | None = None
-    """The one that it calls, by `/name`; its text is in the content."""
+    """The skill that it calls with `/name`; the skill's text is in the content."""
 
 
 class UserInterrupt(Payload, frozen=True, kw_only=True, tag="user.interrupt"):
@@ -29,7 +29,7 @@ class UserToolConfirmation(Payload, frozen=True, kw_only=True, tag="user.tool_co
     deny_message: str | None = None
     session_thread_id: str | None = None
     answered_by: str | None = None
-    """Who it was, as the service knows them: a client cannot say it."""
+    """The person as authenticated by the service; a client cannot set it."""
 
 
 class UserCustomToolResult(Payload, frozen=True, kw_only=True, tag="user.custom_tool_result"):
@@ -81,14 +81,14 @@ class PermissionUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, re
         "setMode",
         "addDirectories",
         "removeDirectories",
-        "allowProtected",  # ours: counts only if it is the operator's
+        "allowProtected",  # ours: valid only from the operator
     ]
     rules: tuple[RuleText, ...] = ()
     behavior: Literal["allow", "ask", "deny"] | None = None
     mode: str | None = None
     directories: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """Protected paths that file tools may change: absolute, links followed, each for itself."""
+    """Protected paths that file tools may change: absolute, links resolved, each only itself."""
     destination: Literal["session", "localSettings", "projectSettings", "userSettings"] = "session"
     grant_id: str | None = None
     expires_at: str | None = None
@@ -101,7 +101,7 @@ class PermissionUpdated(Payload, frozen=True, kw_only=True, tag="permission.upda
     updates: tuple[PermissionUpdate, ...]
     by: Literal["person", "hook", "operator"] = "person"
     tool_use_id: str | None = None
-    """The call whose approval brought it."""
+    """The call whose approval caused the update."""
 
 
 class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
@@ -110,7 +110,7 @@ class SessionUpdated(Payload, frozen=True, kw_only=True, tag="session.updated"):
     title: str | None = None
     metadata: dict[str, str] | None = None
     agent: dict[str, object] | None = None
-    """All of it, as it is from the next turn on."""
+    """The whole definition that applies from the next turn on."""
     budget: dict[str, object] | None = None
 
 

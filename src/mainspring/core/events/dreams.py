@@ -10,24 +10,24 @@ from mainspring.core.events.payload import Payload
 
 
 class DreamScore(Struct, frozen=True, kw_only=True):
-    """A suite with the memories as they were, and with the proposed changes."""
+    """The scores of a suite with the memories as they were and with the proposed changes."""
 
     suite: str
     before: float
     after: float
-    """Shares of trials that passed."""
+    """Like `before`, the share of trials that passed."""
     before_run_id: str
     after_run_id: str
 
 
 class DreamCreated(Payload, frozen=True, kw_only=True, tag="dream.created"):
-    """In the log of the dream, which is a session of its own."""
+    """Recorded in the log of the dream, which is a session of its own."""
 
     dream_id: str
     store_id: str
     """The scope `agent` or `user`, or a memory store."""
     session_ids: tuple[str, ...]
-    """What is read; it is never changed."""
+    """The sessions to read; they are never changed."""
     policy: Literal["review", "apply"]
     """Whether a person decides on the changes."""
     model: str | None = None
@@ -46,18 +46,18 @@ class DreamProposed(Payload, frozen=True, kw_only=True, tag="dream.proposed"):
 class DreamApplied(Payload, frozen=True, kw_only=True, tag="dream.applied"):
     dream_id: str
     versions: tuple[str, ...]
-    """Of the memories that it has changed."""
+    """Versions of the memories that it changed."""
     refused: tuple[str, ...] = ()
-    """Paths that had changed meanwhile: they stay as they are."""
+    """Paths that had changed in the meantime and were left alone."""
 
 
 class DreamRolledBack(Payload, frozen=True, kw_only=True, tag="dream.rolled_back"):
-    """The changes were taken back, or were not made because a suite did worse with them."""
+    """The changes were reverted, or not applied because a suite scored worse with them."""
 
     dream_id: str
     reason: str
     versions: tuple[str, ...] = ()
-    """That were made to take them back."""
+    """Versions that the revert created."""
 
 
 DreamPayload: TypeAlias = DreamCreated | DreamProposed | DreamApplied | DreamRolledBack

@@ -26,15 +26,15 @@ class EvalGrade(Struct, frozen=True, kw_only=True, omit_defaults=True):
     score: float
     checks: tuple[EvalCheck, ...] = ()
     weight: float | None = None
-    """Of an incentive; absent: a constraint, which fails the case by itself."""
+    """The weight of an incentive; absent for a constraint, which fails the case by itself."""
     error: str | None = None
     """Why there is no verdict; the grade counts as failed."""
     note: str | None = None
-    """What a reader of the number must know: that its judge is not calibrated."""
+    """A caveat for the reader of the score, such as an uncalibrated judge."""
 
 
 class EvalRunCreated(Payload, frozen=True, kw_only=True, tag="eval_run.created"):
-    """In the log of the run, and in the log that lists the runs of the suite."""
+    """Recorded in the log of the run, and in the log that lists the runs of the suite."""
 
     run_id: str
     """The session that has the log of the run."""
@@ -68,7 +68,7 @@ class EvalCaseEnded(Payload, frozen=True, kw_only=True, tag="eval_run.case_ended
     grading_usd: str = "0"
     seconds: float = 0.0
     from_run: str | None = None
-    """The run that this result was taken from: nothing has changed since."""
+    """The earlier run that this result was reused from, since nothing has changed."""
 
 
 class EvalRunEnded(Payload, frozen=True, kw_only=True, tag="eval_run.ended"):

@@ -1,4 +1,4 @@
-"""What people think of an agent's work."""
+"""People's ratings of an agent's work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mainspring.core.events.payload import Payload
 
 RatedType: TypeAlias = Literal[
     "session",
-    "message",  # what the agent said; `id` is the event's
+    "message",  # a message of the agent; `id` is the id of its event
     "tool_call",
     "memory",
     "skill",
@@ -20,7 +20,7 @@ RatedType: TypeAlias = Literal[
 
 
 class RatedSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a rating is about, in its version."""
+    """The subject of a rating, and its version."""
 
     type: RatedType
     id: str
@@ -28,7 +28,7 @@ class RatedSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FeedbackGiven(Payload, frozen=True, kw_only=True, tag="feedback.given"):
-    """Somebody rates what the agent did. The model does not read it."""
+    """A person rated the agent's work. The model does not read it."""
 
     subject: RatedSubject
     rating: Literal["good", "bad"]

@@ -25,11 +25,11 @@ class ToolCallAuthorized(Payload, frozen=True, kw_only=True, tag="tool_call.auth
     rule: str | None = None
     reason: str | None = None
     call_hash: str | None = None
-    """Of the exact call that was judged and of what it would do: approval of another is void."""
+    """Hash of the exact call and its preview; an approval of any other is void."""
     preview: str | None = None
-    """What it would do, as the person who is asked sees it."""
+    """What the call would do, as shown to the person who decides."""
     updated_input: dict[str, object] | None = None
-    """What a gate has made of the input: this is what runs."""
+    """The input that runs instead of the original one."""
 
 
 class ToolCallStarted(Payload, frozen=True, kw_only=True, tag="tool_call.started"):
@@ -37,20 +37,20 @@ class ToolCallStarted(Payload, frozen=True, kw_only=True, tag="tool_call.started
     idempotency_key: str
     attempt: int = 1
     sandbox: str | None = None
-    """Backend, level and hash of the flags of what it runs in."""
+    """The sandbox that it runs in: backend, level and hash of the flags."""
     by_client: bool = False
-    """Handed to the client: its result comes as an event."""
+    """The client runs it and sends the result as an event."""
 
 
 class ToolCallInDoubt(Payload, frozen=True, kw_only=True, tag="tool_call.in_doubt"):
-    """Started and not settled when the session woke; `policy` says how it is settled."""
+    """The call had started but not settled when the session woke; `policy` is how to settle it."""
 
     tool_use_id: str
     policy: Literal["retry", "probe", "ask", "report"]
 
 
 class ToolCallStashed(Payload, frozen=True, kw_only=True, tag="tool_call.stashed"):
-    """A value that a call gets back if it is restarted; the newest counts."""
+    """A value that a restarted call gets back; the newest one replaces the others."""
 
     tool_use_id: str
     value: object
@@ -72,7 +72,7 @@ class ThreadHandedOff(Payload, frozen=True, kw_only=True, tag="thread.handed_off
 
 
 class ProgramCallStarted(Payload, frozen=True, kw_only=True, tag="program_call.started"):
-    """A program that the model wrote calls a tool and is allowed to."""
+    """A program that the model wrote calls a tool, and the call is allowed."""
 
     tool_use_id: str
     """The call that runs the program."""
@@ -121,7 +121,7 @@ class ContextAdded(Payload, frozen=True, kw_only=True, tag="context.added"):
 
 
 class MessageWithheld(Payload, frozen=True, kw_only=True, tag="message.withheld"):
-    """A hook has kept a user's message from the model."""
+    """A hook withheld a user's message from the model."""
 
     event_id: str
     reason: str | None = None
@@ -149,7 +149,7 @@ class PolicyAdopted(Payload, frozen=True, kw_only=True, tag="policy.adopted"):
     """The rules and hooks of this session, even if their files change."""
 
     policy: str
-    """Hash of the blob that has them."""
+    """Hash of the blob that contains them."""
     mode: str
 
 
@@ -157,7 +157,7 @@ class AgentAdopted(Payload, frozen=True, kw_only=True, tag="agent.adopted"):
     """The agent's definition in this session, even if its files change."""
 
     definition: str
-    """Hash of the blob that has it."""
+    """Hash of the blob that contains it."""
     version: str | None = None
 
 
@@ -173,13 +173,13 @@ class SkillUsed(Payload, frozen=True, kw_only=True, tag="skill.used"):
     name: str
     hash: str
     by: Literal["model", "user", "path", "agent"]
-    """`agent`: a subagent that always begins with it."""
+    """`agent`: the definition of a subagent loads it from the start."""
     tool_use_id: str | None = None
     allowed_tools: tuple[str, ...] = ()
-    """Permission rules that allow until the run ends."""
+    """Permission rules that allow calls until the run ends."""
     disallowed_tools: tuple[str, ...] = ()
     model: str | None = None
-    """It and `effort` hold until the run ends."""
+    """`model` and `effort` apply until the run ends."""
     effort: Effort | None = None
 
 
@@ -215,7 +215,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
     notes: tuple[str, ...] = ()
 
     def open_blockers(self, tasks: Mapping[str, Task]) -> list[str]:
-        """Ids of what must be completed first, of these tasks."""
+        """The ids of those tasks that must be completed first."""
         return [
             blocker
             for blocker in self.blocked_by
@@ -224,7 +224,7 @@ class Task(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TaskWritten(Payload, frozen=True, kw_only=True, tag="task.written"):
-    """A task as it is from here on; the newest with an id counts."""
+    """The new state of a task, which replaces an earlier one with the same id."""
 
     task: Task
 

@@ -21,15 +21,15 @@ class MemoryRecalled(Payload, frozen=True, kw_only=True, tag="memory.recalled"):
     """A memory was shown to the model."""
 
     store_id: str
-    """The scope `agent`, `user` or `team`, or a memory store; of a message in an earlier session,
-    `session` if a person said it and `session_agent` if the agent did."""
+    """The scope `agent`, `user` or `team`, or a memory store; for a message of an earlier session,
+    `session` if a person wrote it and `session_agent` if the agent did."""
     path: str
-    """Of a message, the id of its session."""
+    """The path of the memory; for a message, the id of its session."""
     version: str
-    """Hash of its content; of a message, the id of its event."""
+    """Hash of its content; for a message, the id of its event."""
     rank: int
     score_parts: dict[str, float]
-    """What its score was the sum of; empty if it was read by its path."""
+    """The parts that add up to its score; empty if it was read by its path."""
     tokens: int
 
 

@@ -1,4 +1,4 @@
-"""Where a session comes from, its status and that of its threads."""
+"""The origin and the status of a session, and the status of its threads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.core.sender import Origin, Sender
 class StopReason(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: Literal["end_turn", "requires_action", "retries_exhausted", "budget_reached", "refusal"]
     event_ids: tuple[str, ...] = ()
-    """What is waited for, with `requires_action`."""
+    """With `requires_action`: the calls that need an answer."""
 
 
 class RetryStatus(Struct, frozen=True, kw_only=True):
@@ -22,22 +22,22 @@ class RetryStatus(Struct, frozen=True, kw_only=True):
 
 class ErrorDetail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: str
-    """`model_overloaded_error`, `unknown_error` and the like."""
+    """`model_overloaded_error`, `unknown_error`, ..."""
     message: str
     retry_status: RetryStatus
     mcp_server_name: str | None = None
-    """The MCP server that it is about."""
+    """The MCP server that the error is about."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):
-    """Tokens by what they cost: plain input, written to cache, read from cache, output."""
+    """Tokens by price class: plain input, written to cache, read from cache, output."""
 
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
     cache_read_input_tokens: int = 0
     output_tokens: int = 0
     thinking_tokens: int | UnsetType = UNSET
-    """Of the output, what the model thought: counted by the provider, or else estimated."""
+    """The part of the output that is thinking, as counted by the provider or estimated."""
 
     @property
     def thought_tokens(self) -> int:
@@ -52,7 +52,7 @@ class SessionCreated(Payload, frozen=True, kw_only=True, tag="session.created"):
     title: str | None = None
     metadata: dict[str, str] | None = None
     origin: Origin | None = None
-    """What it was made by or for; `None` in logs from before it was noted."""
+    """Where it comes from; `None` in logs from before origins were recorded."""
 
 
 class SessionImported(Payload, frozen=True, kw_only=True, tag="session.imported"):
@@ -66,12 +66,12 @@ class SessionImported(Payload, frozen=True, kw_only=True, tag="session.imported"
     source_ids: str | None = None
     """Hash of the blob that maps each event's id to the id of its entry in the file."""
     note: str | None = None
-    """What the model is told about it."""
+    """A note about the import, for the model."""
     metadata: dict[str, str] | None = None
 
 
 class SessionForked(Payload, frozen=True, kw_only=True, tag="session.forked"):
-    """The first event of a fork's own: what stands before it is the parent's, by reference."""
+    """The first event of a fork itself; the events before it belong to the parent."""
 
     parent_session_id: str
     parent_seq: int
@@ -109,7 +109,7 @@ class StatusIdle(Payload, frozen=True, kw_only=True, tag="session.status_idle"):
     reason: str | None = None
     """The loop's own terminal reason, finer than the API's."""
     detail: str | None = None
-    """Which limit it was, what the provider said, and the like."""
+    """Details, such as the limit that was reached or the provider's error."""
 
 
 class StatusRescheduled(Payload, frozen=True, kw_only=True, tag="session.status_rescheduled"):
@@ -129,17 +129,17 @@ class SessionUsage(Payload, frozen=True, kw_only=True, tag="session.usage"):
 
 
 class Redaction(Struct, frozen=True, kw_only=True):
-    """An event whose text was removed; the chain still holds."""
+    """An event whose text was removed; the hash chain stays valid."""
 
     seq: int
     digest: str
-    """Of the event as it was written, which the next one carries: hex."""
+    """Hash of the original event, which the next one carries; hexadecimal."""
     body_sha256: str
-    """Of its JSON without the text: hex."""
+    """Hash of its JSON without the text; hexadecimal."""
 
 
 class EventsRedacted(Payload, frozen=True, kw_only=True, tag="events.redacted"):
-    """Text was removed from earlier events of this log, for good."""
+    """Text was removed permanently from earlier events of this log."""
 
     redactions: tuple[Redaction, ...]
     reason: str
@@ -158,16 +158,16 @@ class ThreadCreated(Payload, frozen=True, kw_only=True, tag="session.thread_crea
     parent_thread_id: str | None = None
     workflow_run_id: str | None = None
     tool_use_id: str | None = None
-    """The call that asked for it."""
+    """The call that created it."""
     mode: Literal["foreground", "background", "handoff"] | None = None
-    """`handoff`: the conversation goes on in it, and its parent is done."""
+    """`handoff`: the conversation continues in it, and its parent is done."""
     is_fork: bool = False
-    """It begins with all that its parent has read and said."""
+    """It starts with the whole conversation of its parent."""
     model: str | None = None
-    """Which it runs with, if the call said so."""
+    """The model that it runs with, if the call named one."""
     isolation: Literal["shared", "worktree"] | None = None
     description: str | None = None
-    """What it is to do, in a few words."""
+    """Its task in a few words."""
 
 
 class ThreadStatusRunning(Payload, frozen=True, kw_only=True, tag="session.thread_status_running"):

@@ -11,15 +11,15 @@ from mainspring.core.events.session import Usage
 class ModelRequestStarted(Payload, frozen=True, kw_only=True, tag="span.model_request_start"):
     model: str | None = None
     purpose: str | None = None
-    """`summary` and the like: a call beside the conversation. Absent: a turn of it."""
+    """The purpose of a request outside the conversation, such as `summary`; absent for a turn."""
     request_id: str | None = None
-    """Ours, sent to the provider, so that both sides' records can be matched."""
+    """Our id, sent to the provider, so that both sides' records can be matched."""
     estimated_input_tokens: int | None = None
     max_tokens: int | None = None
     prefix: str | None = None
-    """The blob with what stands before the messages: model, tools, system."""
+    """Hash of the blob with the prompt prefix: model, tools, system."""
     cache_break: str | None = None
-    """Why this request does not extend the one before it; absent when it does."""
+    """Why this request does not extend the previous one; absent if it does."""
 
 
 class ModelRequestEnded(Payload, frozen=True, kw_only=True, tag="span.model_request_end"):
@@ -29,10 +29,10 @@ class ModelRequestEnded(Payload, frozen=True, kw_only=True, tag="span.model_requ
     purpose: str | None = None
     """The same as at its start."""
     model: str | None = None
-    """The one that answered."""
+    """The model that answered."""
     stop_reason: str | None = None
     cost_usd: str | None = None
-    """A decimal, written out: money is not a float."""
+    """A decimal number as a string: money is not a float."""
 
 
 class OutcomeEvaluationStarted(

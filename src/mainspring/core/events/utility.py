@@ -15,7 +15,7 @@ UtilityType: TypeAlias = Literal["memory", "skill", "prompt_fragment", "tool"]
 class UtilitySubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
     type: UtilityType
     id: str
-    """Of a memory: its store and path, as `agent/project_release.md`; else a name."""
+    """For a memory, its store and path, such as `agent/project_release.md`; else a name."""
     version: str | None = None
     """Hash of the content that was used."""
 
@@ -25,11 +25,11 @@ class UtilityCredited(Payload, frozen=True, kw_only=True, tag="utility.credited"
 
     subject: UtilitySubject
     reward: float
-    """From 0, failed, to 1, succeeded."""
+    """From 0 (failed) to 1 (succeeded)."""
     source: Literal["outcome", "test", "eval", "person"]
     outcome_id: str
-    """What the reward is for: an outcome, a call that ran tests, a rating. One subject is
-    credited once for it."""
+    """What the reward is for: an outcome, a call that ran tests, a rating. It credits
+    each subject once."""
 
 
 UtilityPayload: TypeAlias = UtilityCredited

@@ -15,7 +15,7 @@ class SandboxOpened(Payload, frozen=True, kw_only=True, tag="sandbox.opened"):
 
 
 class NetworkRequested(Payload, frozen=True, kw_only=True, tag="network.requested"):
-    """A program in the sandbox tried to reach a host. Without query strings and headers."""
+    """A program in the sandbox tried to reach a host. Query strings and headers are omitted."""
 
     host: str
     decision: Literal["allow", "deny"]
@@ -24,7 +24,7 @@ class NetworkRequested(Payload, frozen=True, kw_only=True, tag="network.requeste
     path: str | None = None
     status: int | None = None
     credential: str | None = None
-    """Name of the secret that was put in."""
+    """Name of the secret that was inserted."""
 
 
 class WorktreeOpened(Payload, frozen=True, kw_only=True, tag="worktree.opened"):
@@ -38,7 +38,7 @@ class WorktreeOpened(Payload, frozen=True, kw_only=True, tag="worktree.opened"):
 class WorktreeClosed(Payload, frozen=True, kw_only=True, tag="worktree.closed"):
     path: str
     outcome: Literal["merged", "discarded", "kept"]
-    """`kept`: the branch is there for somebody to look at."""
+    """`kept`: the branch remains for review."""
     commit: str | None = None
     reason: str | None = None
 
@@ -51,7 +51,7 @@ class WorkspaceSnapshotted(Payload, frozen=True, kw_only=True, tag="workspace.sn
 class WorkspaceRestored(Payload, frozen=True, kw_only=True, tag="workspace.restored"):
     snapshot: str
     files: int
-    """How many were changed by it."""
+    """The number of files that it changed."""
 
 
 class ArtifactPublished(Payload, frozen=True, kw_only=True, tag="artifact.published"):

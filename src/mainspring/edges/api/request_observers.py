@@ -93,25 +93,22 @@ class AuditObserver:
             return
         if not tenant and self._buckets.take(("strangers", _UNAUTHENTICATED_RATE))[0].wait_seconds:
             return
-        act = audit_act(request)
+        assert request.route is not None
+        action = AuditAction(
+            operation=request.route.operation,
+            status=request.status,
+            targets={name: value[:_MAX_ID_CHARS] for name, value in request.path.items()},
+            made=None if request.made is None else request.made[:_MAX_ID_CHARS],
+            request_id=request.request_id,
+            address=request.address[:_MAX_ID_CHARS],
+        )
+        action = attribute_to(action, request.who)
         try:
-            await self._audit.note(tenant, act)
-        except Exception as error:  # noqa: BLE001 (whatever it is, what was done stays done)
-            _AUDIT_LOG.error("not in the audit: %s: %s", msgspec.json.encode(act).decode(), error)
+            await self._audit.note(tenant, action)
+        except Exception as error:  # noqa: BLE001 (the request has been handled; only the entry fails)
+            entry = msgspec.json.encode(action).decode()
+            _AUDIT_LOG.error("could not write the audit entry %s: %s", entry, error)
             self._alarm()
-
-
-def audit_act(request: HandledRequest) -> AuditAction:
-    assert request.route is not None
-    act = AuditAction(
-        operation=request.route.operation,
-        status=request.status,
-        targets={name: value[:_MAX_ID_CHARS] for name, value in request.path.items()},
-        made=None if request.made is None else request.made[:_MAX_ID_CHARS],
-        request_id=request.request_id,
-        address=request.address[:_MAX_ID_CHARS],
-    )
-    return attribute_to(act, request.who)
 
 
 def _is_audited(request: HandledRequest) -> bool:
@@ -129,7 +126,7 @@ _LOG = logging.getLogger("mainspring.api")
 
 
 def webhook_observer(notify: Notify) -> RequestObserver:
-    async def tell(request: HandledRequest) -> None:
+    async def observe(request: HandledRequest) -> None:
         route, who = request.route, request.who
         if route is None or who is None or not 200 <= request.status < 300:
             return
@@ -140,6 +137,6 @@ def webhook_observer(notify: Notify) -> RequestObserver:
         try:
             await notify(Notification(tenant=who.tenant, type=type_, id=id_))
         except MainspringError as error:  # the request itself succeeded
-            _LOG.error("nobody was told of %s %s: %s", type_, id_, error)
+            _LOG.error("could not send the webhook %s for %s: %s", type_, id_, error)
 
-    return tell
+    return observe

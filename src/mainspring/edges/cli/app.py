@@ -124,12 +124,6 @@ app = typer.Typer(
 )
 
 
-def _print_version(is_set: bool) -> None:
-    if is_set:
-        typer.echo(f"mainspring {__version__}")
-        raise typer.Exit
-
-
 @app.callback(invoke_without_command=True)
 def mainspring(
     context: typer.Context,
@@ -142,14 +136,9 @@ def mainspring(
         ),
     ] = None,
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
-    version: Annotated[
-        bool,
-        typer.Option(
-            "--version", "-V", help="Show the version.", callback=_print_version, is_eager=True
-        ),
-    ] = False,
+    version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
-    del store, debug, version  # `run_returned_action` gets them
-    if context.invoked_subcommand is None:
-        typer.echo(context.get_help())
+    del store, debug  # `run_returned_action` gets them
+    if version or context.invoked_subcommand is None:
+        typer.echo(f"mainspring {__version__}" if version else context.get_help())
         raise typer.Exit

@@ -53,8 +53,8 @@ from mainspring.runtime.slash_commands import (
     run_command,
     unescape_message,
 )
-from mainspring.wiring.agent_selection import open_agent
-from mainspring.wiring.settings_files import read_settings_commands
+from mainspring.wiring.agent_selection import agent_selection
+from mainspring.wiring.settings_files import settings_commands
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import (
@@ -88,7 +88,7 @@ async def chat(settings: Settings, *, arguments: RunArguments) -> int:
         keyboard = Keyboard(colour=settings.color)
         keyboard.open()
         folder = Path(settings.folder, options.workspace or ".")
-        commands = await read_settings_commands(settings, folder)
+        commands = settings_commands(settings, runner.loaded_policy)
         status = StatusLine(folder, commands if commands.status_line is not None else None)
         chat = _Chat(settings, options, runner, keyboard, status)
         if keyboard.is_terminal:
@@ -335,7 +335,7 @@ class _Chat:
     async def _clear(self) -> None:
         """Begin a new session with the next message, and read the agent's files again."""
         facts = self._runner.runtime.models.facts
-        read_agent = partial(open_agent, self._settings, self._options, facts=facts)
+        read_agent = partial(agent_selection(self._settings).open, self._options, facts=facts)
         loaded = await anyio.to_thread.run_sync(read_agent)
         self._agent = replace(loaded.agent, model=self._agent.model)
         last, self._session = self._session, None

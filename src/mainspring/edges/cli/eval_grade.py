@@ -98,9 +98,9 @@ def _print_report(settings: Settings, report: GradingReport, grading: ManifestGr
         print_note(settings, "another process grades sessions right now", "yellow")
 
 
-def print_score(settings: Settings, score: ProductionScore | None, *, indent: int = 0) -> None:
+def print_score(settings: Settings, score: ProductionScore | None) -> None:
     if score is None:
         return
-    Screen(settings).paragraph((f"{score.suite}: {score.text}", "bold"), indent=indent)
+    Screen(settings).paragraph((f"{score.suite}: {score.text}", "bold"))
     for note in score.notes:
         print_note(settings, note, "yellow")

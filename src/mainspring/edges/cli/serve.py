@@ -94,7 +94,9 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
         records = service.infrastructure.store.records
         api = Api(
             all_routes(service, *dependencies.operations()),
-            access_control=Authenticator(records, token_verifier=tokens),
+            access_control=Authenticator(
+                records, token_verifier=tokens, sessions=service.sessions.sessions.repository
+            ),
             request_observers=(
                 AuditObserver(
                     service.access.audit, alarm=dependencies.telemetry.metrics.audit_failures.inc

@@ -41,9 +41,10 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_result import OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
-from mainspring.wiring.agent_selection import agent_selection, open_agent
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
+from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.runtime_assembly import open_runtime
-from mainspring.wiring.settings_files import with_key_helper
+from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import model_discovery
@@ -122,6 +123,8 @@ class SessionRunner:
     """The resumed session."""
     session_summary: SessionSummary | None
     """The state of the resumed session when it was opened."""
+    loaded_policy: LoadedPolicy
+    """The settings files of the folder that it works in."""
     origin: Mapping[str, str] | None
     outcome: ManifestOutcome | None
     """The outcome that new sessions of the agent are graded against."""
@@ -156,7 +159,10 @@ async def open_session_runner(
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
-    settings = await with_key_helper(settings, Path(settings.folder, options.workspace or "."))
+    folder = Path(settings.folder, options.workspace or ".")
+    loaded_policy = await read_folder_policy(settings, folder)
+    settings = with_key_helper(settings, loaded_policy)
+    agents = agent_selection(settings)
     notices = Notices(notes)
     is_attended = is_interactive() and not answered_later and not unattended
     at_terminal = replace(
@@ -170,13 +176,16 @@ async def open_session_runner(
     async with open_runtime(settings, options=at_terminal) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
-        read_agent = partial(open_agent, settings, options, recorded, facts=runtime.models.facts)
+        read_agent = partial(
+            agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy
+        )
         loaded = await anyio.to_thread.run_sync(read_agent)
         agent = change_agent(loaded.agent)
         is_chosen = options.model or settings.model or loaded.agent_manifest.model or recorded
         if not is_chosen:
             agent = await _with_local_model(settings, notes, agent, runtime.models.facts)
-        await share_repository(settings, runtime, row and row.id)
+        if row is not None or options.workspace is not None:  # it may be in a worktree
+            await share_repository(settings, runtime, row and row.id)
         try:
             scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, loaded.folder)
             for name, script in scripts.items():
@@ -203,7 +212,8 @@ async def open_session_runner(
             agent=agent,
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
-            origin=agent_selection(settings).origin(options),
+            loaded_policy=loaded_policy,
+            origin=agents.origin(options),
             outcome=loaded.agent_manifest.outcome,
         )
 

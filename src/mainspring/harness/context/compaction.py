@@ -38,7 +38,7 @@ MAX_SKILL_TOKENS = 25_000
 _MAX_SKILL_CHARS = 20_000
 """The limit for each skill, about 5,000 tokens."""
 _RESTORED_SKILL_NOTE = (
-    "The text of a skill that you use, which was taken out of this conversation to save space:"
+    "The text of a skill that you use, which was removed from this conversation to save space:"
 )
 
 
@@ -47,8 +47,8 @@ def restored_skills(context: ThreadContext, *, max_tokens: int) -> list[ContextA
     room = min(max_tokens, MAX_SKILL_TOKENS) * context.facts.bytes_per_token
     texts = list(_visible_texts(context)) if context.thread.session_state.skill_texts else []
     restored: list[ContextAdded] = []
-    for name, whole in reversed(context.thread.session_state.skill_texts.items()):
-        text = whole[:_MAX_SKILL_CHARS]
+    for name, full_text in reversed(context.thread.session_state.skill_texts.items()):
+        text = full_text[:_MAX_SKILL_CHARS]
         room -= len(text.encode())
         if room < 0:
             break
@@ -126,14 +126,14 @@ async def compact_if_needed(context: ThreadContext) -> Step | None:
     if (tokens := context.input_tokens()) > limits.stop:
         return Ended(
             "prompt_too_long",
-            f"{tokens} tokens with all that could be compacted; {limits.stop} can be sent",
+            f"{tokens} tokens after compaction; at most {limits.stop} can be sent",
         )
     return Continue("compacted_retry") if work.has_changed else None
 
 
 async def compact_on_request(context: ThreadContext, request: CompactionRequested) -> Step:
-    """Compaction on request: a summary of all but the newest round or, if that fails, what the
-    other layers can free."""
+    """Compact on request: summarize all but the newest round or, if that fails, free what the other
+    layers can."""
     work = _Compaction(context, request)
     await work.summarize(goal=0, rounds=1)
     if not work.has_changed and not work.is_interrupted:
@@ -147,13 +147,13 @@ async def compact_on_request(context: ThreadContext, request: CompactionRequeste
 
 
 def _restore_skills(context: ThreadContext) -> None:
-    """Restore skills in use, in at most half of the free room, or it would soon compact again."""
+    """Restore skills in use, in at most half of the free room, to avoid another compaction soon."""
     room = thresholds_of(context).trigger - context.input_tokens()
     context.note(*restored_skills(context, max_tokens=room // 2))
 
 
 async def compact_after_overflow(context: ThreadContext, *, media: bool) -> bool:
-    """Compact after the provider refused a request as too large. False: nothing is left to free."""
+    """Compact after the provider rejected a request as too large. False: nothing left to free."""
     tries = context.thread.retries.compacted
     if tries >= _REACTIVE_TRIES:
         return False
@@ -188,23 +188,22 @@ class _Compaction(Struct):
 
     async def run(self, *, goal: int, rounds: int) -> None:
         for layer in (drop_finished_tasks, drop_old_results, collapse_rounds):
-            if (sheet := self._sheet(goal, rounds)) is None:
+            if (source := self._input(goal, rounds)) is None:
                 return
-            overlays = layer(sheet)
-            if overlays and await self._may_go_on():
+            overlays = layer(source)
+            if overlays and await self._may_change():
                 await self._save_state(self._state())
                 self._record(overlays)
 
     async def summarize(self, *, goal: int, rounds: int) -> None:
-        sheet = self._sheet(goal, rounds)
-        if sheet is None or not is_worth_it(
-            self.context, sheet, is_wanted=self.request is not None
-        ):
+        source = self._input(goal, rounds)
+        is_requested = self.request is not None
+        if source is None or not is_worth_it(self.context, source, is_requested=is_requested):
             return
-        if not await self._may_go_on():
+        if not await self._may_change():
             return
         keep = None if self.request is None else self.request.instructions
-        summary = await summarize(self.context, sheet, state=self._state(), keep=keep)
+        summary = await summarize(self.context, source, state=self._state(), keep=keep)
         self.is_interrupted = summary is None
         if summary is not None and summary.overlays:
             is_corrected = summary.state is not None
@@ -217,22 +216,22 @@ class _Compaction(Struct):
         self._is_urgent = True
         await self.run(goal=goal, rounds=1)
         await self.summarize(goal=goal, rounds=1)
-        if self._sheet(goal, 1) is not None and await self._may_go_on():
+        if self._input(goal, 1) is not None and await self._may_change():
             await self.limit_results(results)
 
     async def drop_media(self, *, with_newest: bool) -> None:
-        sheet = CompactionInput(
+        source = CompactionInput(
             self.context.thread.transcript, 0, _KEPT_ROUNDS, self.context.facts.window
         )
-        overlays = drop_media(sheet, with_newest=with_newest)
+        overlays = drop_media(source, with_newest=with_newest)
         if not overlays:
-            overlays = drop_media(sheet, with_newest=True)
+            overlays = drop_media(source, with_newest=True)
         self._is_urgent = True
-        if overlays and await self._may_go_on():
+        if overlays and await self._may_change():
             self._record(overlays)
 
-    def _sheet(self, goal: int, rounds: int) -> CompactionInput | None:
-        """None: the goal is reached."""
+    def _input(self, goal: int, rounds: int) -> CompactionInput | None:
+        """The input for the layers; `None` if the goal is reached."""
         context = self.context
         tokens = context.input_tokens()
         if tokens <= goal:
@@ -245,7 +244,7 @@ class _Compaction(Struct):
             recent_bytes=int(goal * context.facts.bytes_per_token / 2),
         )
 
-    async def _may_go_on(self) -> bool:
+    async def _may_change(self) -> bool:
         """Run hooks once, before the first change; a hook may refuse a compaction that can wait."""
         if not self._is_announced:
             self._is_announced = True
@@ -262,8 +261,8 @@ class _Compaction(Struct):
         return extract_state(thread.transcript, thread.tasks, previous)
 
     async def _save_state(self, state: WorkingState, *, is_corrected: bool = False) -> None:
-        """Before messages are removed; once, also if a crash comes between, unless a summary has
-        corrected it. What outlives the session goes to its memory."""
+        """Save the working state before messages are removed: once, even across a crash, unless a
+        summary has corrected it. Facts that outlive the session go to memory."""
         context, thread = self.context, self.context.thread
         max_bytes = min(
             _MAX_STATE_BYTES, int(context.facts.window * context.facts.bytes_per_token) // 20
@@ -283,13 +282,13 @@ class _Compaction(Struct):
         context = self.context
         trial = context.thread.transcript.copy()
         tokens = context.input_tokens(trial)
-        proven: list[ContextCompacted] = []
+        measured: list[ContextCompacted] = []
         for overlay in overlays:
             trial.compact(overlay)
             before, tokens = tokens, context.input_tokens(trial)
-            proven.append(msgspec.structs.replace(overlay, freed_tokens=before - tokens))
+            measured.append(msgspec.structs.replace(overlay, freed_tokens=before - tokens))
         if is_harmless(context.thread.transcript, trial):
-            context.note(*proven)
+            context.note(*measured)
             self.has_changed = True
 
 

@@ -18,8 +18,8 @@ _SHOWN_ARGUMENTS = ("path", "file_path", "command", "query", "pattern", "url", "
 class Detail(Struct, frozen=True, kw_only=True):
     """Maximum characters for each kind of line."""
 
-    words: int
-    said: int
+    user_text: int
+    agent_text: int
     argument: int
     outcome: int
     whole_outcome: bool = False
@@ -27,16 +27,16 @@ class Detail(Struct, frozen=True, kw_only=True):
 
     def halved(self) -> Detail:
         return Detail(
-            words=self.words // 2,
-            said=self.said // 2,
+            user_text=self.user_text // 2,
+            agent_text=self.agent_text // 2,
             argument=self.argument // 2,
             outcome=self.outcome // 2,
             whole_outcome=self.whole_outcome,
         )
 
 
-BRIEF = Detail(words=300, said=160, argument=60, outcome=100)
-FULL = Detail(words=4_000, said=2_000, argument=400, outcome=1_500, whole_outcome=True)
+BRIEF = Detail(user_text=300, agent_text=160, argument=60, outcome=100)
+FULL = Detail(user_text=4_000, agent_text=2_000, argument=400, outcome=1_500, whole_outcome=True)
 
 
 def digest(
@@ -77,7 +77,7 @@ def _assistant_lines(
     for part in message.content:
         match part:
             case TextBlock(text) if text.strip():
-                yield f"- you said: {_clip(text, detail.said)}"
+                yield f"- you said: {_clip(text, detail.agent_text)}"
             case ToolUse():
                 keys = [key for key in _SHOWN_ARGUMENTS if key in part.input]
                 keys += [key for key in part.input if key not in keys]
@@ -97,7 +97,7 @@ def _user_lines(words: Iterable[Block], detail: Detail) -> Iterator[str]:
         elif text in (PINNED_NOTE.text, SNIPPED_NOTE) or text.startswith("<system-note>"):
             continue
         else:
-            yield f"- the user said: {_clip(text, detail.words) if text else '[media]'}"
+            yield f"- the user said: {_clip(text, detail.user_text) if text else '[media]'}"
 
 
 def _outcome(result: ToolResultBlock | None, detail: Detail) -> str:

@@ -6,7 +6,7 @@ Callers interpret the keys.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from math import isfinite
 from textwrap import dedent
@@ -32,7 +32,7 @@ _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False,
 
 
 class Events(Protocol):
-    """YAML, event by event."""
+    """A YAML text as a stream of events."""
 
     def get_event(self) -> yaml.Event: ...
     def check_event(self, *choices: type[yaml.Event]) -> bool: ...
@@ -80,17 +80,17 @@ def read_frontmatter(text: str) -> Frontmatter:
     first_line = text.count("\n", 0, opening.end()) + 1
     closing = _CLOSING.search(text, opening.end())
     if closing is None:
-        oddity = FrontmatterIssue(
+        issue = FrontmatterIssue(
             "its frontmatter has no end", first_line - 1, "put a line --- after it"
         )
-        return Frontmatter(body=text, issues=(oddity,))
+        return Frontmatter(body=text, issues=(issue,))
     body = text[closing.end() :].removeprefix("\n")
     header = text[opening.end() : closing.start()]
     if len(header) > MAX_CHARS:
-        oddity = FrontmatterIssue(
+        issue = FrontmatterIssue(
             f"its frontmatter has more than {MAX_CHARS} characters", first_line
         )
-        return Frontmatter(body=body, issues=(oddity,))
+        return Frontmatter(body=body, issues=(issue,))
     try:
         return _frontmatter(body, _pairs(header), first_line)
     except _NotFrontmatter:
@@ -100,38 +100,40 @@ def read_frontmatter(text: str) -> Frontmatter:
 
 
 def _frontmatter(
-    body: str, pairs: list[_Pair], first_line: int, *oddities: FrontmatterIssue
+    body: str, pairs: list[_Pair], first_line: int, issues: Sequence[FrontmatterIssue] = ()
 ) -> Frontmatter:
     fields: dict[str, object] = {}
     lines: dict[str, int] = {}
-    odd = list(oddities)
+    issues = list(issues)
     for pair in pairs:
         line = first_line + pair.line
         if pair.key in fields:
-            odd.append(FrontmatterIssue(f"`{pair.key}` occurs twice", line, "the last one is used"))
+            what = f"`{pair.key}` occurs twice"
+            issues.append(FrontmatterIssue(what, line, "the last one is used"))
         fields[pair.key] = pair.value
         lines[pair.key] = line
-    return Frontmatter(body=body, fields=fields, lines=lines, issues=tuple(odd), is_there=True)
+    return Frontmatter(body=body, fields=fields, lines=lines, issues=tuple(issues), is_there=True)
 
 
 def _read_key_by_key(body: str, header: str, first_line: int, error: Exception) -> Frontmatter:
     """Parse each key separately, so that an error affects only its own key."""
     pairs: list[_Pair] = []
-    odd: list[FrontmatterIssue] = []
+    issues: list[FrontmatterIssue] = []
     for block in _blocks(header):
         try:
             pairs += [_Pair(pair.key, pair.value, block.line) for pair in _pairs(block.text)]
         except (yaml.YAMLError, ValueError, RecursionError):
             pairs.append(_Pair(block.key, _as_written(block), block.line))
-            what = f"`{block.key}` is not YAML and was taken as it is written"
-            odd.append(FrontmatterIssue(what, first_line + block.line, "put its value in quotes"))
-    if not odd:
+            what = f"`{block.key}` is not YAML and is read as plain text"
+            line = first_line + block.line
+            issues.append(FrontmatterIssue(what, line, "put its value in quotes"))
+    if not issues:
         problem = getattr(error, "problem", None) or str(error).partition("\n")[0]
         line = first_line + getattr(getattr(error, "problem_mark", None), "line", 0)
-        odd.append(FrontmatterIssue(f"its frontmatter is not a YAML mapping: {problem}", line))
+        issues.append(FrontmatterIssue(f"its frontmatter is not a YAML mapping: {problem}", line))
     if not pairs:
-        return Frontmatter(body=body, issues=tuple(odd))
-    return _frontmatter(body, pairs, first_line, *odd)
+        return Frontmatter(body=body, issues=tuple(issues))
+    return _frontmatter(body, pairs, first_line, issues)
 
 
 class _Block(Struct, frozen=True):
@@ -171,7 +173,7 @@ def _pairs(text: str) -> list[_Pair]:
     if isinstance(root, yaml.ScalarEvent):
         raise _NotFrontmatter
     if not isinstance(root, yaml.MappingStartEvent):
-        raise _UnsupportedYaml("it is not names with values")
+        raise _UnsupportedYaml("it has no keys")
     pairs = list(_mapping(events, 1))
     events.get_event()  # the document ends
     if not events.check_event(yaml.StreamEndEvent):
@@ -182,7 +184,7 @@ def _pairs(text: str) -> list[_Pair]:
 def _mapping(events: Events, depth: int) -> Iterator[_Pair]:
     while not isinstance(key := events.get_event(), yaml.MappingEndEvent):
         if not isinstance(key, yaml.ScalarEvent):
-            raise _UnsupportedYaml("a key is not a text")
+            raise _UnsupportedYaml("a key is not a string")
         yield _Pair(str(key.value), _value(events, depth), key.start_mark.line)
 
 
@@ -203,9 +205,8 @@ def _value(events: Events, depth: int) -> object:
         case yaml.MappingStartEvent():
             return {pair.key: pair.value for pair in _mapping(events, depth + 1)}
         case _:
-            raise _UnsupportedYaml(
-                "it has aliases"
-            )  # a few aliases can expand to millions of values
+            # a few aliases can expand to millions of values
+            raise _UnsupportedYaml("it has aliases")
 
 
 def _scalar(events: Events, event: yaml.ScalarEvent) -> object:
@@ -221,7 +222,7 @@ def _scalar(events: Events, event: yaml.ScalarEvent) -> object:
         case "float":
             try:
                 number = float(text)
-            except ValueError:  # base 60, which YAML has too: more likely a time
+            except ValueError:  # a number in base 60: more likely a time
                 return text
             return number if isfinite(number) else text
         case _:

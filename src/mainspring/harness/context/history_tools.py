@@ -18,9 +18,9 @@ _MAX_LIMIT = 50
 _SPEC = ToolSpec(
     name=NAME,
     description=(
-        "Search everything that was said and every tool result in this session, also what was"
-        " removed from the conversation to save space. Events that have all words of the query come"
-        " first, then those with some of them; use few and telling ones."
+        "Search all messages and tool results of this session, including those that were removed"
+        " from the conversation to save space. Events that have all words of the query come first,"
+        " then those with some of them; use a few distinctive words."
     ),
     input_schema={
         "type": "object",
@@ -30,7 +30,7 @@ _SPEC = ToolSpec(
                 "type": "integer",
                 "minimum": 1,
                 "maximum": _MAX_LIMIT,
-                "description": f"How many at most; {_DEFAULT_LIMIT} if not given.",
+                "description": f"The maximum number of results; {_DEFAULT_LIMIT} by default.",
             },
         },
         "required": ["query"],
@@ -76,13 +76,13 @@ _READ_SPEC = ToolSpec(
     name="history_read",
     description=(
         "Read a long tool result of this session that was shown only in part. Takes the blob's"
-        f" name and where to begin; gives up to {_READ_CHARS} characters."
+        f" name and where to begin; returns up to {_READ_CHARS} characters."
     ),
     input_schema={
         "type": "object",
         "properties": {
             "blob": {"type": "string", "description": "As named in the result: sha256:..."},
-            "offset": {"type": "integer", "minimum": 0, "description": "0 if not given."},
+            "offset": {"type": "integer", "minimum": 0, "description": "0 by default."},
         },
         "required": ["blob"],
         "additionalProperties": False,
@@ -103,7 +103,7 @@ def history_read(fetch: Callable[[str], Awaitable[bytes]]) -> Tool:
         part = text[begin : begin + _READ_CHARS]
         unread = len(text) - begin - len(part)
         more = (
-            f"\n[{unread} more characters; go on at offset {begin + len(part)}]"
+            f"\n[{unread} more characters; continue at offset {begin + len(part)}]"
             if unread > 0
             else ""
         )

@@ -1,4 +1,4 @@
-"""Where instruction files are searched, the most general first, and how they are read."""
+"""Where instruction files are, the most general first, and how they are read."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ _GSD = tuple(
 _PERSONA = ("SOUL.md", "IDENTITY.md", "USER.md")
 _SIGNS_OF_A_PERSONA = frozenset({"SOUL.md", "IDENTITY.md"})
 _BESIDE_A_PERSONA = ("TOOLS.md",)
-"""Other projects use this name for other things, so it is read only in an agent folder."""
+"""Read only in an agent folder, since other projects use this name for other things."""
 _NO_INSTRUCTIONS = {
-    "HEARTBEAT.md": "what to do from time to time belongs into a schedule",
-    "BOOTSTRAP.md": "a first run has no ritual here",
+    "HEARTBEAT.md": "recurring work belongs in a schedule",
+    "BOOTSTRAP.md": "there is no special first run",
     "MEMORY.md": "what an agent remembers is shown as memory",
 }
 _MAX_DEPTH = 6
@@ -72,14 +72,14 @@ class InstructionFiles:
         if self._is_hidden(path):
             return None
         try:
-            opened = open_absolute(str(path), os.O_RDONLY | os.O_NONBLOCK)
+            descriptor = open_absolute(str(path), os.O_RDONLY | os.O_NONBLOCK)
             try:
-                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
                     return None
-                with os.fdopen(opened, "rb", closefd=False) as file:
+                with os.fdopen(descriptor, "rb", closefd=False) as file:
                     return file.read(max_bytes)
             finally:
-                os.close(opened)
+                os.close(descriptor)
         except ValueError:  # an invalid name
             return None
         except OSError as error:
@@ -94,7 +94,7 @@ class InstructionFiles:
 
 
 class InstructionIssue(Struct, frozen=True, kw_only=True):
-    """A problem with an instruction file; the others are read all the same."""
+    """A problem with an instruction file; the other files are still read."""
 
     file: str
     """The displayed path, relative to the project or to `~`."""
@@ -172,7 +172,7 @@ class InstructionCandidate:
 class CandidateFinder(Struct, frozen=True):
     files: InstructionFiles
     roots: InstructionRoots
-    """With every link followed."""
+    """With all links resolved."""
     report: Callable[[InstructionIssue], None]
 
     def from_start(self) -> Iterator[InstructionCandidate]:
@@ -204,11 +204,11 @@ class CandidateFinder(Struct, frozen=True):
     def _persona(self, folder: PurePosixPath) -> Iterator[InstructionCandidate]:
         """The persona of an agent comes first, and only from its own folder."""
         names = frozenset(self._names(folder))
-        lives_here = not names.isdisjoint(_SIGNS_OF_A_PERSONA)
-        for name in (*_PERSONA, *(_BESIDE_A_PERSONA if lives_here else ())):
+        is_agent_folder = not names.isdisjoint(_SIGNS_OF_A_PERSONA)
+        for name in (*_PERSONA, *(_BESIDE_A_PERSONA if is_agent_folder else ())):
             yield InstructionCandidate(folder / name, kind="persona", imports=None)
         for name, why in _NO_INSTRUCTIONS.items():
-            if lives_here and name in names:
+            if is_agent_folder and name in names:
                 self._warn(folder / name, f"is not read as instructions: {why}", is_note=True)
 
     def _rules(
@@ -237,7 +237,7 @@ class CandidateFinder(Struct, frozen=True):
     def _files_in(
         self, top: PurePosixPath, scope: Scope, max_depth: int, suffix: str = ".md"
     ) -> Iterator[PurePosixPath]:
-        """Files of a folder before those of its subfolders; no folder twice."""
+        """The files of a folder, then those of its subfolders; no folder twice."""
         folders = deque([(top, max_depth)])
         visited = set[PurePosixPath]()
         file_count = 0
@@ -254,7 +254,7 @@ class CandidateFinder(Struct, frozen=True):
             for name in (name for name in names if name.endswith(suffix)):
                 file_count += 1
                 if file_count > _MAX_FILES or len(visited) > _MAX_FILES:
-                    self._warn(top, f"has too much in it: {_MAX_FILES} files are read")
+                    self._warn(top, f"has too many files: only {_MAX_FILES} are read")
                     return
                 yield folder / name
             inner = [

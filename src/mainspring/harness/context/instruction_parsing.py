@@ -53,7 +53,7 @@ def cursor_conditions(head: Mapping[str, object]) -> RuleConditions:
     if description := str(head.get("description") or "").strip():
         return RuleConditions(offer=description)
     how = "give it `globs`, a `description` or `alwaysApply: true`"
-    return RuleConditions(is_read=False, note=f"is not read by itself: {how}")
+    return RuleConditions(is_read=False, note=f"is not loaded automatically: {how}")
 
 
 def claude_conditions(head: Mapping[str, object]) -> RuleConditions:
@@ -75,17 +75,17 @@ def kiro_conditions(head: Mapping[str, object], name: str) -> RuleConditions:
         case "auto":
             return RuleConditions(note="`inclusion: auto` is read like `always`")
         case "manual":
-            how = f"name it in a message, or import it with @ from a CLAUDE.md, to have #{name}"
+            how = f"to use #{name}, name it in a message, or import it with @ from a CLAUDE.md"
             return RuleConditions(
-                is_read=False, note=f"`inclusion: manual` is not read by itself: {how}"
+                is_read=False, note=f"`inclusion: manual` is not loaded automatically: {how}"
             )
         case "fileMatch":
             globs = _globs(head, "fileMatchPattern")
             if not globs:
                 raise InvalidInput("`inclusion: fileMatch` needs a `fileMatchPattern`")
             return RuleConditions(_in_any_folder(globs))
-        case other:
-            raise InvalidInput(f"its `inclusion` is not known: {other}")
+        case unknown:
+            raise InvalidInput(f"its `inclusion` is unknown: {unknown}")
 
 
 def _in_any_folder(globs: tuple[str, ...]) -> tuple[str, ...]:

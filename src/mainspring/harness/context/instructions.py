@@ -46,7 +46,7 @@ MAX_IMPORT_DEPTH = 4
 _MAX_FILE_BYTES = 4_000_000
 _PUNCTUATION = ".,;:!?)]}>'\"*_"  # what may follow a mention in a sentence
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"
-_TERM_KEYS = ("paths", "inclusion", "globs")
+_CONDITION_KEYS = ("paths", "inclusion", "globs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class Instructions(Struct, frozen=True, kw_only=True):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        return tuple(str(oddity) for oddity in self.issues if not oddity.is_note)
+        return tuple(str(issue) for issue in self.issues if not issue.is_note)
 
 
 def load(
@@ -85,8 +85,8 @@ def load(
     """Load the files that apply from the start: managed, user, then each folder down to the cwd."""
     reader = _Reader(files, roots.resolved(files), limits or InstructionLimits())
     if not reader.roots.cwd.is_relative_to(reader.roots.project):
-        outside = "the working folder is outside the project: only the root of this is read"
-        reader.report(InstructionIssue(file=".", what=outside))
+        problem = "the working folder is outside the project: only the project's root is read"
+        reader.report(InstructionIssue(file=".", what=problem))
     return reader.instructions(CandidateFinder(files, reader.roots, reader.report).from_start())
 
 
@@ -124,7 +124,7 @@ def render(instructions: Instructions) -> str:
         return ""
     intro = (
         "Instruction files, the most general first. "
-        "Where two of them disagree, the later one is closer to the work and holds."
+        "Where two of them disagree, the later one applies: it is closer to the work."
     )
     return "\n\n".join([intro, *map(render_section, instructions.sections)])
 
@@ -141,7 +141,7 @@ class _Document:
     real: PurePosixPath
     source: str
     text: str
-    written: str
+    file_text: str
     """The text with comments and frontmatter, so that line numbers match the file."""
     candidate: InstructionCandidate
     conditions: RuleConditions = ALWAYS
@@ -156,7 +156,7 @@ class _Document:
 class _Reader:
     files: InstructionFiles
     roots: InstructionRoots
-    """With every link followed."""
+    """With all links resolved."""
     limits: InstructionLimits
     sections: list[Section] = field(default_factory=list[Section])
     scoped: list[ScopedRule] = field(default_factory=list[ScopedRule])
@@ -173,7 +173,7 @@ class _Reader:
         for candidate in candidates:
             document = self._open(candidate.path, candidate)
             if document is not None:
-                self._own(self._with_terms(document))
+                self._own(self._with_conditions(document))
         scoped = [document for document in self.own.values() if document.conditions.globs]
         for document in self.own.values():
             if not document.conditions.globs:
@@ -215,11 +215,11 @@ class _Reader:
         source = self.roots.display_path(real)
         if _REPLACEMENT_CHARACTER in text and _REPLACEMENT_CHARACTER.encode() not in content:
             line = text.partition(_REPLACEMENT_CHARACTER)[0].count("\n") + 1
-            what = "is not UTF-8: what cannot be read is left out"
+            what = "is not UTF-8: characters that cannot be read are replaced"
             self.report(InstructionIssue(file=source, line=line, what=what, fix="save it as UTF-8"))
         return _Document(real, source, without_comments(text).strip(), text, candidate)
 
-    def _with_terms(self, document: _Document) -> _Document:
+    def _with_conditions(self, document: _Document) -> _Document:
         """Parse and remove the frontmatter."""
         kind, file = document.candidate.kind, document.source
         if kind == "plain":
@@ -227,22 +227,24 @@ class _Reader:
         head = read_frontmatter(document.text)
         if kind == "persona":
             return replace(document, text=head.body.strip()) if head.is_there else document
-        for odd in (
-            head.issues if kind != "cursor" else ()
-        ):  # Cursor's frontmatter is not quite YAML
-            self.report(InstructionIssue(file=file, line=odd.line, what=odd.what, fix=odd.fix))
-        line = next((head.lines[key] for key in _TERM_KEYS if key in head.lines), 1)
-        try:
-            terms = read_conditions(kind, head.fields, document.candidate.path.stem)
-        except InvalidInput as error:
-            terms = ALWAYS  # rather apply a rule too often than never
+        # Cursor's frontmatter is not quite YAML
+        for issue in head.issues if kind != "cursor" else ():
             self.report(
-                InstructionIssue(file=file, line=line, what=f"is read for all files: {error}")
+                InstructionIssue(file=file, line=issue.line, what=issue.what, fix=issue.fix)
             )
-        if terms.note is not None:
-            self.report(InstructionIssue(file=file, line=line, what=terms.note, is_note=True))
-        text = f"Read {file} before you work on this: {terms.offer}" if terms.offer else head.body
-        return replace(document, text=text.strip(), conditions=terms)
+        line = next((head.lines[key] for key in _CONDITION_KEYS if key in head.lines), 1)
+        try:
+            conditions = read_conditions(kind, head.fields, document.candidate.path.stem)
+        except InvalidInput as error:
+            conditions = ALWAYS  # better to apply a rule too often than never
+            self.report(
+                InstructionIssue(file=file, line=line, what=f"applies to all files: {error}")
+            )
+        if conditions.note is not None:
+            self.report(InstructionIssue(file=file, line=line, what=conditions.note, is_note=True))
+        offer = conditions.offer
+        text = f"Read {file} before you work on this: {offer}" if offer else head.body
+        return replace(document, text=text.strip(), conditions=conditions)
 
     def _add_scoped(self, document: _Document) -> None:
         first, imported = len(self.sections), set(self.imported)
@@ -274,8 +276,8 @@ class _Reader:
             if target is None or target.real in self.imported or target.real == document.real:
                 continue
             if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
-                limit = f"more than {MAX_IMPORT_DEPTH} deep or {self.limits.max_files} files"
-                self._report_import(document, spelling, f"not read: imports go {limit}")
+                limit = f"{MAX_IMPORT_DEPTH} levels and {self.limits.max_files} files"
+                self._report_import(document, spelling, f"not read: imports end at {limit}")
                 continue
             own = self.own.get(target.real)
             if own is None:
@@ -336,7 +338,7 @@ class _Reader:
         is_path = ("/" in bare or "." in bare) and "/*" not in spelling
         if (is_path and not is_npm_package(bare)) or spelling.startswith("#"):
             fix = "correct the path, or put it in backticks if it is not a path"
-            self._report_import(document, spelling, "is not there to import", fix)
+            self._report_import(document, spelling, "does not exist", fix)
         return None
 
     def _report_file(self, file: str, what: str, fix: str | None = None) -> None:
@@ -345,7 +347,7 @@ class _Reader:
     def _report_import(
         self, document: _Document, spelling: str, what: str, fix: str | None = None
     ) -> None:
-        line = line_of(document.written, spelling)
+        line = line_of(document.file_text, spelling)
         spelling = spelling.rstrip(_PUNCTUATION) if spelling.startswith("@") else spelling
         self.report(
             InstructionIssue(file=document.source, line=line, what=f"{spelling} {what}", fix=fix)

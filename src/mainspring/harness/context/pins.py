@@ -11,7 +11,7 @@ from mainspring.core.content import Block, plain_text
 from mainspring.harness.context.messages import media_placeholder
 
 WORDS_CHARS = 16_000
-"""How much of the user's other messages to keep, newest first. Rules and goals have no limit."""
+"""The limit for the user's other messages, newest first. Rules and goals have no limit."""
 LONGEST_WORDS = 4_000
 _CONSTRAINT_WORDS = (
     *("do not", "don't", "don’t", "never", "always", "must", "only", "until", "unless", "without"),

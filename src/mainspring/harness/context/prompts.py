@@ -15,8 +15,8 @@ know that it works. When you cannot do something, say so and why."""
 
 
 _SKILLS = """\
-Skills are instructions for particular kinds of work, each with a name and what it is for. When one
-fits what is to be done, call the tool `skill` with its name first, and do as it says."""
+Skills are instructions for particular kinds of work, each with a name and its purpose. When one
+fits the task, first call the tool `skill` with its name, and follow its instructions."""
 
 
 def system_prompt(
@@ -32,7 +32,7 @@ def system_prompt(
         static.append(f"<instructions>\n{instructions.strip()}\n</instructions>")
     if rules:
         pinned = "\n".join(f"- {rule}" for rule in rules)
-        static.append(f"<rules>\nThese hold whatever happens:\n{pinned}\n</rules>")
+        static.append(f"<rules>\nThese always apply:\n{pinned}\n</rules>")
     if skills:
         static.append(f"<skills>\n{_SKILLS}\n{skills}\n</skills>")
     parts = ["\n\n".join(static)]

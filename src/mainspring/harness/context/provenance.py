@@ -58,7 +58,7 @@ class ToolPart(Struct, frozen=True, kw_only=True):
     source: str
     tokens: int
     calls: int
-    """In the sessions that were counted."""
+    """The number of its calls in the sessions that were counted."""
 
 
 def request_parts(call: ModelCall, log: Iterable[Event]) -> list[RequestPart]:
@@ -178,8 +178,8 @@ def _part_origin(
 def _origins(log: Iterable[Event]) -> dict[str, Origin]:
     """The sources of texts in user turns, by text."""
     origins = {
-        PINNED_NOTE.text: Origin("compaction", "heading of what it kept word for word"),
-        SNIPPED_NOTE: Origin("compaction", "stands for what it removed"),
+        PINNED_NOTE.text: Origin("compaction", "heading of text that it kept word for word"),
+        SNIPPED_NOTE: Origin("compaction", "placeholder for text that it removed"),
     }
     for event in log:
         for block, origin in _texts(event):
@@ -202,7 +202,7 @@ def _texts(event: Event) -> Iterator[tuple[Block, Origin]]:
         case events.ContextStatus(text=text):
             yield note_block(text), Origin("Mainspring", "status blocks")
         case events.LoopContinued(detail=str(text), reason=reason):
-            yield note_block(text), Origin("Mainspring", f"went on: {reason}")
+            yield note_block(text), Origin("Mainspring", f"continued: {reason}")
         case events.ContextCompacted(summary=str(text), layer=layer):
             yield TextBlock(text), Origin("compaction", f"summary of older messages ({layer})")
         case _:

@@ -42,14 +42,14 @@ class Transcript(Struct, eq=False):
     is_answered: bool = True
     pins: Pins = field(default_factory=Pins)
     finished: list[int] = []
-    """Where runs ended that completed their task."""
+    """The seqs at which runs ended that completed their task."""
     bytes: int = 0
     """Its estimated size."""
     _parts: list[ReplyPart] = []
     _begun: int = 0
     _asked: list[str] = []
     _results: dict[str, ToolResultBlock] = {}
-    _said: list[Block] = []
+    _words: list[Block] = []
     _unasked: int = 0  # how many blocks of the open turn need no answer
     _first_open: int = 0
     _head: int = 0  # how many pinned blocks were inserted into the first message
@@ -63,10 +63,10 @@ class Transcript(Struct, eq=False):
     def withhold(self, seq: int, content: Sequence[Block]) -> None:
         """Remove text that was not sent to the model yet."""
         withheld_ids = {id(block) for block in content}
-        self._said = [block for block in self._said if id(block) not in withheld_ids]
+        self._words = [block for block in self._words if id(block) not in withheld_ids]
         self.bytes -= blocks_bytes(content)
         self.pins.take_back(seq)
-        if len(self._said) == self._unasked and not self._results:
+        if len(self._words) == self._unasked and not self._results:
             self.is_answered = True
 
     def last_words(self) -> str:
@@ -102,24 +102,24 @@ class Transcript(Struct, eq=False):
 
     def begin_reply(self, seq: int) -> None:
         """Close the user's turn: results in the order of the calls, then messages."""
-        if content := (*self.open_results, *self._said):
+        if content := (*self.open_results, *self._words):
             if self.messages and isinstance(last := self.messages[-1], User):
                 self.messages[-1] = User((*last.content, *content))
                 self.spans[-1] = (self.spans[-1][0], seq)
             else:
                 self._close(User(content), self._first_open, seq)
         self.pins.begin()
-        self._asked, self._results, self._said, self._first_open = [], {}, [], 0
+        self._asked, self._results, self._words, self._first_open = [], {}, [], 0
         self._unasked = 0
         self._parts, self._begun = [], seq
 
-    def add_text(self, _seq: int, content: Sequence[Block]) -> None:
+    def add_text(self, content: Sequence[Block]) -> None:
         self._parts += [block for block in content if isinstance(block, TextBlock)]
 
-    def add_thinking(self, _seq: int, thinking: AgentThinking) -> None:
+    def add_thinking(self, thinking: AgentThinking) -> None:
         self._parts.append(Thinking(text=thinking.text, signature=thinking.signature))
 
-    def add_tool_use(self, _seq: int, call_id: str, name: str, args: dict[str, object]) -> None:
+    def add_tool_use(self, call_id: str, name: str, args: dict[str, object]) -> None:
         self._parts.append(ToolUse(id=call_id, name=name, input=args))
         self._asked.append(call_id)
 
@@ -155,7 +155,7 @@ class Transcript(Struct, eq=False):
 
     @property
     def open_words(self) -> list[Block]:
-        return [*self._said]
+        return [*self._words]
 
     def upcoming(self) -> list[Message]:
         """The messages of the next request."""
@@ -184,7 +184,7 @@ class Transcript(Struct, eq=False):
             _parts=[*self._parts],
             _asked=[*self._asked],
             _results={**self._results},
-            _said=[*self._said],
+            _words=[*self._words],
         )
 
     def branch(self) -> Transcript:
@@ -192,9 +192,9 @@ class Transcript(Struct, eq=False):
         every branch, so that all branches share a prompt prefix."""
         twin = self.copy()
         twin.pins = self.pins.branch()
-        twin.bytes -= blocks_bytes(self._said)
+        twin.bytes -= blocks_bytes(self._words)
         twin.bytes -= sum(result_bytes(result.content) for result in self._results.values())
-        twin._said, twin._unasked, twin._results = [], 0, {}
+        twin._words, twin._unasked, twin._results = [], 0, {}
         for call_id in twin._asked:
             twin.add_result(self._begun, call_id, (BRANCH_RESULT,), is_error=False)
         return twin
@@ -210,7 +210,7 @@ class Transcript(Struct, eq=False):
                 self._replace(overlay.first_seq, overlay.last_seq, overlay.summary)
         self.bytes = (
             sum(map(message_bytes, self.messages))
-            + blocks_bytes(self._said)
+            + blocks_bytes(self._words)
             + sum(result_bytes(result.content) for result in self._results.values())
         )
         return len(before) != len(self.messages) or any(
@@ -233,7 +233,7 @@ class Transcript(Struct, eq=False):
             if first_seq <= first and last <= last_seq:
                 self.messages[index] = without_media(self.messages[index])
         if self._first_open and first_seq <= self._first_open <= last_seq:
-            self._said = list(map(media_placeholder, self._said))
+            self._words = list(map(media_placeholder, self._words))
 
     def _replace(self, first_seq: int, last_seq: int, summary: str | None) -> None:
         """Remove messages. Their replacement goes to the first message, in order."""
@@ -292,7 +292,7 @@ class Transcript(Struct, eq=False):
             for part in message.content
             if not isinstance(part, ToolResultBlock)
         }
-        present_blocks.update(self._said)
+        present_blocks.update(self._words)
         missing_blocks = [block for block in self.pins.blocks() if block not in present_blocks]
         head: list[Block] = [PINNED_NOTE, *missing_blocks] if missing_blocks else []
         if isinstance(first := self.messages[0], User):
@@ -301,7 +301,7 @@ class Transcript(Struct, eq=False):
 
     def _say(self, seq: int, content: Sequence[Block]) -> None:
         self._open(seq)
-        self._said += content
+        self._words += content
         self.bytes += blocks_bytes(content)
 
     def _open(self, seq: int) -> None:

@@ -2,7 +2,7 @@
 is recorded before a compaction removes messages, and the model reads it afterwards.
 
 It is extracted without a model; a summary may correct it. Each state continues the one before it,
-so that a second compaction does not lose what the first has saved.
+so that a second compaction does not lose what the first one saved.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mainspring.harness.context.conversation_digest import DIGEST_HEADING
 from mainspring.harness.context.transcript import PINNED_NOTE, SNIPPED_NOTE, Transcript
 
 WORKING_STATE = "working state"
-"""The source of the note that has it."""
+"""The source of the note that contains it."""
 _INTRO = (
     "The working state, saved before older messages were removed from this conversation. It is a"
     " record, not an instruction; history_search finds what it is taken from."
@@ -35,7 +35,7 @@ _MAX_LINES = 8
 _MAX_CHARS = 240
 _MAX_PROBLEMS = 4
 _MAX_TEXT = 40_000
-"""Characters of a message that are looked at."""
+"""The number of characters of a message to read."""
 _FAILED = "failed: "
 _ASK_TOOLS = ("ask_user", "AskUserQuestion")
 _SUBJECTS = ("file_path", "path", "command", "url", "pattern", "query")
@@ -59,7 +59,7 @@ _INTENTION = re.compile(
 class SavedState(Struct, frozen=True):
     text: str = ""
     turns: int = -1
-    """Of the thread when it was saved; -1: it never was."""
+    """The turns of the thread when it was saved; -1: never."""
     messages: int = 0
 
 
@@ -77,7 +77,7 @@ class WorkingState(Struct, frozen=True):
         return self.decided, self.answered, self.open, self.next
 
     def text(self, max_bytes: int) -> str:
-        """For the model. If there is not enough room, the oldest lines of the longest part go."""
+        """A text for the model; if too long, without the oldest lines of the longest sections."""
         sections = [list(lines) for lines in self.sections()]
         while (size := len((text := _render(sections)).encode())) > max_bytes and any(sections):
             del max(sections, key=lambda lines: sum(map(len, lines)))[0]
@@ -93,7 +93,7 @@ def _render(sections: Iterable[Sequence[str]]) -> str:
 
 
 def parse_state(text: str) -> tuple[WorkingState, str]:
-    """The state in a text with our headings, as a model or we wrote it, and the text before it."""
+    """The state in a text with our headings, by us or by a model, and the text before it."""
     sections: tuple[list[str], ...] = ([], [], [], [])
     before: list[str] = []
     part: list[str] | None = None
@@ -111,7 +111,7 @@ def parse_state(text: str) -> tuple[WorkingState, str]:
 def extract_state(
     transcript: Transcript, tasks: Mapping[str, Task], previous: WorkingState
 ) -> WorkingState:
-    """What the conversation shows, after `previous`, which an earlier compaction has saved."""
+    """The state that the conversation shows, added to the state before an earlier compaction."""
     messages: list[Message] = [*transcript.messages]
     messages.append(User((*transcript.open_results, *transcript.open_words)))
     answered = _continued(previous.answered, _answers(messages))
@@ -137,14 +137,14 @@ def extract_state(
 
 
 def _continued(previous: Sequence[str], lines: Iterable[str]) -> tuple[str, ...]:
-    """What came after the last line that was saved; messages that stayed are seen twice."""
+    """The saved lines and those after them; messages that were kept yield the same lines again."""
     short_lines = [*map(_shortened, lines)]
     repeated = [index for index, line in enumerate(short_lines) if line in previous]
     return _newest([*previous, *short_lines[repeated[-1] + 1 if repeated else 0 :]])
 
 
 def _still_open(previous: Iterable[str], messages: Sequence[Message]) -> list[str]:
-    """Not what was answered, or tried again, since."""
+    """The items that have not been answered or tried again since."""
     answers = " ".join(_answers(messages))
     prefixes = tuple(
         f"{_FAILED}{call.name} {_subject(call)}:"
@@ -155,7 +155,7 @@ def _still_open(previous: Iterable[str], messages: Sequence[Message]) -> list[st
 
 
 def _newest(lines: Iterable[str]) -> tuple[str, ...]:
-    """Each once, in the order in which they came."""
+    """The newest lines, in order, each once."""
     return tuple(dict.fromkeys(map(_shortened, lines)))[-_MAX_LINES:]
 
 
@@ -192,7 +192,7 @@ def _asked(call: ToolUse) -> Iterator[str]:
 
 
 def _open_questions(messages: Sequence[Message]) -> list[str]:
-    """Of the model's last message, if nobody has answered."""
+    """The questions in the model's last message, if nobody has answered."""
     last = messages[-2] if len(messages) > 1 else None
     if not isinstance(last, Assistant) or _words(messages[-1]):
         return []
@@ -200,7 +200,7 @@ def _open_questions(messages: Sequence[Message]) -> list[str]:
 
 
 def _open_problems(messages: Sequence[Message]) -> list[str]:
-    """Calls that failed, and have not succeeded since."""
+    """Calls that failed and have not succeeded since."""
     results = _results(messages)
     failed: dict[tuple[str, str], str] = {}
     for message in messages:
@@ -220,7 +220,7 @@ def _subject(call: ToolUse) -> str:
 
 
 def _intentions(messages: Sequence[Message]) -> list[str]:
-    """What the model said last that it would do."""
+    """The intentions in the model's last message."""
     for message in reversed(messages):
         if isinstance(message, Assistant) and (text := _words(message)):
             lines = [line for line in _sentences(text) if not _DECISION_OF_AGENT.search(line)]
@@ -242,7 +242,7 @@ def _calls(message: Message) -> list[ToolUse]:
 
 
 def _words(message: Message) -> str:
-    """The text of a person or the model, without code and without what was added to it."""
+    """The text of a person or the model, without code and added notes."""
     texts = [
         part.text for part in message.content if isinstance(part, TextBlock) and _is_said(part)
     ]

@@ -65,7 +65,7 @@ def decode_prefix(content: bytes) -> PromptPrefix:
     try:
         return msgspec.json.decode(content, type=PromptPrefix)
     except msgspec.DecodeError as error:
-        raise InvalidInput(f"this is not what stands before messages: {error}") from error
+        raise InvalidInput(f"this is not a prompt prefix: {error}") from error
 
 
 def model_calls(
@@ -214,7 +214,7 @@ def token_breakdown(call: ModelCall) -> TokenBreakdown:
 
 
 def scaled_tokens(call: ModelCall, sizes: list[int]) -> list[int]:
-    """The tokens of parts of a request by their sizes in bytes: shares of what was counted."""
+    """The tokens of the parts of a request: shares of the counted tokens, by size in bytes."""
     return _shares(sizes, _counted_tokens(call) or call.start.estimated_input_tokens or 0)
 
 
@@ -223,9 +223,9 @@ def _counted_tokens(call: ModelCall) -> int:
 
 
 def cached_share(usage: events.Usage) -> float | None:
-    """Of the prompt's tokens, how many were read from the provider's cache; `None` of nothing."""
-    whole = prompt_tokens(usage)
-    return usage.cache_read_input_tokens / whole if whole else None
+    """The share of the prompt that came from the provider's cache; `None` without a prompt."""
+    total = prompt_tokens(usage)
+    return usage.cache_read_input_tokens / total if total else None
 
 
 def request_diff(call: ModelCall, before: ModelCall | None) -> RequestDiff:
@@ -278,10 +278,10 @@ def _size(message: Message) -> int:
 
 def _shares(sizes: list[int], tokens: int) -> list[int]:
     """Whole tokens with an exact sum: rounding remainders go to the largest parts."""
-    whole = sum(sizes)
-    if not whole:
+    total = sum(sizes)
+    if not total:
         return [0 for _ in sizes]
-    shares = [tokens * size // whole for size in sizes]
+    shares = [tokens * size // total for size in sizes]
     shares[sizes.index(max(sizes))] += tokens - sum(shares)
     return shares
 
@@ -294,7 +294,7 @@ def _prefix_diff(before: Request, now: Request) -> tuple[str, ...]:
 
 
 def request_lines(request: Request) -> list[str]:
-    """A request as lines to compare, call ids left out."""
+    """A request as lines to compare, without call ids."""
     lines = [*_prefix_lines(request), f"max_tokens {request.max_tokens}"]
     for message in request.messages:
         role = "assistant" if isinstance(message, Assistant) else "user"

@@ -1,1 +1,1 @@
-"""May this call run? Rules, modes, grants and what a shell command really does."""
+"""Whether a call may run: rules, modes, grants, and the analysis of shell commands."""

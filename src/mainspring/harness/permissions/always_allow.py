@@ -1,4 +1,4 @@
-"""The rule that "always allow" adds for a call: narrow, and shown before it is added."""
+"""The narrow rule that "always allow" adds for a call; people see it before it is added."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from mainspring.harness.permissions.tool_names import (
 
 
 def always_allow_rule(tool: str, args: Mapping[str, object]) -> RuleText | None:
-    """`None` if no rule that is narrow enough would cover it."""
+    """The narrowest rule that covers the call; `None` if no narrow rule does."""
     name = canonical_name(tool)
     if name in SHELL_TOOLS:
         pattern = bash.suggest_rule(str(args.get("command", "")))
@@ -38,24 +38,24 @@ def _host(url: str) -> RuleText | None:
         host = urlsplit(url).hostname
         rule = RuleText(tool_name="WebFetch", rule_content=f"domain:{host or ''}")
         parse_rule(rule_text(rule), behavior="allow")
-    except (ValueError, InvalidInput):  # an address of numbers, or none at all
+    except (ValueError, InvalidInput):  # a numeric address, or no host
         return None
     return rule
 
 
 def _folder(name: str, args: Mapping[str, object]) -> RuleText | None:
-    """The folder that a file is in, or that is searched, and what is below it."""
+    """A rule for the folder of the file, or the searched folder, and everything below it."""
     path = args.get("file_path") or args.get("path")
     if not isinstance(path, str) or not path:
         return None
     folder = (path if name in ("glob", "grep") else posixpath.dirname(path)).rstrip("/")
     if path.startswith("/") and not folder:
-        return None  # all there is
+        return None  # it would cover the whole disk
     literal = escape_path(folder or ".")
-    whole = f"/{literal}/**" if literal.startswith("/") else f"{literal}/**"
-    return RuleText(tool_name="Edit" if name in EDIT_TOOLS else "Read", rule_content=whole)
+    pattern = f"/{literal}/**" if literal.startswith("/") else f"{literal}/**"
+    return RuleText(tool_name="Edit" if name in EDIT_TOOLS else "Read", rule_content=pattern)
 
 
 def rule_update(rule: RuleText) -> PermissionUpdate:
-    """The update that adds it to a session."""
+    """The update that adds the rule to a session."""
     return PermissionUpdate(type="addRules", rules=(rule,), behavior="allow")

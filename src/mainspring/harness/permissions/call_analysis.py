@@ -39,9 +39,9 @@ _LONGEST_PATH = 4096
 _FILE_URL = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 _FIELDS = ("file_path", "notebook_path", "path")
 _UNPREDICTABLE = frozenset((".", "eval", "popd", "source"))
-"""They take the shell elsewhere, and do not say where."""
+"""Commands that may change the folder of the shell without naming the new one."""
 _MODULES = sys.stdlib_module_names | {"pip"}
-"""What `python -m` may load, of the commands that are taken to only look."""
+"""Modules that `python -m` may load in commands that count as read-only."""
 _SEARCHES = frozenset(("glob", "grep"))
 _ON_FILES = READ_TOOLS | EDIT_TOOLS | {"artifact"}
 
@@ -55,31 +55,31 @@ class CallLocation:
     """The shell's current folder; relative paths in commands start there."""
     home: str
     resolve: Callable[[str], str]
-    """Follow the links of an absolute path, whether it exists or not; `..` in it is the folder
-    above what a link leads to. May raise `OSError` and `ValueError`, and nothing else."""
+    """Resolves the links of an absolute path, which need not exist; `..` after a link means the
+    parent of its target. May raise only `OSError` and `ValueError`."""
     is_folder: Callable[[str], bool] = lambda _: True
     others: tuple[str, ...] = ()
     """Other folders the shell may be in, because earlier commands changed to them."""
     is_known: bool = True
     """Whether the shell is certainly in one of these folders."""
     names: Callable[[str], Collection[str]] = lambda _: ()
-    """What is in a folder."""
+    """The names of the entries of a folder."""
     aliases: tuple[str, ...] = ()
-    """Absolute paths that lead to the workspace: in the sandbox they are links to it."""
+    """Absolute paths that are links to the workspace in the sandbox."""
 
 
 class AnalyzedCall(Struct, frozen=True, kw_only=True):
     tool: str
     input: Mapping[str, object]
-    """As gates see it."""
+    """The normalized input."""
     traits: Traits
     paths: tuple[PathAccess, ...] = ()
     command: str | None = None
     analysis: bash.CommandAnalysis | None = None
-    """On the command, if there is one."""
+    """The analysis of the command, if there is one."""
     surely_written: tuple[PathAccess, ...] = ()
-    """What the words of a command say that it changes, which is the least that it may change; of a
-    tool that is not ours, whatever in its input may be a path."""
+    """Paths that the words of a command say it changes; it may change more. For a tool that is not
+    ours, everything in its input that may be a path."""
     trees: tuple[PathAccess, ...] = ()
     """Folders that the command reads recursively."""
     guesses: tuple[PathAccess, ...] = ()
@@ -89,7 +89,7 @@ class AnalyzedCall(Struct, frozen=True, kw_only=True):
 def analyze_call(
     tool: str, values: Mapping[str, object], traits: Traits, location: CallLocation
 ) -> AnalyzedCall:
-    """Never raises, whatever the input."""
+    """Analyze a call. Never raises, whatever the input."""
     name = canonical_name(tool)
     if name not in SHELL_TOOLS:
         paths = tuple(_file_paths(name, values, location))
@@ -148,13 +148,13 @@ def analyze_call(
 
 def _trees(path: str, location: CallLocation) -> Iterator[PathAccess]:
     """A folder, and the workspace if a link in that folder leads there."""
-    yield (touched := _path_access(path, "read", location))
-    if any(is_inside(alias, touched.both) for alias in location.aliases):
+    yield (access := _path_access(path, "read", location))
+    if any(is_inside(alias, access.both) for alias in location.aliases):
         yield _path_access(location.workspace, "read", location)
 
 
 def _is_file(path: str, location: CallLocation) -> bool:
-    """A path that does not exist may have been a folder: git knows what was in it."""
+    """Whether a path is a file. If it does not exist, it may have been a folder that git knows."""
     folder, name = posixpath.split(path)
     return name in location.names(folder) and not location.is_folder(path)
 
@@ -167,8 +167,8 @@ def _guessed_path(path: str, location: CallLocation) -> PathAccess:
 
 
 def _is_own_repository(folder: str, bases: Sequence[CallLocation]) -> bool:
-    """Whether git finds the workspace's own repository from a folder, wherever the shell stands:
-    none of the folders on the way up may look like another."""
+    """Whether git finds the workspace's own repository from a folder, wherever the shell is: none
+    of the folders on the way up may look like another repository."""
     return all(
         _leads_to_workspace(path, base)
         for base in bases
@@ -188,7 +188,7 @@ def _leads_to_workspace(path: str, location: CallLocation) -> bool:
 
 
 def _is_repository(names: Collection[str]) -> bool:
-    """With `.git`, or as git keeps one without a work tree."""
+    """Whether a folder has `.git`, or looks like a bare repository."""
     return ".git" in names or ("HEAD" in names and ("objects" in names or "commondir" in names))
 
 
@@ -200,26 +200,26 @@ def _has_modules(location: CallLocation) -> bool:
 def location_after(commands: Sequence[str], location: CallLocation) -> CallLocation:
     """The location after these commands ran, in any order: a shell stays in the folder that it
     changed to, as long as that is in the workspace."""
-    stands = [location.cwd]
-    for base in stands:  # grows while it is gone through
+    folders = [location.cwd]
+    for base in folders:  # grows during the loop
         at = replace(location, cwd=base, others=())
         for command in commands:
             targets = _targets(bash.parse_commands(command).commands)
             for folder in (folder for target in targets for folder in _cd_targets(at, target)):
                 real = without_alias(folder, location.aliases, location.workspace)
-                is_new = folder not in stands and is_inside(real, (location.workspace,))
-                if is_new and len(stands) < _MAX_BASES and location.is_folder(real):
-                    stands.append(folder)
+                is_new = folder not in folders and is_inside(real, (location.workspace,))
+                if is_new and len(folders) < _MAX_BASES and location.is_folder(real):
+                    folders.append(folder)
     is_known = not any(map(_goes_anywhere, commands))
-    return replace(location, others=tuple(stands[1:]), is_known=is_known)
+    return replace(location, others=tuple(folders[1:]), is_known=is_known)
 
 
 def _bases(commands: Sequence[bash.Command], location: CallLocation) -> list[CallLocation]:
     """The folders the shell may be in while a command runs: each `cd` may take effect or not."""
     bases = [replace(location, cwd=cwd, others=()) for cwd in (location.cwd, *location.others)]
     for target in _targets(commands):
-        entered = [replace(base, cwd=cwd) for base in bases for cwd in _cd_targets(base, target)]
-        bases = list(dict.fromkeys((*bases, *entered)))[:_MAX_BASES]
+        new_bases = [replace(base, cwd=cwd) for base in bases for cwd in _cd_targets(base, target)]
+        bases = list(dict.fromkeys((*bases, *new_bases)))[:_MAX_BASES]
     return bases
 
 
@@ -229,7 +229,7 @@ def _targets(commands: Sequence[bash.Command]) -> list[str]:
 
 
 def _goes_anywhere(command: str) -> bool:
-    """Whether only the shell can tell where a command goes."""
+    """Whether a command may change to a folder that its text does not show."""
     parsed = bash.parse_commands(command)
     return isinstance(parsed, bash.UnclearCommands) or any(
         item.name in _UNPREDICTABLE
@@ -239,12 +239,12 @@ def _goes_anywhere(command: str) -> bool:
 
 
 def _cd_targets(base: CallLocation, target: str) -> tuple[str, ...]:
-    """Where `cd` goes: by its words, and for `..` also through links (`cd -P`). Below an alias the
-    shell may use either name, and their `..` differ."""
-    touched = _path_access(target, "read", base)
-    is_plain = ".." not in target.split("/") or not touched.target
-    names = (touched.link,) if is_plain else touched.both
-    return tuple(dict.fromkeys((*names, touched.alias) if touched.alias else names))
+    """The folders that `cd` may change to: by its words, and for `..` also through links (`cd -P`).
+    Below an alias the shell may use either name, and their `..` differ."""
+    access = _path_access(target, "read", base)
+    is_plain = ".." not in target.split("/") or not access.target
+    names = (access.link,) if is_plain else access.both
+    return tuple(dict.fromkeys((*names, access.alias) if access.alias else names))
 
 
 def _file_paths(
@@ -253,25 +253,25 @@ def _file_paths(
     if tool not in _ON_FILES:
         return
     access: Access = "write" if tool in EDIT_TOOLS else "read"
-    listed = values.get("paths")
-    several = cast("list[object]", listed) if isinstance(listed, list) else []
-    every = [*(values.get(field) for field in _FIELDS), *several]
-    paths = [path for path in every if isinstance(path, str) and path]
+    path_list = values.get("paths")
+    more_paths = cast("list[object]", path_list) if isinstance(path_list, list) else []
+    candidates = [*(values.get(field) for field in _FIELDS), *more_paths]
+    paths = [path for path in candidates if isinstance(path, str) and path]
     is_search = tool in _SEARCHES
     if is_search and not paths:
         paths = [location.workspace]
     if tool == "glob":
-        begin = _fixed_part(str(values.get("pattern", "")))
-        paths = [posixpath.join(path, begin) for path in paths]
+        prefix = _fixed_part(str(values.get("pattern", "")))
+        paths = [posixpath.join(path, prefix) for path in paths]
     for path in paths:
-        whole = posixpath.join(location.workspace, path) if not path.startswith("~") else path
-        yield _path_access(whole, access, location, is_folder=is_search)
+        full_path = path if path.startswith("~") else posixpath.join(location.workspace, path)
+        yield _path_access(full_path, access, location, is_folder=is_search)
 
 
 def _possible_paths(values: Mapping[str, object], location: CallLocation) -> Iterator[PathAccess]:
     """Possible paths in the input of an unknown tool: an MCP server may write to them."""
     pending: list[object] = [values]
-    for value in pending:  # grows while it is gone through
+    for value in pending:  # grows during the loop
         if isinstance(value, Mapping):
             fields = cast("Mapping[str, object]", value)
             pending += (*fields.keys(), *fields.values())

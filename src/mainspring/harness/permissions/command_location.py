@@ -1,4 +1,4 @@
-"""Where commands run and what the disk looks like there, for the permission engine."""
+"""Where commands run, and the state of the disk there, for the permission engine."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mainspring.harness.permissions.policy import Policy
 
 
 def read_command_location(policy: Policy, aliases: Collection[str] = ()) -> CallLocation:
-    """Where the commands of a session run, by what is on the disk now. `aliases` are links to the
-    workspace that only the sandbox has."""
+    """Where the commands of a session run, by the current state of the disk. `aliases` are links to
+    the workspace that exist only in the sandbox."""
     workspace = policy.workspace
-    free = tuple(
+    outer_aliases = tuple(
         alias
         for alias in aliases
         if not is_inside(alias, (workspace,)) and not is_inside(workspace, (alias,))
@@ -24,22 +24,22 @@ def read_command_location(policy: Policy, aliases: Collection[str] = ()) -> Call
         workspace=policy.workspace,
         cwd=policy.workspace,
         home=policy.home,
-        resolve=partial(_resolve, links=dict.fromkeys(free, workspace)),
+        resolve=partial(_resolve, links=dict.fromkeys(outer_aliases, workspace)),
         is_folder=os.path.isdir,
         names=_names,
-        aliases=free,
+        aliases=outer_aliases,
     )
 
 
 def _resolve(path: str, links: Mapping[str, str]) -> str:
-    """`links`: those that are not on the disk.
+    """Resolve a path. `links` are links that are not on the disk.
 
     Raises:
-        OSError: it leads through /proc, where each process finds something else, or in circles.
+        OSError: it leads through /proc, which differs for each process, or in circles.
     """
-    current, waiting, links_left = "/", path.split("/")[::-1], 40
-    while waiting:
-        part = waiting.pop()
+    current, pending, links_left = "/", path.split("/")[::-1], 40
+    while pending:
+        part = pending.pop()
         if part == "..":
             current = os.path.dirname(current)
         if part in ("", ".", ".."):
@@ -53,7 +53,7 @@ def _resolve(path: str, links: Mapping[str, str]) -> str:
             if links_left < 0:
                 raise OSError(f"{path} leads in circles")
             current = "/" if link.startswith("/") else os.path.dirname(current)
-            waiting.extend(link.split("/")[::-1])
+            pending.extend(link.split("/")[::-1])
     return current
 
 
@@ -70,4 +70,4 @@ def _names(folder: str) -> list[str]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, ValueError):
-        return [".git"]  # what cannot be looked into may be a repository
+        return [".git"]  # a folder that cannot be read may be a repository

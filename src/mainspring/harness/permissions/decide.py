@@ -1,6 +1,6 @@
 """Whether a call may run: a pure function of the call, the rules, the mode and people's grants.
 
-`_STEPS`, at the end of this file, has the order. If no step decides, a person is asked.
+`_STEPS`, at the end of this file, defines the order. If no step decides, a person is asked.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class _Case(Struct, frozen=True, kw_only=True):
 def decide(
     call: AnalyzedCall, policy: Policy, grants: GrantState, *, now: datetime, is_sandboxed: bool
 ) -> Decision:
-    """Never raises: if a call cannot be analyzed, a person is asked."""
+    """Decide about a call. Never raises: if a call cannot be analyzed, a person is asked."""
     case = _Case(call=call, policy=policy, grants=grants, now=now, is_sandboxed=is_sandboxed)
     for step in _STEPS:
         decision = step(case)
@@ -99,7 +99,7 @@ def decide(
 
 
 def with_ask_target(decision: Decision, mode: Mode) -> Decision:
-    """Whom to ask in this mode, if anybody; also for questions that do not come from a rule."""
+    """The decision with whom to ask in this mode, if anybody; also for asks without a rule."""
     if decision.decision != "ask":
         return decision
     if mode == "dontAsk":
@@ -132,7 +132,7 @@ def _unreadable_rule(case: _Case) -> Decision | None:
 
 def _plan_mode(case: _Case) -> Decision | None:
     call = case.call
-    # Of an MCP tool that declares itself read-only a person may be asked; others are denied.
+    # A person may be asked about an MCP tool that declares itself read-only; others are denied.
     is_declared_reading = call.analysis is None and call.traits.read_only
     is_permitted = case.is_read_only or call.tool in NEEDS_A_PERSON or is_declared_reading
     if case.mode != "plan" or is_permitted:
@@ -217,20 +217,22 @@ def _possible_rules(case: _Case) -> Decision | None:
         for policy_rule in (*case.rules("deny"), *case.rules("ask"))
         if (rule := rule_of(policy_rule)) is not None
     ]
-    for doubt in possible_matches(case.call, rules, is_sandboxed=case.is_sandboxed):
-        if not doubt.is_program or not _is_vouched_for(case):
-            return _ask_by_default(case, doubt.text)
+    for match in possible_matches(case.call, rules, is_sandboxed=case.is_sandboxed):
+        if not match.is_program or not _is_program_allowed(case):
+            return _ask_by_default(case, match.text)
     return None
 
 
-def _is_vouched_for(case: _Case) -> bool:
-    """A rule allows exactly this program, or the sandbox allows all commands."""
+def _is_program_allowed(case: _Case) -> bool:
+    """Whether a rule allows exactly this program, or the sandbox allows all commands."""
     if case.is_sandboxed and case.policy.sandbox_allows_bash:
         return True
-    live = [grant for grant in case.grants.grants.values() if grant.is_live(case.now)]
-    rules = [*case.rules("allow"), *(rule for grant in live for rule in grant.rules)]
-    specific = [item for item in rules if (rule := rule_of(item)) and rule.specifier is not None]
-    return _matching_rules(case, specific) is not None
+    grants = [grant for grant in case.grants.grants.values() if grant.is_live(case.now)]
+    rules = [*case.rules("allow"), *(rule for grant in grants for rule in grant.rules)]
+    specific_rules = [
+        item for item in rules if (rule := rule_of(item)) and rule.specifier is not None
+    ]
+    return _matching_rules(case, specific_rules) is not None
 
 
 def _allow_rules(case: _Case) -> Decision | None:
@@ -286,9 +288,9 @@ def _smallest_cover(command: str, selected: list[str], candidates: list[str]) ->
     if len(candidates) == 1:
         return candidates
     middle = len(candidates) // 2
-    first_half, right = candidates[:middle], candidates[middle:]
-    from_right = _smallest_cover(command, [*selected, *first_half], right)
-    from_left = _smallest_cover(command, [*selected, *from_right], first_half)
+    left, right = candidates[:middle], candidates[middle:]
+    from_right = _smallest_cover(command, [*selected, *left], right)
+    from_left = _smallest_cover(command, [*selected, *from_right], left)
     return [*from_left, *from_right]
 
 
@@ -299,18 +301,18 @@ def _writes_outside(case: _Case) -> bool:
 
 
 def _matching_path_rules(case: _Case, rules: Sequence[tuple[PolicyRule, Rule]]) -> str | None:
-    used: dict[str, None] = {}
+    matching: dict[str, None] = {}
     for path in case.call.paths:
         for policy_rule, rule in rules:
             is_named = rule.tool in FILE_TOOLS and is_about(rule, case.call.tool)
             if not is_named or rule.specifier is None:
                 continue
             if permits_path(rule.specifier, path, case.policy.roots(policy_rule)):
-                used[policy_rule.text] = None
+                matching[policy_rule.text] = None
                 break
         else:
             return None
-    return ", ".join(used) or None
+    return ", ".join(matching) or None
 
 
 def _read_only_call(case: _Case) -> Decision | None:

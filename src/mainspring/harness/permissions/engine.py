@@ -56,7 +56,7 @@ class PermissionEngine:
     on_compaction: Callable[[], None] = lambda: None
     """Called before compaction removes content that the model has seen."""
     _grant_state: GrantState = field(default_factory=GrantState, init=False)
-    _seen: int = field(default=0, init=False)
+    _folded_count: int = field(default=0, init=False)
 
     def add_rules(self, rules: tuple[PolicyRule, ...]) -> None:
         """Rules for this thread, besides those of the session."""
@@ -64,16 +64,16 @@ class PermissionEngine:
 
     @property
     def grant_state(self) -> GrantState:
-        """What has been granted, revoked and counted in this session so far; for a subagent, with
-        the mode that applies to it."""
+        """The grants, revocations and counts of this session so far; for a subagent, with the mode
+        that applies to it."""
         grants = self._fold_grants()
         return grants if self.ceiling is None else replace(grants, mode=self.mode)
 
     def _fold_grants(self) -> GrantState:
         events = self.thread.session_state.permissions
-        for payload in events[self._seen :]:
+        for payload in events[self._folded_count :]:
             self._grant_state = apply(self._grant_state, payload)
-        self._seen = len(events)
+        self._folded_count = len(events)
         return self._grant_state
 
     @property
@@ -108,20 +108,20 @@ class PermissionEngine:
         return decision if decision.decision == "deny" else None
 
     def decide_by_rules(self, call: Call, traits: Traits) -> Decision:
-        """What the rules and the mode say, without hooks."""
+        """The decision of the rules and the mode, without hooks."""
         location = location_after(self.thread.session_state.commands, self.location())
-        # With the rules of the skills in use in this run; they apply to their own thread only.
-        used = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
+        # rules of the skills in use in this run; they apply to their own thread only
+        skills = self.thread.session_state.skills if call.thread_id == self.thread.id else ()
         return decide(
             analyze_call(call.name, call.input, traits, location),
-            with_skill_rules(self.policy, used),
+            with_skill_rules(self.policy, skills),
             self.grant_state,
             now=self.clock(),
             is_sandboxed=self.is_sandboxed,
         )
 
     async def _ask(self, call: Call, tool: Tool, decision: Decision) -> Decision:
-        """Before a person: the classifier, if the mode says so, and hooks."""
+        """Ask the classifier, if the mode requires it, or hooks, before a person is asked."""
         if decision.asks == "classifier" and self.classifier is not None:
             return await self._classify(call, self.classifier)
 
@@ -179,7 +179,7 @@ def apply_hook_permission(result: HookResult, decision: Decision) -> Decision:
 
 
 def deny_before_call(result: HookResult) -> Decision | None:
-    """The decision, if hooks deny a call before the rules are asked."""
+    """The decision, if hooks deny a call before the rules apply."""
     if result.permission != "deny" and not result.blocked:
         return None
     reason = result.reason or "a hook denied it"
@@ -193,8 +193,8 @@ async def answer_by_hooks(
     decision: Decision,
     decide_again: Callable[[Call, Traits], Awaitable[Decision]],
 ) -> Decision:
-    """The answer of hooks in a person's place, if they have one. A rule that asks, asks a person
-    whatever a hook allows."""
+    """The answer of hooks in a person's place, if they have one. A rule with `ask` always asks a
+    person, even if a hook allows the call."""
     answer = decision
     if result.permission == "deny" or result.blocked:
         reason = result.reason or "a hook denied it"

@@ -1,6 +1,4 @@
-"""What has been granted, revoked and counted since the session's policy was adopted: a fold of
-its events.
-"""
+"""Grants, revocations and counts since the session's policy was adopted: a fold of its events."""
 
 from __future__ import annotations
 
@@ -17,7 +15,7 @@ from mainspring.harness.permissions.rule import parse_rule, rule_text
 MAX_BLOCKS_IN_A_ROW = 3
 MAX_BLOCKS = 20
 CLASSIFIER = "auto"
-"""The `rule` of decisions that the classifier has made; their gate is `mode`."""
+"""The `rule` of the classifier's decisions; their gate is `mode`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +45,7 @@ class GrantState:
     left_directories: frozenset[str] = frozenset()
     """Folders, including the policy's, that are no longer part of the workspace."""
     allowed_protected: frozenset[str] = frozenset()
-    """Protected paths that the operator lets file tools change."""
+    """Protected paths that the operator allows file tools to change."""
     blocks_in_a_row: int = 0
     blocks: int = 0
     """How many calls the classifier has denied."""
@@ -137,12 +135,12 @@ def _add(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
 
 def _replace(grants: GrantState, update: events.PermissionUpdate) -> GrantState:
     rules = tuple(rule for rule in grants.rules if rule.behavior != update.behavior)
-    kept_grants = {} if update.behavior == "allow" else dict(grants.grants)
-    return _add(replace(grants, rules=rules, grants=kept_grants), update)
+    other_grants = {} if update.behavior == "allow" else dict(grants.grants)
+    return _add(replace(grants, rules=rules, grants=other_grants), update)
 
 
 def _remove(state: GrantState, update: events.PermissionUpdate) -> GrantState:
-    """By the grant's id, or by the text of its rules."""
+    """Remove grants by id, and rules by text."""
     texts = {rule_text(item) for item in update.rules}
     behavior = update.behavior or "allow"
     grants = {
@@ -195,7 +193,7 @@ _LONG_AGO = datetime(1, 1, 1, tzinfo=UTC)
 
 
 def _parse_time(text: str) -> datetime:
-    """An invalid time counts as long past."""
+    """Parse a time; an invalid one counts as long past."""
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

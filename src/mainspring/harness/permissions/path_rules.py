@@ -14,8 +14,8 @@ from mainspring.retrieval.globs import ANY_FOLDERS, Segment, glob_segments, span
 
 Access: TypeAlias = Literal["read", "write"]
 
-_ANYTHING_IN_IT = "/\N{WORD JOINER}"
-"""Represents any file in a folder: only a pattern that matches every name matches this one."""
+_ANY_FILE_INSIDE = "/\N{WORD JOINER}"
+"""Represents any file in a folder: only a pattern that matches every name matches it."""
 
 
 class PathAccess(Struct, frozen=True, kw_only=True):
@@ -28,7 +28,7 @@ class PathAccess(Struct, frozen=True, kw_only=True):
     is_folder: bool = False
     """The call accesses the folder's contents."""
     alias: str = ""
-    """The path as the call has it, if it uses another name of the workspace."""
+    """The path in the call, if it uses another name of the workspace."""
 
     @property
     def both(self) -> tuple[str, str]:
@@ -57,7 +57,7 @@ def absolute_path(path: str, *, cwd: str, home: str) -> str:
 
 
 def joined_path(path: str, *, cwd: str, home: str) -> str:
-    """The same with its `..` kept: after a link they lead elsewhere."""
+    """The joined path with its `..`, which lead elsewhere after a link."""
     if path == "~" or path.startswith("~/"):
         path = home + path[1:]
     return posixpath.join(cwd, path)
@@ -83,7 +83,7 @@ def check_pattern(specifier: str) -> None:
 def permits_path(specifier: str, access: PathAccess, roots: PatternRoots) -> bool:
     """Whether an allow rule covers a path: both the link and its target."""
     base, pattern = _locate_pattern(specifier, roots)
-    inside = _ANYTHING_IN_IT if access.is_folder else ""
+    inside = _ANY_FILE_INSIDE if access.is_folder else ""
     return all(_is_match(pattern, base, path + inside) for path in access.both)
 
 
@@ -94,7 +94,7 @@ def forbids_path(specifier: str, access: PathAccess, roots: PatternRoots) -> boo
     return any(
         _is_match(pattern, base, path.casefold() + inside, is_folder=True)
         for path in access.every
-        for inside in ("", _ANYTHING_IN_IT)
+        for inside in ("", _ANY_FILE_INSIDE)
     )
 
 
@@ -144,7 +144,7 @@ def _resolve_parents(base: str, pattern: str) -> tuple[str, str]:
 class GitignorePattern(Struct, frozen=True):
     segments: tuple[Segment, ...]
     is_anchored: bool
-    """It begins where the pattern's folder does; otherwise it may begin anywhere below."""
+    """It starts at the pattern's folder; otherwise it may start anywhere below."""
     is_folder_only: bool
 
     def matches(self, path: str, *, is_folder: bool = False) -> bool:
@@ -171,12 +171,12 @@ class GitignorePattern(Struct, frozen=True):
 def compile_gitignore(pattern: str) -> GitignorePattern:
     """
     Raises:
-        InvalidInput: it cannot match anything, or not what it seems to.
+        InvalidInput: it cannot match anything, or would not match what it seems to.
     """
     if not pattern.strip("/"):
         raise InvalidInput("the pattern names nothing")
     if pattern.startswith("!"):
-        raise InvalidInput(r"a pattern cannot take something out again; write \! for the character")
+        raise InvalidInput(r"a pattern cannot start with ! (exclusion); write \! for the character")
     bare = pattern.removesuffix("/")
     texts = bare.removeprefix("/").split("/")
     if any(text in ("", ".", "..") for text in texts):

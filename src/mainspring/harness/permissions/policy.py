@@ -43,7 +43,7 @@ class PolicyRule(Struct, frozen=True, kw_only=True, omit_defaults=True):
     behavior: Permission
     scope: Scope = "session"
     folder: str = ""
-    """What `/x` in it is relative to; the workspace by default."""
+    """The folder that `/x` in it is relative to; the workspace by default."""
     source: str = ""
     """The file that contains it."""
 
@@ -81,7 +81,7 @@ def parse_mode(text: str) -> Mode:
     for mode in MODES:
         if text == mode:
             return mode
-    choices = ", ".join(mode for mode in MODES if mode != "bubble")  # which nobody chooses
+    choices = ", ".join(mode for mode in MODES if mode != "bubble")  # nobody chooses bubble
     raise InvalidInput(f"{text!r} is not a mode; the modes are {choices}")
 
 
@@ -110,7 +110,7 @@ def _override(under: T | None, over: T | None) -> T | None:
 
 
 def remove_denied(tools: Mapping[str, T], policy: Policy) -> dict[str, T]:
-    """The tools that the model sees: without those that a rule denies for every input."""
+    """The tools that the model sees, without those that a rule denies for every input."""
     denying = [rule_of(entry) for entry in policy.rules if entry.behavior == "deny"]
     bare = [rule for rule in denying if rule is not None and rule.specifier is None]
     return {name: tool for name, tool in tools.items() if not any(is_about(r, name) for r in bare)}
@@ -125,7 +125,7 @@ def rule_of(entry: PolicyRule) -> Rule | None:
 
 
 def relocate_policy(policy: Policy, workspace: str) -> Policy:
-    """For work in a copy of the workspace: a file's rules apply to its copy."""
+    """The policy for a copy of the workspace: the rules for a file also apply to its copy."""
     rules = (item for entry in policy.rules for item in _relocate_rule(entry, policy, workspace))
     copies = (
         f"{workspace}{path.removeprefix(policy.workspace)}"
@@ -155,8 +155,8 @@ def is_guarded(policy: Policy, path: str) -> bool:
 
 def is_hidden(policy: Policy, link: str, target: str) -> bool:
     """Whether a path may never be read: for tools that search folders."""
-    touched = PathAccess(link=link, target=target, access="read")
-    return _is_denied(policy, touched, frozenset(("read",)))
+    access = PathAccess(link=link, target=target, access="read")
+    return _is_denied(policy, access, frozenset(("read",)))
 
 
 def is_unchangeable(policy: Policy, link: str, target: str) -> bool:
@@ -174,17 +174,17 @@ def _is_denied(policy: Policy, path: PathAccess, tools: frozenset[str]) -> bool:
     return False
 
 
-def with_skill_rules(policy: Policy, used: Sequence[SkillUsed]) -> Policy:
-    """Other deny and ask rules still take precedence over what the skills allow."""
-    if not used:
+def with_skill_rules(policy: Policy, skills: Sequence[SkillUsed]) -> Policy:
+    """The policy with the rules of the skills in use; deny and ask rules still take precedence."""
+    if not skills:
         return policy
-    added = (rule for item in used for rule in _skill_rules(item))
-    return replace(policy, rules=(*policy.rules, *added))
+    skill_rules = (rule for skill in skills for rule in _skill_rules(skill))
+    return replace(policy, rules=(*policy.rules, *skill_rules))
 
 
-def _skill_rules(used: SkillUsed) -> list[PolicyRule]:
-    source = f"skill {used.name}"
+def _skill_rules(skill: SkillUsed) -> list[PolicyRule]:
+    source = f"skill {skill.name}"
     return [
-        *(PolicyRule(text=text, behavior="allow", source=source) for text in used.allowed_tools),
-        *(PolicyRule(text=text, behavior="deny", source=source) for text in used.disallowed_tools),
+        *(PolicyRule(text=text, behavior="allow", source=source) for text in skill.allowed_tools),
+        *(PolicyRule(text=text, behavior="deny", source=source) for text in skill.disallowed_tools),
     ]

@@ -21,8 +21,8 @@ class PossibleMatch(Struct, frozen=True):
 def possible_matches(
     call: AnalyzedCall, rules: Sequence[tuple[Rule, PatternRoots]], *, is_sandboxed: bool
 ) -> Iterator[PossibleMatch]:
-    """Rules: those that deny or ask. From programs in a sandbox files that may not be read are
-    hidden; git's objects are not, and what is plainly named is not left to that."""
+    """Matches of `rules`, which deny or ask. A sandbox hides forbidden files from programs, but not
+    git's objects; and files that a command names plainly count even there."""
     analysis, command = call.analysis, call.command
     if analysis is None or command is None:
         return
@@ -66,7 +66,7 @@ def _about_files(
             " for `--stat`"
         )
     if analysis.hides_reads:
-        yield PossibleMatch("which files it reads cannot be told before it runs")
+        yield PossibleMatch("which files it reads is unknown until it runs")
     for specifier, roots in rules:
         for folder in call.trees:
             if may_forbid_below(specifier, folder, roots):

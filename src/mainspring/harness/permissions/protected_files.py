@@ -1,7 +1,7 @@
-"""The one list of paths whose content runs later, or steers what runs, outside of the sandbox.
+"""The list of paths whose content runs later, or controls what runs, outside of the sandbox.
 
 Permissions ask about every change to them; the sandbox mounts them read-only and sets new ones
-aside (`harness/permissions/protected_path_watcher.py`). The list has what takes effect when
+aside (`harness/permissions/protected_path_watcher.py`). The list contains what takes effect when
 somebody opens or enters the folder, or uses git or a package manager there. Ordinary project code
 (`Makefile`, `package.json`) is not on it.
 """
@@ -13,11 +13,11 @@ from collections.abc import Collection, Iterable
 from mainspring.files.file_names import fold_name
 
 REPOSITORY_FOLDERS = frozenset((".git", ".hg", ".jj"))
-"""Programs may work in these, except on what `IN_GIT` and `PROJECT_PATHS` name."""
+"""Programs may change these, except what `IN_GIT` and `PROJECT_PATHS` name."""
 IN_GIT = ("hooks", "config", "info", "config.worktree", "commondir")
-"""In a git folder: what names programs for git to run, or says which configuration holds."""
+"""In a git folder: files that name programs for git to run, or select its configuration."""
 REBASE_LISTS = ("rebase-merge/git-rebase-todo", "rebase-apply/git-rebase-todo", "sequencer/todo")
-"""In a git folder: what `git rebase --continue` does next. Its `exec` lines run programs."""
+"""In a git folder: the next steps of `git rebase --continue`. Their `exec` lines run programs."""
 
 _LEFTHOOK = ("lefthook", ".lefthook", "lefthook-local", ".lefthook-local")
 PROJECT_FOLDERS = frozenset(
@@ -65,24 +65,24 @@ _HOME_FILES = frozenset(
         *(".condarc", ".curlrc", ".netrc", ".pypirc", ".ripgreprc", ".wgetrc", "pip.conf"),
     )
 )
-"""They count in a home folder, which no workspace is: the sandbox need not know them."""
+"""Protected in a home folder. No workspace is one, so the sandbox need not know them."""
 _ROOT_ONLY = frozenset(("agent.yaml", "hooks.json", "mcp.json", "memory.md"))
-"""Ours, and read in the root of a workspace; deeper they may be anything."""
+"""Our own files, which we read only in the root of a workspace."""
 
 MEMORY_FOLDER = "memory"
-"""In the root of a workspace: what an agent is told in later sessions. Only people and the memory
-tools write there, so that a program or a page cannot pass for a person."""
+"""In the root of a workspace: memories for later sessions. Only people and the memory tools write
+there, so that a program or a web page cannot impersonate a person."""
 MEMORY_HISTORY = ".history"
 _MEMORY_INDEX = "memory.md"
 
 _OWN_FOLDER = ".mainspring"
-"""Hidden from programs altogether, and written by the host while they run."""
+"""Hidden from programs completely; the host writes to it while they run."""
 _FOLDERS = REPOSITORY_FOLDERS | PROJECT_FOLDERS | _HOME_FOLDERS | {_OWN_FOLDER}
 _FILES = PROJECT_FILES | _HOME_FILES
 
 
 def is_protected(path: str) -> bool:
-    """Whether a change to a path is asked about, by the names in it."""
+    """Whether a change to a path needs approval, by the names in it."""
     folded = fold_path(path)
     *_, name = names = folded.split("/")
     return (
@@ -102,8 +102,8 @@ def _is_memory(path: str) -> bool:
 
 
 def has_memories(folders: Collection[str], files: Collection[str]) -> bool:
-    """Whether a folder with these entries is one of memories. One with an index or with versions
-    is; else one without files of other kinds, for `memory/` may also be source code."""
+    """Whether a folder with these entries contains memories: it has an index or versions, or no
+    files of other kinds, since `memory/` may also be source code."""
     visible = {fold_name(name) for name in files if not name.startswith(".")}
     if MEMORY_HISTORY in folders or _MEMORY_INDEX in visible:
         return True
@@ -113,12 +113,12 @@ def has_memories(folders: Collection[str], files: Collection[str]) -> bool:
 
 
 def fold_path(path: str) -> str:
-    """As the most forgiving file system reads it."""
+    """The path in the form that the most lenient file system compares."""
     return "/".join(name if name in (".", "..") else fold_name(name) for name in path.split("/"))
 
 
 def protected_names(names: Iterable[str], *, is_root: bool = True) -> list[str]:
-    """Of the names in a folder of a project, those that programs may neither make nor change."""
-    known = PROJECT_FOLDERS | (PROJECT_FILES if is_root else PROJECT_FILES - _ROOT_ONLY)
+    """The names in a folder of a project that programs may neither create nor change."""
+    protected = PROJECT_FOLDERS | (PROJECT_FILES if is_root else PROJECT_FILES - _ROOT_ONLY)
     folded = ((name, fold_name(name)) for name in names)
-    return [name for name, fold in folded if fold in known or fold.endswith(PROJECT_SUFFIXES)]
+    return [name for name, fold in folded if fold in protected or fold.endswith(PROJECT_SUFFIXES)]

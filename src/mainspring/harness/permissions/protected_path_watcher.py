@@ -1,5 +1,5 @@
-"""Watch protected paths while programs run in a sandbox: what a program creates there is moved
-out of the way before anything outside can execute it.
+"""Watches protected paths while programs run in a sandbox, and sets aside files that a program
+creates there before anything outside can execute them.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from mainspring.harness.permissions.protected_files import (
 )
 
 _FORBIDDEN_GIT_FILE = "commondir"
-"""Has git believe another config. It makes one in linked worktrees only, which are elsewhere."""
+"""Makes git use another config. git creates it only for linked worktrees, which are elsewhere."""
 PROTECTED_PATHS = (
     *(f".git/{name}" for name in IN_GIT if name != _FORBIDDEN_GIT_FILE),
     *sorted(PROJECT_FOLDERS | PROJECT_FILES),
     *PROJECT_PATHS,
 )
-"""What programs may read and not change: it runs later, or steers what runs."""
+"""Paths that programs may read but not change: they run later, or control what runs."""
 _LOOKS_LIKE_GIT = frozenset(("HEAD", "objects", "refs"))
 _LOOKS_LIKE_WORKTREE = frozenset(("HEAD", "commondir", "gitdir"))
-"""In the repository that a linked worktree is of: what it keeps of that one."""
+"""The files of a linked worktree in its repository."""
 _SKIPPED_FOLDERS = frozenset(("objects", "node_modules"))
 _MAX_DEPTH = 6
 _MAX_FOLDERS = 10_000
@@ -50,66 +50,67 @@ _HARMLESS_REBASE_STEPS = frozenset(
     b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u"
     b" noop".split()
 )
-"""Of a rebase; all but `exec`."""
+"""All steps of a rebase except `exec`."""
 
 
 class GitRepositories(Struct, frozen=True):
-    """Those of a workspace, nested ones and submodules too; the nearest to its root, if there are
-    many. All paths are from the workspace on."""
+    """The repositories of a workspace, including nested ones and submodules; if there are many, the
+    nearest to its root. All paths are relative to the workspace."""
 
-    steering: tuple[str, ...] = ()
-    """What steers git in them; not all of it need be there."""
+    control_files: tuple[str, ...] = ()
+    """Files that control git; they need not exist."""
     trees: tuple[str, ...] = ()
     """Their working trees."""
     folders: tuple[str, ...] = ()
-    """Where git keeps them."""
+    """Their git folders."""
 
 
 def find_repositories(workspace: Path, hidden: Collection[str]) -> GitRepositories:
-    steering: list[str] = []
+    control_files: list[str] = []
     trees: list[str] = []
     repositories: list[str] = []
     pending = deque([""])
-    looked = 0
-    while pending and looked < _MAX_FOLDERS and len(repositories) < _MAX_REPOSITORIES:
-        looked += 1
+    folder_count = 0
+    while pending and folder_count < _MAX_FOLDERS and len(repositories) < _MAX_REPOSITORIES:
+        folder_count += 1
         at = pending.popleft()
         folders, files = _list_folder(workspace, at)
         names = folders | files
         if names >= _LOOKS_LIKE_GIT:
             repositories.append(at)
-            steering += [os.path.join(at, name) for name in IN_GIT]
+            control_files += [os.path.join(at, name) for name in IN_GIT]
         elif names >= _LOOKS_LIKE_WORKTREE:
-            steering += [os.path.join(at, name) for name in (*IN_GIT, "gitdir")]
-        if ".git" in files:  # says where the repository is, and git believes it
-            steering.append(os.path.join(at, ".git"))
+            control_files += [os.path.join(at, name) for name in (*IN_GIT, "gitdir")]
+        if ".git" in files:  # git takes the location of the repository from it
+            control_files.append(os.path.join(at, ".git"))
         if ".git" in names:
             trees.append(at)
-            steering += [os.path.join(at, name) for name in protected_names(names, is_root=not at)]
+            protected = protected_names(names, is_root=not at)
+            control_files += [os.path.join(at, name) for name in protected]
         below = [os.path.join(at, name) for name in sorted(folders - _SKIPPED_FOLDERS)]
         pending += [path for path in below if path.count("/") < _MAX_DEPTH and path not in hidden]
-    return GitRepositories(tuple(steering), tuple(trees), tuple(repositories))
+    return GitRepositories(tuple(control_files), tuple(trees), tuple(repositories))
 
 
 def is_memory_folder(folder: Path) -> bool:
-    """Whether a folder exists and is one of memories; an empty one is."""
+    """Whether a folder exists and is empty or contains memories."""
     return folder.is_dir() and has_memories(*_list_folder(folder, ""))
 
 
 def memory_paths(workspace: Path) -> tuple[str, ...]:
-    """The folder of memories, or where one may be made; nothing if code is there."""
+    """The folder for memories, whether it exists or not; empty if it contains code."""
     folder = workspace / MEMORY_FOLDER
     return () if folder.is_dir() and not is_memory_folder(folder) else (MEMORY_FOLDER,)
 
 
 def still_protected(workspace: Path, paths: tuple[Path, ...]) -> tuple[Path, ...]:
-    """Without the place for memories, if there is code by now."""
+    """The paths without the folder for memories, if that now contains code."""
     memory = workspace / MEMORY_FOLDER
     return paths if memory_paths(workspace) else tuple(path for path in paths if path != memory)
 
 
 def _list_folder(workspace: Path, path: str) -> tuple[set[str], set[str]]:
-    """The names of folders in a folder, and of all else; nothing, if a link leads there."""
+    """The names of subfolders, and of all other entries; empty if the path contains a link."""
     folders: set[str] = set()
     files: set[str] = set()
     with (
@@ -126,7 +127,7 @@ def _list_folder(workspace: Path, path: str) -> tuple[set[str], set[str]]:
 
 @dataclass(slots=True)
 class ProtectedPathWatcher:
-    """Of one session. What comes while none of its programs can run is somebody else's."""
+    """The watcher of one session. Changes while no program of it can run are somebody else's."""
 
     workspace: Path
     watched: tuple[str, ...]
@@ -138,33 +139,33 @@ class ProtectedPathWatcher:
     _running: int = 0
 
     def __post_init__(self) -> None:
-        self._known = self._look()
+        self._known = self._protected_state()
 
     def begin(self) -> bool:
-        """A program is about to run. Whether there is more to be protected than before."""
+        """A program is about to run; returns whether there are now more paths to protect."""
         self._running += 1
-        # a service may have made what is new; and once there was one, nobody can tell
+        # a running service may have created new paths, and that cannot be ruled out afterwards
         if self._running > 1 or (self.state / "services").exists():
             return False
-        earlier, self._known = self._known, self._look()
+        earlier, self._known = self._known, self._protected_state()
         return bool(self._known.items() - earlier.items())
 
     def end(self) -> list[str]:
-        """It has ended, whichever way: what it made is moved out of the way, and named.
+        """The program has ended: set aside what it created, and return those paths.
 
         Raises:
-            SandboxFailed: it cannot be moved.
+            SandboxFailed: a path cannot be set aside.
         """
         self._running -= 1
         return [
             path
-            for path, kind in sorted(self._look().items())
+            for path, kind in sorted(self._protected_state().items())
             if (self._known.get(path) != kind or os.path.basename(path) == _FORBIDDEN_GIT_FILE)
             and self._set_aside(path)
         ]
 
-    def _look(self) -> dict[str, str]:
-        """What there is of what is watched, and where it leads if it is a link."""
+    def _protected_state(self) -> dict[str, str]:
+        """The protected paths that exist, each with its target if it is a link."""
         paths: dict[str, str] = {}
         for path in (".git", ".git/modules", *PROJECT_PATHS, *self.watched, *self._listed()):
             parts = path.split("/")
@@ -181,7 +182,7 @@ class ProtectedPathWatcher:
         return paths
 
     def _listed(self) -> Iterator[str]:
-        """By the names that there are: those that count can be spelled in many ways."""
+        """Protected paths by the names in the folders, since a name has many spellings."""
         for tree in dict.fromkeys(("", *self.git_repositories.trees)):
             folders, files = _list_folder(self.workspace, tree)
             for name in protected_names(folders | files, is_root=not tree):
@@ -192,7 +193,7 @@ class ProtectedPathWatcher:
         yield from (f".git/modules/{name}" for name in modules)
 
     def _memories(self) -> Iterator[str]:
-        """A folder with memories in it, or a link that could lead to one."""
+        """Folders that contain memories, and links that could lead to one."""
         folders, files = _list_folder(self.workspace, "")
         links = (name for name in files if fold_name(name) == MEMORY_FOLDER)
         yield from (name for name in links if self._kind(name))
@@ -202,18 +203,18 @@ class ProtectedPathWatcher:
                 yield name
 
     def _rebase_programs(self, git_folder: str) -> dict[str, str]:
-        """A rebase that was left to be continued, if it would run programs: with which."""
-        found: dict[str, str] = {}
+        """Unfinished rebases that would run programs, each with the hash of those programs."""
+        rebases: dict[str, str] = {}
         for name in REBASE_LISTS:
             path = os.path.join(git_folder, name)
             programs = self._steps(path) - _HARMLESS_REBASE_STEPS
             if programs:
                 content = b"\0".join(sorted(programs))
-                found[os.path.dirname(path)] = hashlib.sha256(content).hexdigest()
-        return found
+                rebases[os.path.dirname(path)] = hashlib.sha256(content).hexdigest()
+        return rebases
 
     def _steps(self, path: str) -> set[bytes]:
-        """What is done in its steps; of those that are not known to be harmless, the whole line."""
+        """The commands of its steps; the whole line for one that is not known to be harmless."""
         how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         try:
             with self._folder_of(path) as folder:
@@ -234,7 +235,7 @@ class ProtectedPathWatcher:
         }
 
     def _kind(self, path: str) -> str | None:
-        """`None`: there is no such thing; empty: it is no link."""
+        """The target of a link, empty for anything else; `None` if the path does not exist."""
         name = os.path.basename(path)
         with suppress(OSError), self._folder_of(path) as folder:
             state = os.stat(name, dir_fd=folder, follow_symlinks=False)
@@ -242,7 +243,7 @@ class ProtectedPathWatcher:
         return None
 
     def _set_aside(self, path: str) -> bool:
-        """Whether it was still there."""
+        """Move a path to the private folder; returns whether it still existed."""
         aside = self.state / "set-aside"
         aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         name, mark = os.path.basename(path), new_id("kept")
@@ -256,18 +257,18 @@ class ProtectedPathWatcher:
                 except OSError:  # another file system, or a folder that was made unwritable
                     os.rename(name, f"{mark}-{name}", src_dir_fd=folder, dst_dir_fd=folder)
         except (FileNotFoundError, NotADirectoryError):
-            return False  # it was in something that has been set aside
+            return False  # it was in a folder that was set aside
         except OSError as error:
             raise SandboxFailed(
-                f"{self.workspace / path} was made by a program, could run outside of the sandbox,"
-                f" and cannot be set aside: {error.strerror}"
+                f"a program created {self.workspace / path}, which could run outside of the"
+                f" sandbox, and it cannot be set aside: {error.strerror}"
             ) from error
         return True
 
     @contextmanager
     def _folder_of(self, path: str) -> Generator[int, None, None]:
-        """A descriptor of the folder that a path is in, reached through no link: programs may
-        be changing it meanwhile."""
+        """A descriptor of the folder of a path, opened without following links, since programs may
+        be changing it."""
         how = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW
         folder = os.open(self.workspace, how)
         try:
@@ -283,7 +284,7 @@ class ProtectedPathWatcher:
 
 
 def _make_accessible(folder: int, access: int) -> None:
-    """For whoever owns it: a program may have closed it, for what it made not to be found."""
+    """Give the owner access to a folder: a program may have removed it to hide its files."""
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & access != access:
         os.chmod(f"/dev/fd/{folder}", mode | access)

@@ -22,7 +22,8 @@ from mainspring.core.tool import SAFE_READ, Traits
 from mainspring.harness.authorizer import Decision
 from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call
 from mainspring.harness.permissions.decide import decide
-from mainspring.harness.permissions.grant_state import GrantState, apply
+from mainspring.harness.permissions.grant_state import GrantState
+from mainspring.harness.permissions.grant_state import apply as apply_grant
 from mainspring.harness.permissions.policy import Policy, parse_mode, with_skill_rules
 from mainspring.harness.permissions.tool_names import READ_TOOLS
 
@@ -34,9 +35,9 @@ class ReplayedDecision:
     tool: str
     input: Mapping[str, object]
     was: Permission | None
-    """What the rules said then; `None` if nothing was recorded."""
+    """The decision of the rules at the time; `None` if none was recorded."""
     person: Permission | None
-    """What a person said, who was asked."""
+    """The answer of a person, if one was asked."""
     now: Decision
 
     @property
@@ -56,10 +57,10 @@ class _Replay:
     is_sandboxed: bool = False
     grants: GrantState = field(default_factory=GrantState)
     skills: dict[str, list[SkillUsed]] = field(default_factory=dict[str, list[SkillUsed]])
-    """Used in a run, by thread."""
+    """Skills used in the current run, by thread."""
     decisions: list[ReplayedDecision] = field(default_factory=list[ReplayedDecision])
 
-    def take(self, event: Event, past: Mapping[str, _PastDecision]) -> None:
+    def apply(self, event: Event, past: Mapping[str, _PastDecision]) -> None:
         match event.payload:
             case SandboxOpened(level=level, workspace=workspace):
                 self.is_sandboxed = level == "isolated"
@@ -69,14 +70,14 @@ class _Replay:
             case AgentToolUse(name=name, input=args):
                 self._judge(event, name, args, past)
             case AgentMcpToolUse(mcp_server_name=server, name=name, input=args):
-                whole = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
-                self._judge(event, whole, args, past)
+                full_name = name if name.startswith("mcp__") else f"mcp__{server}__{name}"
+                self._judge(event, full_name, args, past)
             case SkillUsed() as skill_used:
                 self.skills.setdefault(event.thread_id, []).append(skill_used)
             case StatusIdle(reason=reason) if reason != "requires_action":
                 self.skills.pop(event.thread_id, None)
             case payload:
-                self.grants = apply(self.grants, payload)
+                self.grants = apply_grant(self.grants, payload)
 
     def _judge(
         self,
@@ -86,9 +87,9 @@ class _Replay:
         past: Mapping[str, _PastDecision],
     ) -> None:
         then = past.get(event.id, _PastDecision())
-        judged = analyze_call(name, args, traits_by_name(name), lexical_location(self.policy))
+        call = analyze_call(name, args, traits_by_name(name), lexical_location(self.policy))
         decision = decide(
-            judged,
+            call,
             with_skill_rules(self.policy, self.skills.get(event.thread_id, ())),
             self.grants,
             now=event.time,
@@ -110,7 +111,7 @@ class _Replay:
 def replay_decisions(events: Iterable[Event], policy: Policy) -> list[ReplayedDecision]:
     """Judge every call of a session by a policy, with the mode and the grants that it had then.
 
-    Links are not followed: what they led to is not known any more.
+    Links are not followed, since their targets at the time are unknown.
     """
     log = list(events)
     decisions: dict[str, _PastDecision] = {}
@@ -121,14 +122,14 @@ def replay_decisions(events: Iterable[Event], policy: Policy) -> list[ReplayedDe
                 past.person = event.payload.decision
             elif past.was is None:
                 past.was = event.payload.decision
-    trial = _Replay(policy=policy)
+    replay = _Replay(policy=policy)
     for event in log:
-        trial.take(event, decisions)
-    return trial.decisions
+        replay.apply(event, decisions)
+    return replay.decisions
 
 
 def traits_by_name(tool: str) -> Traits:
-    """Of a tool that is not at hand: what its name alone tells."""
+    """The traits of a tool that is not available, by its name alone."""
     return SAFE_READ if tool in READ_TOOLS else Traits()
 
 

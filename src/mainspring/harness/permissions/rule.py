@@ -43,7 +43,7 @@ FILE_TOOLS = READ_TOOLS | EDIT_TOOLS
 @dataclass(frozen=True, slots=True)
 class Rule:
     tool: str
-    """Mainspring's name for it; may contain `*`."""
+    """Mainspring's name of the tool; may contain `*`."""
     specifier: str | None = None
     text: str = field(default="", compare=False)
     """As it was written."""
@@ -57,7 +57,7 @@ class Rule:
 def parse_rule(text: str, *, behavior: Permission | None = None) -> Rule:
     """
     Raises:
-        InvalidInput: it is not a rule, or none that can have this behaviour.
+        InvalidInput: it is not a rule, or cannot have this behavior.
     """
     name, opening, remainder = text.strip().partition("(")
     if not _NAME.fullmatch(name):
@@ -79,7 +79,7 @@ def parse_rule(text: str, *, behavior: Permission | None = None) -> Rule:
 
 
 def rule_text(rule: RuleText) -> str:
-    """A rule of a permission update, as settings have it."""
+    """A rule of a permission update, as written in settings."""
     if rule.rule_content is None:
         return rule.tool_name
     return f"{rule.tool_name}({rule.rule_content})"
@@ -130,7 +130,7 @@ def forbids(rule: Rule, call: AnalyzedCall, roots: PatternRoots, behavior: Permi
         is_match = bash.rule_matches(specifier, call.command, behavior=behavior)
         return is_match or _has_parameter(specifier, call)
     if rule.tool in FILE_TOOLS and any(
-        forbids_path(specifier, touched, roots) for touched in _relevant_paths(rule, call)
+        forbids_path(specifier, access, roots) for access in _relevant_paths(rule, call)
     ):
         return True
     is_named = _matches_name(rule, specifier, call) or _has_parameter(specifier, call)
@@ -153,7 +153,7 @@ def _relevant_paths(rule: Rule, call: AnalyzedCall) -> list[PathAccess]:
         return []
     if rule.tool in READ_TOOLS:
         return list(call.paths)  # a command may also show what it changes: `cp .env b`
-    return [touched for touched in call.paths if touched.access == "write"]
+    return [path for path in call.paths if path.access == "write"]
 
 
 def _matches_name(rule: Rule, specifier: str, call: AnalyzedCall) -> bool:

@@ -10,12 +10,12 @@ _Tool = TypeVar("_Tool")
 
 ALL_TOOLS = "*"
 TASK_TOOLS = frozenset(("task_create", "task_get", "task_list", "task_update"))
-"""One task list: who may use one of them may use them all."""
+"""The tools of the task list: an agent that may use one of them may use them all."""
 CRON_TOOLS = frozenset(("cron_create", "cron_delete", "cron_list"))
 MCP_RESOURCE_TOOLS = frozenset(("read_mcp_resource",))
 ONLY_IF_NAMED = (CRON_TOOLS, MCP_RESOURCE_TOOLS)
-"""Groups of tools for agents that name one of them: few schedule, and all would pay for the
-definitions; resources of MCP servers are the application's to choose."""
+"""Groups of tools for agents that name one of them. Few agents schedule, and all would pay for the
+definitions; the application selects resources of MCP servers."""
 BUILTIN_TOOL_NAMES = frozenset(
     (
         *("read", "write", "edit", "glob", "grep", "artifact", "think", *TASK_TOOLS),
@@ -54,7 +54,7 @@ ALIASES: Mapping[str, str] = MappingProxyType(
         "todo": "task_create",
     }
 )
-"""The names of our tools elsewhere -> their names here."""
+"""Our tools' names in other products, each with our name."""
 
 READ_TOOLS = frozenset(("read", "glob", "grep"))
 EDIT_TOOLS = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
@@ -70,9 +70,9 @@ INTERNAL_TOOLS = frozenset(
 )
 """Tools that change only the session itself; a subagent's calls are authorized separately."""
 NETWORK_TOOLS = frozenset(("web_fetch", "web_search"))
-"""They only read, but the request itself sends data out."""
+"""Tools that only read, but whose request itself sends data out."""
 READ_ANYTHING = frozenset(("python",))
-"""They only read, but which files is not known in advance."""
+"""Tools that only read, but which files is unknown in advance."""
 _OLDER_NAMES = frozenset(("Task", "TodoWrite", "todo"))
 _CLAUDE_CODE_NAMES = {
     ours: theirs for theirs, ours in ALIASES.items() if theirs not in _OLDER_NAMES
@@ -96,8 +96,8 @@ def tool_family(name: str) -> frozenset[str]:
 
 
 def select_tools(tools: Mapping[str, _Tool], names: Sequence[str]) -> dict[str, _Tool]:
-    """The tools that an agent may use: those that `names` names, or all of them, without groups
-    that have to be named."""
+    """The tools that an agent may use: those in `names`, or all except groups that must be
+    named."""
     unnamed = {name for group in ONLY_IF_NAMED if not group.intersection(names) for name in group}
     selected = {*names, *(TASK_TOOLS if TASK_TOOLS.intersection(names) else ())}
     return {
@@ -109,7 +109,7 @@ def select_tools(tools: Mapping[str, _Tool], names: Sequence[str]) -> dict[str, 
 
 
 def _covers_server_tool(names: Sequence[str], tool: str) -> bool:
-    """Whether `mcp__server` or `mcp__server__*` stands for a tool."""
+    """Whether `mcp__server` or `mcp__server__*` in `names` covers a tool."""
     return any(
         name.startswith("mcp__") and tool.startswith(f"{name.removesuffix('__*')}__")
         for name in names

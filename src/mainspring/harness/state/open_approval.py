@@ -1,5 +1,5 @@
-"""An approval as the log tells it: requested, answered or void. Approvals of permission for a tool
-call are part of the call (`open_call.py`)."""
+"""An approval as the log records it: requested, answered or void. Permission for a tool call is
+part of the call (`open_call.py`)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
     request: ApprovalRequested
     thread_id: str
     asked: int
-    """Where in the log the person was asked."""
+    """The seq of the event that asked the person."""
     asked_at: datetime
     answer: ApprovalAnswered | None = None
     is_void: bool = False
@@ -31,13 +31,13 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
 
 
 def fold_approvals(approvals: tuple[OpenApproval, ...], event: Event) -> tuple[OpenApproval, ...]:
-    """The approvals after an event about them. The first answer counts, and only if the approval
-    is not void."""
+    """The approvals after an event about them. Only the first answer counts, and only if the
+    approval is not void."""
     match event.payload:
         case ApprovalRequested() as request:
-            others = tuple(item for item in approvals if item.id != request.approval_id)
             if any(item.id == request.approval_id and not item.is_void for item in approvals):
                 return approvals
+            others = tuple(item for item in approvals if item.id != request.approval_id)
             new = OpenApproval(
                 request=request, thread_id=event.thread_id, asked=event.seq, asked_at=event.time
             )

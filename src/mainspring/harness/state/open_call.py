@@ -38,7 +38,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     kind: CallKind = "tool"
     thread_id: str = ""
     asked: int = 0
-    """Where in the log a person was asked to confirm it; 0 if no question is open."""
+    """The seq of the event that asked a person to confirm it; 0 if no question is open."""
     asked_at: datetime | None = None
     """When it was proposed, or when a person was last asked."""
     decision: events.Permission | None = None
@@ -56,14 +56,14 @@ class OpenCall(Struct, frozen=True, kw_only=True):
     preview: str | None = None
     """What it would do, as shown to the person."""
     stashed: object = None
-    """What it has stored for its next attempt."""
+    """The value that it has stored for its next attempt."""
     settled: bool = False
     failure: events.Failure | None = None
     """The kind of failure, if its result is an error."""
     approvals: tuple[OpenApproval, ...] = ()
-    """What the call itself asks people in mid-call."""
+    """The questions that the call itself asks people while it runs."""
     is_suspended: bool = False
-    """It has asked, has no result yet, and is made again when all questions are answered."""
+    """It has asked, has no result yet, and is repeated when all questions are answered."""
 
     @property
     def open_approval(self) -> OpenApproval | None:
@@ -99,12 +99,12 @@ class OpenCall(Struct, frozen=True, kw_only=True):
 
     @property
     def is_ours(self) -> bool:
-        """Whether the worker that runs the session has started it."""
+        """Whether the worker that runs the session, not a client, has started it."""
         is_started = self.started is not None and self.kind == "tool"
         return is_started and not (self.in_doubt and self.answer)
 
     def after(self, event: Event) -> OpenCall:
-        """The call after an event about it: the only place that says how calls change."""
+        """The call after an event about it; calls change nowhere else."""
         match event.payload:
             case events.ToolCallAuthorized() as payload:
                 return self._authorized(event, payload)
@@ -116,7 +116,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
                     started=payload.idempotency_key,
                     attempts=payload.attempt,
                     kind="client" if payload.by_client else self.kind,
-                    in_doubt=False,
+                    in_doubt=None,
                     asked=0,
                     is_suspended=False,
                 )
@@ -158,7 +158,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
         )
 
     def _settled(self, payload: AnyPayload) -> OpenCall:
-        """Clients may give results only of calls that they run themselves; the first one counts."""
+        """Clients may send results only for calls that they run; only the first result counts."""
         if isinstance(payload, events.UserCustomToolResult | events.UserToolResult):
             is_allowed, error = self.kind != "tool", None
         elif isinstance(payload, events.AgentToolResult | events.AgentMcpToolResult):
@@ -186,7 +186,7 @@ class OpenCall(Struct, frozen=True, kw_only=True):
 
 
 def proposed_call(event: Event) -> OpenCall | None:
-    """The call that an event proposes, if it does."""
+    """The call that an event proposes; `None` for other events."""
     match event.payload:
         case (
             events.AgentToolUse(name=name, input=input_)
@@ -224,6 +224,6 @@ _CALL_ID_FIELDS: dict[type[AnyPayload], str] = {
 
 
 def call_id_of(payload: AnyPayload) -> str | None:
-    """The call that an event decides, answers, starts or settles, if it does."""
+    """The call that an event decides, answers, starts or settles; `None` for other events."""
     field = _CALL_ID_FIELDS.get(type(payload))
     return None if field is None else getattr(payload, field)

@@ -24,22 +24,22 @@ MAX_ITERATIONS = 20
 
 
 class OpenOutcome(Struct, frozen=True, kw_only=True):
-    """One without a final verdict."""
+    """An outcome without a final verdict."""
 
     id: str
     description: str
     rubric: str
     max_iterations: int
     iteration: int = 0
-    """Of the evaluation that has begun, or was last."""
+    """The number of the current or last evaluation."""
     started: str | None = None
-    """The event that began an evaluation which has not ended."""
+    """The event that started the open evaluation."""
 
 
 def outcome_definition(
     description: str, rubric: str, max_iterations: int | None = None
 ) -> events.UserDefineOutcome:
-    """Have an agent work until a grader finds that the rubric is met.
+    """The event that makes an agent work until a grader finds that the rubric is met.
 
     Raises:
         InvalidInput: no rubric, or a number of gradings that is not allowed.
@@ -47,7 +47,7 @@ def outcome_definition(
     if not rubric.strip() or not description.strip():
         raise InvalidInput("an outcome needs a description and a rubric")
     if max_iterations is not None and not 1 <= max_iterations <= MAX_ITERATIONS:
-        raise InvalidInput(f"max_iterations: from 1 to {MAX_ITERATIONS}")
+        raise InvalidInput(f"max_iterations must be from 1 to {MAX_ITERATIONS}")
     return events.UserDefineOutcome(
         description=description,
         rubric=events.TextRubric(content=rubric),
@@ -56,7 +56,7 @@ def outcome_definition(
 
 
 def outcome_id(event_id: str, defined: events.UserDefineOutcome) -> str:
-    """Its own, or one derived from its event."""
+    """The id in the definition, or one derived from its event."""
     return defined.outcome_id or f"outc_{event_id.partition('_')[2]}"
 
 

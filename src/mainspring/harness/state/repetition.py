@@ -1,8 +1,8 @@
-"""Going round in circles: a fold over calls and their results. One nudge, then stop.
+"""Detects an agent that repeats itself: a fold over calls and their results. One nudge, then stop.
 
-A call counts as repeated if it also got the same result. An agent may poll: a call whose results
-change is not repeated, and a call that waits (`sleep 30`, a tool `wait_for_build`) begins a new
-count, and so does what the user says.
+A call counts as repeated only if it also got the same result. An agent may poll: a call whose
+results change is not repeated, and a call that waits (`sleep 30`, a tool `wait_for_build`) starts
+a new count, as does a message of the user.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NUDGE = (
 )
 
 LOOP_ERROR = "tool_use_limit_reached_error"
-"""How the Managed Agents API calls a turn that was ended because of its tool calls."""
+"""The error type of the Managed Agents API for a turn that ends because of its tool calls."""
 
 RepetitionAction: TypeAlias = Literal["nudge", "stop"]
 
@@ -41,25 +41,25 @@ _MAX_COMMAND = 10_000
 _encode = msgspec.json.Encoder(order="sorted").encode
 _MAX_KNOWN_STEPS = 200
 _MIN_RECENT = 16
-"""Calls that are kept until they have results: a turn may make many at once."""
+"""The number of calls to keep until they have results: a turn may make many at once."""
 
 
 class Tolerance(Struct, frozen=True, kw_only=True):
     same_calls: int = 3
-    """Same call, same result, in a row."""
+    """Limit for the same call with the same result in a row."""
     same_pairs: int = 2
-    """A-B-A-B, same results."""
+    """Limit for two alternating calls (A-B-A-B) with the same results."""
     stale_turns: int = 6
-    """Turns in a row in which every call and its result had been seen before."""
+    """Limit for turns in a row in which every call and its result had occurred before."""
     waits: int = 200
-    """Calls that wait, until they count like others."""
+    """Limit for calls that wait; further ones count like other calls."""
 
 
 TOLERANCE = Tolerance()
 
 
 class CallHash(Struct, frozen=True, kw_only=True):
-    """A call that was made, as hashes."""
+    """A past call and its result, as hashes."""
 
     id: str
     call: str
@@ -74,10 +74,10 @@ class Repetition(Struct, frozen=True, kw_only=True):
     """Whether this turn brought anything new; None before its first result."""
     stale_turns: int = 0
     waits: int = 0
-    """Calls that waited."""
+    """The number of calls that waited."""
     has_nudged: bool = False
     due: RepetitionAction | None = None
-    """What the loop has to do now: tell the model `NUDGE`, or end with `loop_detected`."""
+    """The next action of the loop: send the model `NUDGE`, or end with `loop_detected`."""
 
 
 RELEVANT = frozenset[type](
@@ -136,8 +136,8 @@ def fold(
 
 
 def _add_call(state: Repetition, call_hash: CallHash, tolerance: Tolerance) -> Repetition:
-    most = max(tolerance.same_calls, 2 * tolerance.same_pairs, _MIN_RECENT)
-    return replace(state, recent=(*state.recent, call_hash)[-most:])
+    max_recent = max(tolerance.same_calls, 2 * tolerance.same_pairs, _MIN_RECENT)
+    return replace(state, recent=(*state.recent, call_hash)[-max_recent:])
 
 
 def _add_result(state: Repetition, call_id: str, result: str, tolerance: Tolerance) -> Repetition:
@@ -147,13 +147,13 @@ def _add_result(state: Repetition, call_id: str, result: str, tolerance: Toleran
         else call_hash
         for call_hash in state.recent
     )
-    learned = next((_step(call_hash) for call_hash in recent if call_hash.id == call_id), call_id)
-    is_new = learned not in state.known
-    known_steps = tuple(step for step in state.known if step != learned)
+    step = next((_step(call_hash) for call_hash in recent if call_hash.id == call_id), call_id)
+    is_new = step not in state.known
+    other_steps = tuple(item for item in state.known if item != step)
     state = replace(
         state,
         recent=recent,
-        known=(*known_steps, learned)[-_MAX_KNOWN_STEPS:],
+        known=(*other_steps, step)[-_MAX_KNOWN_STEPS:],
         is_turn_fresh=bool(state.is_turn_fresh) or is_new,
     )
     return _with_action(state, is_circling(recent, tolerance))
@@ -174,7 +174,7 @@ def _with_action(state: Repetition, is_stuck: bool) -> Repetition:
 
 
 def is_circling(recent: tuple[CallHash, ...], tolerance: Tolerance = TOLERANCE) -> bool:
-    """Whether the settled calls end in one call, or two in turn, over and over."""
+    """Whether the settled calls end with one call, or two alternating ones, over and over."""
     settled = tuple(item for item in recent if item.result is not None)
     steps = [_step(item) for item in settled]
     return any(
@@ -184,7 +184,7 @@ def is_circling(recent: tuple[CallHash, ...], tolerance: Tolerance = TOLERANCE) 
 
 
 def _is_wait(name: str, args: Mapping[str, object]) -> bool:
-    """By the tool's name, or by the command that a shell is given."""
+    """Whether a call waits, by the name of the tool or by its shell command."""
     command = args.get("command")
     is_shell_wait = isinstance(command, str) and _WAITING_COMMAND.search(command[:_MAX_COMMAND])
     return bool(is_shell_wait) or any(word in _WAITING_NAMES for word in _WORDS.findall(name))

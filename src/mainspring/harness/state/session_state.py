@@ -1,5 +1,5 @@
-"""What the log says a session works with: policy, sandbox, workspace, loaded tools, skills; and
-the model and effort that follow from them.
+"""The working environment of a session as the log records it: policy, sandbox, workspace, loaded
+tools, skills; and the model and effort that follow from them.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from mainspring.core.model import Effort
 from mainspring.harness.permissions.tool_names import NETWORK_TOOLS, canonical_name
 
 AGENT_IN_SESSION = "session_agent"
-"""The `store_id` of a recalled message that an agent said in an earlier session."""
+"""The `store_id` of a recalled message that an agent wrote in an earlier session."""
 _MAX_CALLS = 30
 _CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
 _ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
 _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
-"""What may stand in the midst of a word and is no part of it."""
+"""Quoting inside a word that is not part of the word."""
 
 RELEVANT = frozenset[type](
     (
@@ -56,29 +56,28 @@ class SessionState(Struct):
     """Hash of the blob with the agent."""
     sandbox: events.SandboxOpened | None = None
     workspace: str | None = None
-    """Its workspace; after a move, the new one."""
+    """The workspace; after a move, the new one."""
     loaded_tools: tuple[str, ...] | None = None
-    """Deferred tools that the model has the definitions of; `None` before the log says which it
-    begins with."""
+    """Deferred tools whose definitions the model has; `None` before the log records any."""
     recalled: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
-    """Store, path and version of memories that the model was shown."""
+    """Store, path and version of memories that the model has read."""
     foreign_reads: list[str] = field(default_factory=list[str])
-    """The first call of the session, in any thread, that asked for text that others wrote: pages,
-    and what MCP servers give. What an agent said in an earlier session may be such text, too."""
+    """The first call of the session, in any thread, that requested text by others: web pages and
+    output of MCP servers. A recalled message of an agent counts, too, since it may quote them."""
     snapshot: str | None = None
     """The newest snapshot of the workspace."""
     permissions: list[AnyPayload] = field(default_factory=list[AnyPayload])
-    """What bears on what may be done: updates, decisions, and that the session was forked."""
+    """Events that affect permissions: updates, decisions, forks and moves."""
     prompts: list[str] = field(default_factory=list[str])
     """User messages, for the classifier of the mode auto."""
     calls: deque[tuple[str, Mapping[str, object]]] = field(
         default_factory=lambda: deque(maxlen=_MAX_CALLS)
     )
-    """The newest ones: what the agent has done and wants to do."""
+    """The newest calls, done or proposed."""
     commands: list[str] = field(default_factory=list[str])
-    """Of the shell, which may have taken it to another folder; it stays where it went."""
+    """Commands that may have moved the shell to another folder, where it stays."""
     shell_was_used: bool = False
-    """Whether a command was started in the shell: a new one has lost what that one did."""
+    """Whether a command was started in the shell: a new shell has lost its state."""
     skills: list[events.SkillUsed] = field(default_factory=list[events.SkillUsed])
     """Skills used in this run; their permissions end with it."""
     skill_texts: dict[str, str] = field(default_factory=dict[str, str])
@@ -90,7 +89,7 @@ class SessionState(Struct):
 
     @property
     def has_read_foreign_text(self) -> bool:
-        """What one thread has read reaches the others by its messages."""
+        """True for all threads, since they exchange messages."""
         return bool(self.foreign_reads)
 
     def apply(self, payload: AnyPayload) -> None:
@@ -197,8 +196,8 @@ def skill_model(state: SessionState) -> str | None:
 
 
 def effective_effort(state: SessionState, own: Effort) -> Effort:
-    """The effort of the newest skill in use that names one. After `ultrathink` it is at least
-    high, and at least one level above that."""
+    """The effort of the newest skill in use that names one, or else `own`. After `ultrathink`, one
+    level more, and at least high."""
     efforts: list[Effort] = [
         skill_used.effort for skill_used in state.skills if skill_used.effort is not None
     ]

@@ -1,7 +1,7 @@
-"""A thread as its log tells it: a fold. Live and after a crash it is the same function.
+"""The state of a thread: a fold of its log, the same live and after a crash.
 
-Any prefix of a log folds to a valid thread. Nothing here does anything; the loop looks at a thread
-to decide what is next.
+Any prefix of a log folds to a valid thread. Nothing here has effects; the loop reads the state to
+decide what is next.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from mainspring.harness.state.session_state import SessionState
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 
 OUTPUT_TOOL = "final_result"
-"""The tool by which the model gives back what the agent's output type asks for."""
+"""The tool with which the model returns a value of the agent's output type."""
 JUDGEMENT = "judgement"
-"""The purpose of a model request of the authorizer: only its cost counts."""
+"""The purpose of a model request by the authorizer."""
 RECALL = "recall"
-"""The purpose of one that picks memories for a message."""
+"""The purpose of a request that selects memories for a message."""
 SEARCH = "search"
-"""The purpose of one by which the model's API searches the web."""
+"""The purpose of a request with which the model's API searches the web."""
 EXTRACT = "extract"
-"""The purpose of one that reads something to remember."""
-BESIDE = frozenset((JUDGEMENT, RECALL, SEARCH, EXTRACT))
-"""Purposes of requests that only their end is recorded of."""
+"""The purpose of a request that extracts something to remember."""
+END_ONLY = frozenset((JUDGEMENT, RECALL, SEARCH, EXTRACT))
+"""Purposes of requests of which only the end is recorded, for its cost."""
 SUMMARY = "summary"
-"""The purpose of one that shortens the conversation."""
+"""The purpose of a request that summarizes the conversation."""
 
 
 class RetryCounts(Struct, kw_only=True):
@@ -61,14 +61,14 @@ class Thread(Struct, kw_only=True):
     status: str | None = None
     """The last status block that the model has read."""
     has_open_status: bool = False
-    """The next request has its status block already."""
+    """The next request already has its status block."""
     tasks: dict[str, events.Task] = field(default_factory=dict[str, events.Task])
     """Its task list, by id, in the order of creation."""
     turns: int = 0
     messages: int = 0
-    """From the user."""
+    """The number of messages from the user."""
     unsent: dict[str, Event] = field(default_factory=dict[str, Event])
-    """Messages that the model has not been sent yet."""
+    """Messages that have not been sent to the model yet."""
     running: bool = False
     interrupted: bool = False
     redirected: bool = False
@@ -76,7 +76,7 @@ class Thread(Struct, kw_only=True):
     open_request: str | None = None
     """A model request that was started and has not ended."""
     open_purpose: str | None = None
-    """What that request is for, if it is not a turn of the conversation."""
+    """The purpose of that request, if it is not a turn of the conversation."""
     saved_state: SavedState = SavedState()
     """The working state, before the last compaction."""
     summary_failures: int = 0
@@ -87,18 +87,18 @@ class Thread(Struct, kw_only=True):
     compacted: bool = False
     """A compaction came after the last model request."""
     pending_compaction: events.CompactionRequested | None = None
-    """Requested, and not done yet."""
+    """A compaction that was requested and is not done yet."""
     last_reason: str | None = None
     """Why the last run ended."""
     outcome: OpenOutcome | None = None
-    """What its work is graded against, until there is a final verdict."""
+    """The outcome that its work is graded against, until there is a final verdict."""
     session_state: SessionState = field(default_factory=SessionState)
     output: events.OutputProduced | None = None
-    """What the newest reply gave back, if it did; then the run is done."""
+    """The output of the newest reply, if it has one; then the run is done."""
     is_handed_off: bool = False
-    """Another thread goes on with the conversation; this one does not run again."""
+    """Another thread continues the conversation; this one does not run again."""
     invalid_outputs: int = 0
-    """Outputs since the last message of the user that were not valid."""
+    """The number of invalid outputs since the last message of the user."""
 
     def apply(self, event: Event) -> None:
         """Apply one event. Events of other threads change nothing."""
@@ -124,8 +124,8 @@ class Thread(Struct, kw_only=True):
         self.redirected = False
 
     def discard_in_progress(self, seq: int) -> None:
-        """The session was forked here, and what was under way is the parent's: its run, its
-        request, its approvals, its effects. What had come of a reply stays as it is."""
+        """The session was forked or moved here: its run, request, approvals and effects in progress
+        belong to the parent. The part of a reply that had arrived stays."""
         if self.open_request is not None and self.open_purpose is None:
             self.transcript.end_reply(seq, is_error=True)
         self.running = self.interrupted = self.redirected = False
@@ -169,15 +169,12 @@ def _withhold(thread: Thread, _event: Event, payload: events.MessageWithheld) ->
         thread.transcript.withhold(event.seq, event.payload.content)
 
 
-def _interrupt(thread: Thread, _event: Event, payload: events.UserInterrupt) -> None:
+def _interrupt(
+    thread: Thread, _event: Event, payload: events.UserInterrupt | events.ThreadStopped
+) -> None:
     thread.pending_compaction = None
-    if payload.session_thread_id in (None, thread.id):
+    if isinstance(payload, events.ThreadStopped) or payload.session_thread_id in (None, thread.id):
         thread.interrupt()
-
-
-def _thread_stop(thread: Thread, _event: Event, _payload: events.ThreadStopped) -> None:
-    thread.pending_compaction = None
-    thread.interrupt()
 
 
 def _fork_or_move(
@@ -223,8 +220,8 @@ def _request_started(thread: Thread, event: Event, payload: events.ModelRequestS
 
 
 def _request_ended(thread: Thread, event: Event, payload: events.ModelRequestEnded) -> None:
-    if payload.purpose in BESIDE:
-        return  # beside the conversation, while another request may be open
+    if payload.purpose in END_ONLY:
+        return  # outside the conversation, while another request may be open
     purpose = payload.purpose or thread.open_purpose
     thread.open_request = thread.open_purpose = None
     if purpose is not None:
@@ -246,7 +243,7 @@ def _tool_use(thread: Thread, event: Event, _payload: AnyPayload) -> None:
     call = proposed_call(event)
     assert call is not None
     thread.round[call.id] = call
-    thread.transcript.add_tool_use(event.seq, call.id, call.name, dict(call.input))
+    thread.transcript.add_tool_use(call.id, call.name, dict(call.input))
 
 
 def _call_event(thread: Thread, event: Event, payload: AnyPayload) -> None:
@@ -298,7 +295,7 @@ def _loop_continue(thread: Thread, event: Event, payload: events.LoopContinued) 
         case reason if reason in _COUNTED_RETRIES:
             count = _COUNTED_RETRIES[reason]
             setattr(retries, count, getattr(retries, count) + 1)
-        case "outcome_revision":  # how often is the outcome's own limit
+        case "outcome_revision":  # the outcome itself limits how often
             retries.stop_feedback = 0
         case "inbox_message":
             thread.interrupted = thread.redirected = False
@@ -318,7 +315,7 @@ def _write_task(thread: Thread, _event: Event, payload: events.TaskWritten) -> N
 
 
 def _write_todos(thread: Thread, _event: Event, payload: events.TodosWritten) -> None:
-    thread.tasks.clear()  # not a new one: the task tools hold it
+    thread.tasks.clear()  # in place, because the task tools share this dict
     for number, todo in enumerate(payload.todos, 1):
         task = events.Task(id=str(number), subject=todo.content, status=todo.status)
         thread.tasks[task.id] = task
@@ -352,22 +349,26 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.UserMessage: _user_message,
     events.UserDefineOutcome: _define_outcome,
     events.MessageWithheld: _withhold,
-    events.SystemMessage: lambda it, event, said: it.transcript.add_system(event.seq, said.content),
-    events.ThreadMessageReceived: lambda it, event, said: it.transcript.add_user(
-        event.seq, said.content
+    events.SystemMessage: lambda thread, event, payload: thread.transcript.add_system(
+        event.seq, payload.content
+    ),
+    events.ThreadMessageReceived: lambda thread, event, payload: thread.transcript.add_user(
+        event.seq, payload.content
     ),
     events.UserInterrupt: _interrupt,
-    events.ThreadStopped: _thread_stop,
+    events.ThreadStopped: _interrupt,
     events.SessionForked: _fork_or_move,
-    events.SessionImported: lambda it, event, said: it.transcript.add_import(event.seq, said.note),
+    events.SessionImported: lambda thread, event, payload: thread.transcript.add_import(
+        event.seq, payload.note
+    ),
     events.SessionReceived: _fork_or_move,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     events.SessionWoken: _wake,
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,
-    events.AgentMessage: lambda it, event, said: it.transcript.add_text(event.seq, said.content),
-    events.AgentThinking: lambda it, event, said: it.transcript.add_thinking(event.seq, said),
+    events.AgentMessage: lambda thread, _, payload: thread.transcript.add_text(payload.content),
+    events.AgentThinking: lambda thread, _, payload: thread.transcript.add_thinking(payload),
     events.AgentToolUse: _tool_use,
     events.AgentMcpToolUse: _tool_use,
     events.AgentCustomToolUse: _tool_use,

@@ -1,5 +1,5 @@
-"""All threads of a session as a fold of its log: parents and children, what each has spent
-including its children, and messages between them.
+"""All threads of a session as a fold of its log: parents and children, the spending of each with
+its children, and messages between them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _CONCERNING_OTHERS = frozenset[type](
         events.WorktreeOpened,
     )
 )
-"""Types of events that may mean something for other threads than their own."""
+"""Types of events that may affect other threads than their own."""
 _EARNING = frozenset[type](RELEVANT)
 
 _UNAWAITED = ("background", "handoff")
@@ -49,11 +49,11 @@ _CONVERSATION = (
     events.SystemMessage,
     events.CompactionRequested,
 )
-"""What a client sends to whichever thread has the conversation."""
+"""Events that a client sends to the thread that has the conversation."""
 
 
 class SpendAccount(Struct):
-    """What a thread and all threads below it have spent; for the main thread, the whole session."""
+    """The spending of a thread and all threads below it; for the main thread, the whole session."""
 
     spending: Spending = field(default_factory=Spending)
     usage: events.Usage = field(default_factory=events.Usage)
@@ -124,21 +124,21 @@ class ThreadTree:
         return thread_tree
 
     def apply(self, event: Event) -> None:
-        member = self.nodes.get(event.thread_id)
-        if member is None:
+        node = self.nodes.get(event.thread_id)
+        if node is None:
             return  # no event has created this thread
-        member.thread.apply(event)
+        node.thread.apply(event)
         if type(event.payload) in _EARNING:
             self.utility.apply(event)
-        if member is self.main:
-            member.spend_account.apply(event)
+        if node is self.main:
+            node.spend_account.apply(event)
         else:
-            for node in self.with_ancestors(member):
-                node.spend_account.apply(event)
+            for spender in self.with_ancestors(node):
+                spender.spend_account.apply(event)
         if type(event.payload) in _CONCERNING_OTHERS:
             if _is_progress(event.payload):
-                self._reset_ancestor_wakes(member)
-            self._apply_to_others(member, event)
+                self._reset_ancestor_wakes(node)
+            self._apply_to_others(node, event)
 
     def with_ancestors(self, node: ThreadNode) -> Iterator[ThreadNode]:
         """The thread, its parent, and so on up to the main thread."""
@@ -149,7 +149,7 @@ class ThreadTree:
             node = self.nodes[node.parent_id]
 
     def handed_to(self, node: ThreadNode) -> ThreadNode | None:
-        """The thread that goes on with the conversation of this one, if it was handed off."""
+        """The thread that continues the conversation of this one, if it was handed off."""
         chain = [item for item in self.with_ancestors(self.active) if item.parent_id == node.id]
         return chain[0] if chain else None
 
@@ -163,11 +163,11 @@ class ThreadTree:
 
     def is_awaited(self, node: ThreadNode) -> bool:
         """Whether a call of its parent stays open until it is done."""
-        birth = node.created_event
-        if birth is None or birth.mode in _UNAWAITED or birth.tool_use_id is None:
+        created = node.created_event
+        if created is None or created.mode in _UNAWAITED or created.tool_use_id is None:
             return False
-        parent = self.nodes.get(birth.parent_thread_id or "")
-        call = None if parent is None else parent.thread.round.get(birth.tool_use_id)
+        parent = self.nodes.get(created.parent_thread_id or "")
+        call = None if parent is None else parent.thread.round.get(created.tool_use_id)
         return call is not None and not call.settled
 
     def messages_for(self, thread_id: str) -> list[events.ThreadMessageReceived]:
@@ -185,7 +185,7 @@ class ThreadTree:
         return next(owners, thread_id)
 
     def _reset_ancestor_wakes(self, node: ThreadNode) -> None:
-        """Who waits for a thread gets on as it does, however often a crash comes between."""
+        """A thread that waits for this one makes progress with it, so crashes do not end it."""
         while self.is_awaited(node) and node.parent_id is not None:
             node = self.nodes[node.parent_id]
             node.thread.retries.wakes = 0
@@ -193,10 +193,10 @@ class ThreadTree:
     def _apply_to_others(self, node: ThreadNode, event: Event) -> None:
         """Apply an event to other threads than its own."""
         match event.payload:
-            case events.ThreadCreated() as birth:
-                self._create(node, birth)
-            case events.ThreadMessageSent() | events.ThreadMessageReceived() as letter:
-                self._apply_message(node, event.id, letter)
+            case events.ThreadCreated() as created:
+                self._create(node, created)
+            case events.ThreadMessageSent() | events.ThreadMessageReceived() as message:
+                self._apply_message(node, event.id, message)
             case events.ThreadStatusTerminated(session_thread_id=thread_id):
                 self._terminate(thread_id)
             case events.AgentToolResult(tool_use_id=call_id):
@@ -221,15 +221,15 @@ class ThreadTree:
             self._mail.get(node.id, {}).pop(thread_message.sent_id, None)
 
     def _terminate(self, thread_id: str) -> None:
-        if (member := self.nodes.get(thread_id)) is not None:
-            member.is_terminated = True
-            member.thread.interrupt()
+        if (node := self.nodes.get(thread_id)) is not None:
+            node.is_terminated = True
+            node.thread.interrupt()
 
     def _end_all(
         self, why: events.UserInterrupt | events.SessionForked | events.SessionReceived, seq: int
     ) -> None:
-        """An interrupt that names no thread is for all of them, and for what they were sent; of
-        what was under way when a session was forked or moved nothing goes on."""
+        """An interrupt that names no thread is for all of them, and for messages on their way. A
+        fork or a move ends all work in progress."""
         for node in self.nodes.values():
             if isinstance(why, events.UserInterrupt):
                 if why.session_thread_id is None:
@@ -242,24 +242,23 @@ class ThreadTree:
                 node.thread.transcript.is_answered = True
                 node.is_reported = True
 
-    def _create(self, parent: ThreadNode, birth: events.ThreadCreated) -> None:
-        shared = (
-            self.main.thread.session_state
-        )  # messages and permissions of a person, and what was read, concern all threads
+    def _create(self, parent: ThreadNode, created: events.ThreadCreated) -> None:
+        # a person's messages and permissions, and foreign reads, concern all threads
+        shared = self.main.thread.session_state
         state = SessionState(
             permissions=shared.permissions,
             prompts=shared.prompts,
             foreign_reads=shared.foreign_reads,
         )
-        thread = Thread(id=birth.session_thread_id, session_state=state)
-        if birth.is_fork:
+        thread = Thread(id=created.session_thread_id, session_state=state)
+        if created.is_fork:
             thread.transcript = parent.thread.transcript.branch()
             state.loaded_tools = parent.thread.session_state.loaded_tools
-        member = ThreadNode(thread, created_event=birth, depth=parent.depth + 1)
-        if self.nodes.setdefault(member.id, member) is member and birth.tool_use_id is not None:
-            self._by_call[birth.tool_use_id] = member
-        if birth.mode == "handoff":
-            self.active = member
+        node = ThreadNode(thread, created_event=created, depth=parent.depth + 1)
+        if self.nodes.setdefault(node.id, node) is node and created.tool_use_id is not None:
+            self._by_call[created.tool_use_id] = node
+        if created.mode == "handoff":
+            self.active = node
 
     def _send(self, sender: ThreadNode, event_id: str, message: events.ThreadMessageSent) -> None:
         if message.to_session_thread_id == sender.parent_id:
@@ -275,8 +274,8 @@ class ThreadTree:
 
     def _settle(self, call_id: str) -> None:
         node = self._by_call.get(call_id)
-        birth = None if node is None else node.created_event
-        if node is not None and birth is not None and birth.mode not in _UNAWAITED:
+        created = None if node is None else node.created_event
+        if node is not None and created is not None and created.mode not in _UNAWAITED:
             node.is_reported = True
 
 

@@ -1,5 +1,5 @@
-"""Who gets credit for how work ended: a fold of a session's log. It knows what was used, and which
-outcomes, tests and ratings came after.
+"""Credits memories, skills and tools for the result of the work: a fold of a session's log. It
+collects their uses, and the outcomes, tests and ratings that came after.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from mainspring.core.envelope import AnyPayload, Event, event_types
 from mainspring.core.sender import OriginType
 
 NOT_LEARNED_FROM: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
-"""Sessions that no person asked for: what they do earns and teaches nothing."""
+"""Origins of sessions that no person started: nothing is credited or learned from them."""
 
 RELEVANT = (
     events.SessionCreated,
@@ -28,7 +28,7 @@ RELEVANT = (
     events.UtilityCredited,
     events.FeedbackGiven,
 )
-"""Payloads that may change what is due."""
+"""Payloads that may change the credits that are due."""
 RELEVANT_TYPES = event_types(*RELEVANT)
 
 _REWARDS = {"satisfied": 1.0, "failed": 0.0, "max_iterations_reached": 0.0}
@@ -51,12 +51,12 @@ class _Reward:
 
 @dataclass(slots=True)
 class UtilityFold:
-    """Any prefix of a log is valid; what is due is due until the log says that it was credited."""
+    """Any prefix of a log is valid. A credit is due until the log records it."""
 
     is_learned_from: bool = True
     _uses: list[events.UtilitySubject] = field(default_factory=list[events.UtilitySubject])
     _credited_uses: dict[str, int] = field(default_factory=dict[str, int])
-    """How many uses were there at the last reward of a source: the next one is for later uses."""
+    """The number of uses at the last reward of a source: the next reward is for later uses."""
     _rewards: dict[str, _Reward] = field(default_factory=dict[str, _Reward])
     _test_calls: set[str] = field(default_factory=set[str])
     _last_test: tuple[str, float] | None = None
@@ -85,7 +85,7 @@ class UtilityFold:
             case events.OutcomeEvaluationEnded(result=result) if result in _REWARDS:
                 self._reward(payload.outcome_id, "outcome", _REWARDS[result])
             case events.StatusIdle(reason=reason) if reason != "requires_action":
-                # Tests that failed on the way say nothing; the last ones of a run do.
+                # Only the last tests of a run count, not those that failed on the way.
                 if self._last_test is not None:
                     self._reward(self._last_test[0], "test", self._last_test[1])
                     self._last_test = None
@@ -95,7 +95,7 @@ class UtilityFold:
                 pass
 
     def due(self) -> list[events.UtilityCredited]:
-        """What is to be credited now."""
+        """The credits to record now."""
         if not self.is_learned_from:
             return []
         return [
@@ -121,7 +121,7 @@ class UtilityFold:
             self._test_calls.add(call_id)
 
     def _rate(self, event_id: str, feedback: events.FeedbackGiven) -> None:
-        """A rating of one thing is for that thing; of a message, for all that went into it."""
+        """A rating of a memory, skill or tool credits it; any other rating, all recent uses."""
         value = float(feedback.rating == "good")
         rated = feedback.subject
         if rated.type in ("session", "message", "tool_call"):
@@ -133,10 +133,10 @@ class UtilityFold:
     def _reward(
         self, outcome_id: str, source: Literal["outcome", "test", "eval", "person"], value: float
     ) -> None:
-        fresh = self._uses[self._credited_uses.get(source, 0) :]
+        new_uses = self._uses[self._credited_uses.get(source, 0) :]
         self._credited_uses[source] = len(self._uses)
-        if fresh:
-            subjects = tuple(dict.fromkeys(fresh))
+        if new_uses:
+            subjects = tuple(dict.fromkeys(new_uses))
             self._rewards[outcome_id] = _Reward(outcome_id, source, value, subjects)
 
 

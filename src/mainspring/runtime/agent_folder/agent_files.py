@@ -1,5 +1,6 @@
-"""The files of a folder that describe its agent: which they are, their hash, and how to read and
-write them safely while programs change the folder: from one descriptor, without following links."""
+"""The files of a folder that describe its agent: which they are and their hash. They are read and
+written through one descriptor and without following links, so that programs can change the folder
+meanwhile."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ _PARTS: Mapping[str, tuple[str, ...] | None] = {
     "rules": _MARKDOWN,
     "workflows": (".yaml", ".yml", ".md"),
 }
-"""Folders, and the suffixes of the files in them that belong to it; `None`: all files."""
+"""Folders, and the suffixes of their files that belong to the definition; `None`: all files."""
 _ROOTS = (".mainspring", ".claude", ".agents")
 _FOLDERS: Mapping[str, tuple[str, ...] | None] = {
     # a `hooks` folder at the root of a project is probably something else

@@ -24,7 +24,7 @@ from mainspring.runtime.agent_folder.manifest import FILE, AgentManifest, read_m
 from mainspring.runtime.agent_folder.subagent_files import discover_subagents
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import Scopes
-from mainspring.runtime.skills.skill_discovery import IsPinned, SkillFileCache, discover
+from mainspring.runtime.skills.skill_discovery import IsPinned, discover
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
 MAX_SUBAGENT_DEPTH = 5
@@ -50,11 +50,11 @@ class AgentFolder:
     """The model is empty if the folder names none."""
     agent_manifest: AgentManifest
     instructions: FolderInstructions
-    """The instruction files, and where they were looked for."""
+    """The instruction files, and the places that were searched."""
     findings_by_source: Mapping[FindingSource, tuple[Finding, ...]]
     """Findings by source."""
     is_described: bool
-    """Whether the folder describes an agent at all."""
+    """Whether the folder describes an agent."""
 
     @property
     def findings(self) -> tuple[Finding, ...]:
@@ -63,37 +63,33 @@ class AgentFolder:
     @property
     def warnings(self) -> tuple[str, ...]:
         """Warnings for every run. Those about skills are summarized in one line."""
-        warnings = [
-            finding
-            for finding in self._skill_warnings("manifest", "instructions")
-            if finding.level == "warning"
-        ]
-        count = len(self._skill_warnings("skills", "subagents"))
+        findings = self.findings_by_source
+        own = (*findings["manifest"], *findings["instructions"])
+        warnings = tuple(str(finding) for finding in own if finding.level == "warning")
+        parts = (*findings["skills"], *findings["subagents"])
+        count = sum(finding.level != "note" for finding in parts)
+        if not count:
+            return warnings
         problems = "1 problem" if count == 1 else f"{count} problems"
-        summary = (f"{problems} in skills or subagents; `mainspring validate` lists them",)
-        return (*(str(item) for item in warnings), *(summary if count else ()))
-
-    def _skill_warnings(self, *sources: FindingSource) -> list[Finding]:
-        findings = (finding for source in sources for finding in self.findings_by_source[source])
-        return [finding for finding in findings if finding.level != "note"]
+        return (*warnings, f"{problems} in skills or subagents; `mainspring validate` lists them")
 
 
 def read_agent(
     scopes: Scopes,
     *,
     is_pinned: IsPinned = _never_pinned,
-    skill_file_cache: SkillFileCache | None = None,
     instruction_files: InstructionFiles | None = None,
     limits_for: LimitsFor = _default_limits,
     allows_errors: bool = False,
 ) -> AgentFolder:
-    """Read a folder and what wider scopes add to it. `instruction_files` are the files that
+    """Read a folder, and the parts of wider scopes. `instruction_files` are the files that
     instructions may be in and may import; by default all files on disk. `limits_for` gives the
     length limits of instructions for the model in the manifest, which may be empty. With
     `allows_errors`, errors in the manifest are only reported: for display, not for running.
 
     Raises:
-        InvalidInput: there is no such folder, or its `agent.yaml` is wrong; it says in which line.
+        InvalidInput: there is no such folder, or its `agent.yaml` is not valid; the message names
+            the line.
     """
     folder = scopes.folder
     if not folder.is_dir():
@@ -104,7 +100,7 @@ def read_agent(
     instructions = read_instructions(
         scopes, instruction_files=instruction_files, instruction_limits=limits_for(manifest.model)
     )
-    skills = discover(scopes, is_pinned=is_pinned, skill_file_cache=skill_file_cache)
+    skills = discover(scopes, is_pinned=is_pinned)
     files = discover_subagents(scopes)
     subagents, unknown = _subagents(manifest, files.subagents)
     agent = Agent(

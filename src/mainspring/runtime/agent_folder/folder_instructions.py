@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TypeAlias, TypeVar
 
 from anyio import to_thread
@@ -46,22 +46,18 @@ _CLAUDE_MANAGED = {
 class FolderInstructions(Struct, frozen=True, kw_only=True):
     instructions: Instructions
     instruction_roots: InstructionRoots
-    """The places they come from; instructions for single files are looked for there too."""
+    """The places they come from; instructions for single files are searched there too."""
     findings: tuple[Finding, ...]
 
 
 def read_instructions(
     scopes: Scopes,
     *,
-    project: Path | None = None,
-    cwd: Path | None = None,
     instruction_files: InstructionFiles | None = None,
     instruction_limits: InstructionLimits | None = None,
 ) -> FolderInstructions:
-    """Read the instructions from disk, unless other files are given. `project` is the larger folder
-    around the agent's folder whose instructions apply too; `cwd` is the folder further down where
-    the work is done."""
-    places = places_of(scopes, project=project, cwd=cwd)
+    """Read the instructions from disk, unless other files are given."""
+    places = places_of(scopes)
     instructions = load(instruction_files or InstructionFiles(), places, instruction_limits)
     findings = tuple(finding_of(issue) for issue in instructions.issues)
     return FolderInstructions(
@@ -69,13 +65,11 @@ def read_instructions(
     )
 
 
-def places_of(
-    scopes: Scopes, *, project: Path | None = None, cwd: Path | None = None
-) -> InstructionRoots:
+def places_of(scopes: Scopes) -> InstructionRoots:
     folder = PurePosixPath(scopes.folder)
     return InstructionRoots(
-        project=folder if project is None else PurePosixPath(project),
-        cwd=folder if cwd is None else PurePosixPath(cwd),
+        project=folder,
+        cwd=folder,
         agent=folder,
         home=None if scopes.home is None else PurePosixPath(scopes.home),
         managed=_managed(scopes),
@@ -102,8 +96,8 @@ def _managed(scopes: Scopes) -> tuple[PurePosixPath, ...]:
 
 
 MAX_PATH_INSTRUCTION_CHARS = 40_000
-"""The most that comes with one tool result, as for a single file. The rest comes with the next
-result."""
+"""The maximum length of instructions in one tool result, as for a single file. The rest comes with
+the next result."""
 _RESULT_MAX_CHARS = MAX_PATH_INSTRUCTION_CHARS + 2000  # tags and notices
 
 AnyTool = TypeVar("AnyTool", bound=Tool)

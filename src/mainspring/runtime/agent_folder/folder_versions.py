@@ -154,7 +154,7 @@ def rollback(folder: Path, number: int, clock: Clock) -> Version:
 
 
 def _record(root: int, folder: Path, now: datetime) -> Version:
-    """Call it with the lock held: contents first, then the listing, the index last."""
+    """Write the contents first, then the listing, and the index last. The caller holds the lock."""
     listing: Listing = {}
     for path, name in _current_listing(root, folder, now).items():
         is_stored = read_file(root, _object_path(name)) is not None

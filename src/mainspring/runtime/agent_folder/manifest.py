@@ -59,7 +59,7 @@ _FOREIGN_KEYS = ("spec_version", "schema_version", "apiVersion", "kind")
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
-    """As in a settings file, with the same trust."""
+    """Permissions as in a settings file; they need the same trust."""
 
     mode: str | None = None
     allow: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class AgentManifest:
     model: str = ""
     effort: Effort = "none"
     instructions: str = ""
-    """Follows the instructions from files."""
+    """They follow the instructions from files."""
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ("*",)
     limits: Limits = field(default_factory=Limits)
@@ -124,14 +124,14 @@ class AgentManifest:
         return next((finding for finding in self.findings if finding.level == "error"), None)
 
 
-def read_manifest(file: Path, *, shown: str = FILE) -> AgentManifest:
+def read_manifest(file: Path) -> AgentManifest:
     """Read a manifest; an empty one if the file does not exist."""
-    reader = YamlReader(shown)
+    reader = YamlReader(FILE)
     try:
         text = _text(file)
     except InvalidInput as error:
         reader.findings.append(
-            Finding(level="error", file=shown, what=str(error).removeprefix(f"{file}: "))
+            Finding(level="error", file=FILE, what=str(error).removeprefix(f"{file}: "))
         )
         text = ""
     node = _own_root(reader, text)
@@ -151,7 +151,7 @@ def settings_in(file: Path) -> dict[str, object]:
     there are none.
 
     Raises:
-        InvalidInput: one of them is wrong. Ignoring it would permit what it forbids.
+        InvalidInput: one of them is not valid. Ignoring it would permit what it forbids.
     """
     reader = YamlReader(str(file))
     node = _own_root(reader, _text(file))
@@ -308,7 +308,7 @@ def _rules(reader: YamlReader, node: Node, behavior: Permission) -> list[str]:
             parse_rule(text, behavior=behavior)
         except InvalidInput as error:
             if behavior != "allow":  # ignoring it would permit what it forbids
-                raise YamlValueError(item, f"has a rule that is wrong: {error}") from error
+                raise YamlValueError(item, f"has an invalid rule: {error}") from error
             reader.note("warning", item, f"allow: {error}; it allows nothing")
             continue
         rules.append(text)

@@ -36,7 +36,7 @@ def servers_file(scope: WritableScope, *, folder: Path, home: Path) -> Path:
     return folder / PROJECT_FILES[0] if scope == "project" else home / ".mainspring" / "mcp.json"
 
 
-def add_server(file: Path, name: str, entry: JsonObject, *, replace: bool = False) -> bytes:
+def add_server(file: Path, name: str, entry: JsonObject) -> bytes:
     """Add a server to a file. Returns the file's new content.
 
     Raises:
@@ -45,7 +45,7 @@ def add_server(file: Path, name: str, entry: JsonObject, *, replace: bool = Fals
     check_entry(name, entry)
 
     def add(servers: JsonObject) -> None:
-        if name in servers and not replace:
+        if name in servers:
             raise InvalidInput(f"{file} has a server {name}; remove it first")
         servers[name] = entry
 

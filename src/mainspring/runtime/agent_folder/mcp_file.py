@@ -1,4 +1,4 @@
-"""Reads the definitions of MCP servers, mostly from `.mcp.json`. Connecting is done elsewhere."""
+"""Reads the definitions of MCP servers, mostly from `.mcp.json`. It does not connect to them."""
 
 from __future__ import annotations
 
@@ -64,15 +64,26 @@ PROJECT_FILES = (".mcp.json", "mcp.json")
 
 
 def read_mcp(
+    scopes: Scopes, environment: Mapping[str, str], *, plugins: Iterable[McpServer] = ()
+) -> McpServers:
+    """All servers for a folder, with findings, also about variables that have no value."""
+    defined = defined_servers(scopes, plugins=plugins)
+    values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
+    findings = [
+        finding for server in defined.servers for finding in expand_server(server, values)[1]
+    ]
+    return McpServers(defined.servers, (*defined.findings, *findings))
+
+
+def defined_servers(
     scopes: Scopes,
-    environment: Mapping[str, str],
     *,
     plugins: Iterable[McpServer] = (),
     project: Mapping[str, bytes] | None = None,
 ) -> McpServers:
-    """All servers for a folder, with findings. Unlike other parts of an agent, and as in Claude
-    Code, local overrides project and project overrides user, entry by entry. Only the operator's
-    servers override those. `project`: the project's files, if they were already read."""
+    """The servers as the files define them. Unlike other parts of an agent, and as in Claude Code,
+    local overrides project and project overrides user, entry by entry. Only the operator's servers
+    override those. `project`: the project's files, if they were already read."""
     by_name: dict[str, McpServer] = {}
     findings: list[Finding] = []
     for servers, source_findings in (*_sources(scopes, project), (tuple(plugins), ())):
@@ -82,9 +93,6 @@ def read_mcp(
                 findings.append(_shadowed_finding(server, by=by_name[server.name]))
             else:
                 by_name[server.name] = server
-    values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
-    for server in by_name.values():
-        findings += expand_server(server, values)[1]
     return McpServers(tuple(by_name.values()), tuple(findings))
 
 
@@ -165,7 +173,7 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
 def inline_servers(
     entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
 ) -> McpServers:
-    """The servers that a file of another format has, such as that of a subagent."""
+    """The servers that a file of another format defines, such as that of a subagent."""
     encoded = msgspec.json.encode({SERVERS: entries})
     servers, findings = _servers_in(decode_object(encoded, shown), scope)
     return McpServers(tuple(servers), tuple(findings))
@@ -248,7 +256,7 @@ class _ServerEntry(Struct, frozen=True):
             return None
         needed = "command" if transport == "stdio" else "url"
         if not isinstance(fields.get(needed), str) or not fields[needed]:
-            return self.warn("error", f"a server by {transport} needs a {needed}")
+            return self.warn("error", f"a server of type {transport} needs a {needed}")
         name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
         values = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}

@@ -1,6 +1,5 @@
-"""Values that a person is asked for once: `inputs` of a file with MCP servers, as VS Code has them,
-`${input:ID}` in its entries, and the values in the user's vault.
-"""
+"""Values that a person enters once: `inputs` in a file of MCP servers, as in VS Code, `${input:ID}`
+in its entries, and the values in the user's vault."""
 
 from __future__ import annotations
 
@@ -17,7 +16,7 @@ from msgspec import Struct
 from mainspring.runtime.mcp_server import McpServer, ServerInput
 
 InputKind: TypeAlias = Literal["project", "user"]
-"""Which files define it: projects do not get the user's values."""
+"""Which files define the input: projects do not get the user's values."""
 
 
 class _Input(Struct, frozen=True, kw_only=True):
@@ -30,7 +29,7 @@ class _Input(Struct, frozen=True, kw_only=True):
 
 
 def read_inputs(value: object) -> tuple[ServerInput, ...]:
-    """The inputs that can be parsed. Others are known only by the names in entries."""
+    """The inputs that can be parsed; for others, only the names in entries are known."""
     inputs: list[ServerInput] = []
     for item in cast("list[object]", value) if isinstance(value, list) else ():
         with suppress(msgspec.ValidationError):

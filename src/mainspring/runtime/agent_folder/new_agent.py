@@ -1,4 +1,4 @@
-"""The first files of a new agent: few, but enough to run it."""
+"""Writes the first files of a new agent: just enough to run it."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def new_subagent(folder: Path, name: str, description: str) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
         return _write_new(file, f"---\n{head}---\n{_SUBAGENT_TEXT}")
     except FileExistsError:
-        raise InvalidInput(f"{file} is there already: nothing was written") from None
+        raise InvalidInput(f"{file} exists already: nothing was written") from None
     except OSError as error:
         raise InvalidInput(f"{error.filename or folder}: {error.strerror or error}") from error
 
@@ -87,7 +87,7 @@ def new_subagent(folder: Path, name: str, description: str) -> Path:
 def check_no_agent(folder: Path) -> None:
     """Raises: InvalidInput: there is an agent already."""
     if (folder / manifest.FILE).exists():
-        error = InvalidInput(f"{folder / manifest.FILE} is there already: nothing was written")
+        error = InvalidInput(f"{folder / manifest.FILE} exists already: nothing was written")
         raise with_hints(error, "`mainspring validate` says what it does")
 
 

@@ -21,6 +21,8 @@ from mainspring.runtime.definition_files.scopes import (
 )
 
 FOLDER = "output-styles"
+DEFAULT_STYLE = "default"
+"""The name that stands for no style."""
 _BUILT_IN = {
     "Explanatory": (
         "Explains choices while it works.",
@@ -50,10 +52,8 @@ class OutputStyle(Struct, frozen=True, kw_only=True):
         return f"# Output style: {self.name}\n\n{self.text}"
 
 
-def find_style(scopes: Scopes, name: str | None) -> OutputStyle | None:
-    """The style with this name; `None` if there is none or it is the default. Blocks."""
-    if name is None or name.lower() == "default":
-        return None
+def find_style(scopes: Scopes, name: str) -> OutputStyle | None:
+    """The style with this name. Blocks."""
     key = name.lower()
     return next(
         (style for style in output_styles(scopes) if style.name.lower() == key),

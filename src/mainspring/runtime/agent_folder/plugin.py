@@ -1,4 +1,4 @@
-"""A plugin as its files describe it: a value, which `plugins` reads."""
+"""A plugin as its files describe it; `plugins` reads it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Plugin:
     commands: tuple[Path, ...] = ()
     servers: tuple[McpServer, ...] = ()
     hooks: tuple[PluginHooks, ...] = ()
-    """They run only while the plugin is trusted in its current state."""
+    """They run only if the user has trusted the plugin in its current state."""
     findings: tuple[Finding, ...] = ()
 
     @property
@@ -76,7 +76,7 @@ class Plugin:
 
     @property
     def data(self) -> Path:
-        """Where it may store data that outlives its updates."""
+        """The folder for data that survives its updates."""
         return self.root.parent.parent / DATA_FOLDER / self.name
 
     @property
@@ -85,6 +85,6 @@ class Plugin:
 
 
 def plugin_name(text: str) -> str:
-    """The closest valid name of a plugin, and of a folder, to a text."""
+    """The valid name of a plugin, and of its folder, that is closest to a text."""
     plain = _REPEATED.sub(r"\1", _NOT_A_NAME.sub("-", text[:200].lower()))
     return plain[:64].strip(".-") or "plugin"

@@ -1,6 +1,4 @@
-"""Plugins that people install: fetched, checked and scanned. Installing is done by
-`packages.installer`.
-"""
+"""Fetches, checks and scans plugins that people install. `packages.installer` installs them."""
 
 from __future__ import annotations
 
@@ -101,7 +99,7 @@ def offer_folder(root: Path, offer: PluginOffer) -> Path:
     """Raises: InvalidInput: it is not a folder of the repository."""
     path = root / offer.path
     if not is_inside(path, root) or not path.is_dir():
-        raise InvalidInput(f"{offer.name}: {offer.path} is not a folder in what was fetched")
+        raise InvalidInput(f"{offer.name}: {offer.path} is not a folder of the fetched repository")
     return path
 
 
@@ -138,7 +136,7 @@ class PluginContents:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PluginCandidate:
-    """A plugin that is not installed yet, and what a person should know before it is."""
+    """A plugin that is not installed yet, with the findings that a person should read first."""
 
     plugin: Plugin
     contents: PluginContents

@@ -63,7 +63,7 @@ _UNSUPPORTED_ENTRIES = (
 
 class InstalledPlugins(Struct, frozen=True):
     plugins: tuple[Plugin, ...]
-    """The plugins in use: if two have the same name, the user's one."""
+    """The plugins in use; if two have the same name, the user's one is used."""
     findings: tuple[Finding, ...]
 
     @property
@@ -200,7 +200,8 @@ class _PluginReader(Struct):
         )
 
     def skills(self, manifest: JsonFile) -> Iterator[Path]:
-        """The default folder and what the manifest adds; or the plugin itself is a skill."""
+        """The skills in the default folder and those that the manifest adds; or the plugin itself
+        is a skill."""
         if _uses_default_paths(manifest):
             yield from filter(self.is_skill, self.children(self.plugin.root / "skills"))
         for path in self.named(manifest, "skills"):
@@ -221,7 +222,7 @@ class _PluginReader(Struct):
         return is_sound
 
     def files(self, manifest: JsonFile, part: Literal["agents", "commands"]) -> Iterator[Path]:
-        """What the manifest names replaces the default folder."""
+        """The files that the manifest names, or else the default folder."""
         default = self.plugin.root / part
         if part in manifest.fields:
             yield from self.named(manifest, part)

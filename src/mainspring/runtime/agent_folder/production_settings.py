@@ -84,8 +84,8 @@ def read_grade(reader: YamlReader) -> Callable[[Node], ManifestGrade]:
 
 
 def trusted_fields(grade: ManifestGrade, folder: Path) -> dict[str, object]:
-    """What trust in the folder covers: also the current suite, because it determines which models
-    read the sessions."""
+    """The fields that trust in the folder covers, with the current suite, because it determines
+    which models read the sessions."""
     file = folder / "evals" / f"{grade.suite}.yaml"
     content = read_bounded(file, max_bytes=_MAX_SUITE_BYTES) or b""
     return {**to_builtins(grade, str_keys=True), "graders": hashlib.sha256(content).hexdigest()}

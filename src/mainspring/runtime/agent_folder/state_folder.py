@@ -1,4 +1,4 @@
-"""The folder beside an agent for state of this machine, which git ignores."""
+"""The folder for state of this machine in an agent's folder, which git ignores."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _GITIGNORE = """\
 
 
 def ignore_state_in_git(store: Path) -> None:
-    """Have git ignore the folder of a new store from the beginning."""
+    """Make git ignore the folder of a new store from the beginning."""
     if os.path.lexists(store):
         return
     with suppress(OSError):  # the store reports a wrong folder; an existing file stays

@@ -1,4 +1,4 @@
-"""Reads types of subagents from their files, leniently."""
+"""Reads types of subagents from their files; tolerates mistakes."""
 
 from __future__ import annotations
 
@@ -77,7 +77,9 @@ def read_subagent(
         fields.warn("has no readable frontmatter, so it is not a subagent: skipped")
         return None, fields.findings
     if file.name == _DESCRIPTION_FILE and file.with_name(_TOOLS_FILE).exists():
-        fields.note(f"{_TOOLS_FILE} beside it does nothing: `tools` says what it may use")
+        fields.note(
+            f"{_TOOLS_FILE} in its folder has no effect: `tools` lists the tools it may use"
+        )
     return _subagent(fields, file, place), fields.findings
 
 
@@ -95,7 +97,7 @@ def _of_folder(file: Path, text: str) -> Frontmatter:
         raise InvalidInput(f"not a JSON object: {error}") from error
     prompt = read_text(file.with_name(_PROMPT_FILE), _PROMPT_FILE)
     if isinstance(prompt, Finding) or file.with_name(_PROMPT_FILE).is_symlink():
-        raise InvalidInput(f"there is no {_PROMPT_FILE} beside it that can be read")
+        raise InvalidInput(f"there is no readable {_PROMPT_FILE} in its folder")
     return Frontmatter(body=prompt, fields={"name": file.parent.name, **fields}, is_there=True)
 
 

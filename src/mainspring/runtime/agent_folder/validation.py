@@ -45,7 +45,7 @@ def check_instructions(sections: Sequence[Section]) -> Iterator[Finding]:
                 level="warning",
                 file=section.source,
                 what=f"has {len(section.text):,} characters, all of them in every request",
-                fix="move what is about certain files into rules with `paths`, or into skills",
+                fix="move rules about certain files into rules with `paths`, or into skills",
             )
         for line, (topic, is_negative) in _instruction_rules(section.text):
             opposite = first.get((topic, not is_negative))

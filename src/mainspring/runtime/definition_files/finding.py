@@ -1,5 +1,5 @@
-"""A finding: a problem in a file, with its location and how to fix it. A finding alone never stops
-anything."""
+"""A finding: a problem in a file, with its location and how to fix it. Findings do not raise
+errors."""
 
 from __future__ import annotations
 

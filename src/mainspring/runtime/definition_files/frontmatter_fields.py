@@ -147,7 +147,7 @@ class Fields:
         )
 
     def _joined(self, key: str) -> str | None:
-        """As one string, since YAML splits `[Agent(a, b)]` in two."""
+        """The values as one string, because YAML splits `[Agent(a, b)]` in two."""
         value = self.value(key)
         if value is None or isinstance(value, str):
             return value and value.strip()
@@ -175,7 +175,7 @@ def read_text(file: Path, shown: str) -> str | Finding:
 
 
 def first_paragraph(body: str) -> str:
-    """The first paragraph in one line: stands in for a missing description."""
+    """The first paragraph in one line; replaces a missing description."""
     paragraphs = body.split("\n\n")
     first = next((paragraph for paragraph in paragraphs if any(map(str.isalnum, paragraph))), "")
     return " ".join(line.strip("# \t") for line in first.strip().splitlines())

@@ -1,4 +1,4 @@
-"""JSON files that others wrote: their values with line numbers, or what is wrong with them."""
+"""Reads JSON files that others wrote: their values with line numbers, or findings."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The places where the parts of an agent are looked up, widest scope first, and which files they
-contain. Other modules read those files."""
+"""The places in which the parts of an agent are searched, widest scope first, and the files there.
+Other modules read these files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class PartLocation(Struct, frozen=True):
     path: Path
     scope: Scope
     plugin: str | None = None
-    """The plugin that brings it, if any: its parts are called `plugin:name`."""
+    """The plugin that contains it, if any: its parts are called `plugin:name`."""
     plugin_root: Path | None = None
     part_kind: PartKind | None = None
     """The kind of part; `None`: this is the root of a plugin with all parts in their default
@@ -55,7 +55,8 @@ class Scopes(Struct, frozen=True, kw_only=True):
     """Names of the skills and commands that the user has disabled."""
 
     def places(self, part_kind: PartKind) -> Iterator[PartLocation]:
-        """In order of precedence: the first part with a name wins."""
+        """The places in order of precedence: if two parts have the same name, the first one is
+        used."""
         if self.managed is not None:
             yield PartLocation(self.managed / part_kind, "managed")
         if self.home is not None:
@@ -117,7 +118,7 @@ class PartWalk(Struct):
         if not os.path.exists(real):
             return
         if not below.is_inside(real):
-            self.warn(place.path, "leads out of its root: not read")
+            self.warn(place.path, "links to a place outside its root: not read")
         elif os.path.isdir(real):
             yield from below.folder(str(place.path), real, 0)
         else:
@@ -198,7 +199,7 @@ class _FolderWalk(Struct):
         real = _real_path(entry.path)
         if self.is_inside(real):
             return real
-        self.part_walk.warn(Path(entry.path), "leads out of its root: not read")
+        self.part_walk.warn(Path(entry.path), "links to a place outside its root: not read")
         return None
 
 

@@ -67,7 +67,7 @@ _LOADS_CODE = re.compile(
 class Preferences:
     env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     own_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
-    """The part of it that the user and the operator set."""
+    """The variables that the user and the operator set."""
     api_key_helper: str | None = None
     status_line: StatusLine | None = None
     output_style: str | None = None
@@ -100,13 +100,14 @@ class Preferences:
 
     @property
     def sandbox_env(self) -> dict[str, str]:
-        """For commands in the sandbox. Secrets do not belong here: they go into the vault."""
+        """Variables for commands in the sandbox. Secrets are left out: they belong in the vault."""
         return {name: value for name, value in self.env.items() if is_for_sandbox(name)}
 
     @property
     def hook_env(self) -> dict[str, str]:
-        """For programs outside the sandbox. Variables of a project are never used: one can point a
-        program to a file that an agent may write, and no list of such variables is complete."""
+        """Variables for programs outside the sandbox. Variables of a project are never used: one
+        could make a program load a file that an agent wrote, and no list of such variables is
+        complete."""
         return {n: value for n, value in self.own_env.items() if not _LOADS_CODE.fullmatch(n)}
 
     @property

@@ -1,4 +1,4 @@
-"""Reads YAML as a tree with line numbers: values are checked, and problems become findings."""
+"""Reads YAML as a tree with line numbers; checks values, and turns problems into findings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class YamlReader(Struct):
     """For display."""
     findings: list[Finding] = field(default_factory=list[Finding])
     values_left: int = _MAX_VALUES
-    """How many more `plain` may read."""
+    """How many more values `plain` may read."""
 
     def root(self, text: str) -> Node | None:
         """The root node of a text; `None` if it is empty or cannot be parsed."""

@@ -17,7 +17,7 @@ from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
 from mainspring.harness.effect_snapshots import SNAPSHOT_FAILED
 from mainspring.harness.state.open_call import CallResult, call_id_of
 from mainspring.harness.state.repetition import LOOP_ERROR
-from mainspring.harness.state.thread import BESIDE
+from mainspring.harness.state.thread import END_ONLY
 from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
 from mainspring.runtime.replay.recorded_call import CallEnding, CallFact, RecordedCall
 
@@ -154,7 +154,7 @@ def read_recording(
 
 def advance(progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
     match payload:
-        case events.ModelRequestEnded(purpose=purpose) if purpose not in BESIDE:
+        case events.ModelRequestEnded(purpose=purpose) if purpose not in END_ONLY:
             return progress._replace(ended=progress.ended + 1)
         case events.StatusIdle():
             return progress._replace(idle=progress.idle + 1)
@@ -277,7 +277,7 @@ def _stops(log: Sequence[Event], at: int) -> bool:
     for event in reversed(log[:at]):
         match event.payload:
             case events.ModelRequestEnded(stop_reason=reason, purpose=purpose):
-                if purpose not in BESIDE:
+                if purpose not in END_ONLY:
                     return reason == "interrupted"
             case events.ToolCallStarted(tool_use_id=call_id):
                 return _fate(log, log.index(event), call_id) == "interrupted"

@@ -29,7 +29,7 @@ class PartialOutput:
 
     @property
     def value(self) -> object:
-        """The values that have arrived so far, as plain JSON: not checked, and not complete."""
+        """The values that have arrived so far, as plain JSON: incomplete and not validated."""
         value = read_partial(self.json)
         if not isinstance(value, dict):
             return None

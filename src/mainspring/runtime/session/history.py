@@ -1,4 +1,4 @@
-"""Conversations from elsewhere as the beginning of a session: messages become events."""
+"""Starts a session with a conversation from elsewhere: its messages become events."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ class _Events:
         for part in results:
             call_id = self._calls.get(part.tool_use_id)
             if call_id is None:
-                raise InvalidInput(f"the history has a result of no call: {part.tool_use_id}")
+                raise InvalidInput(f"the history has a result without its call: {part.tool_use_id}")
             self._add(
                 AgentToolResult(tool_use_id=call_id, content=part.content, is_error=part.is_error)
             )

@@ -1,6 +1,5 @@
-"""The agent that a session began with, as data in its log: the session keeps using it when the
-files change.
-"""
+"""The agent that a session began with, stored in its log: the session keeps using it when the files
+change."""
 
 from __future__ import annotations
 
@@ -57,10 +56,9 @@ def agent_of(definition: AgentDefinition) -> Agent:
 
 
 async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
-    """The agent of this session, and the facts for its log.
-    Model, limits, memory and tools that are code come from the caller each time; all else is
-    pinned. `window` is the model's, in tokens: of many skills, only some are listed.
-    """
+    """The agent of this session, and the facts for its log. Model, limits, memory and tools that
+    are code come from the caller each time; everything else is pinned. `window`: the model's
+    context window in tokens, which limits how many skills are listed."""
     agent, digest = setup.agent, setup.thread.session_state.definition
     if digest is not None:
         definition = msgspec.json.decode(await setup.log.blob(digest), type=AgentDefinition)

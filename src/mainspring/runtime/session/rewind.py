@@ -1,6 +1,5 @@
-"""Rewinding a session: which earlier states of its workspace are stored, and how to return to
-one. The log only grows; what is undone stays in it.
-"""
+"""Rewinding a session: which earlier states of its workspace are stored, and how to return to one.
+The log only grows: undone events stay in it."""
 
 from __future__ import annotations
 
@@ -47,7 +46,7 @@ class RewindHistory:
 
     def checkpoint_at(self, seq: int) -> Checkpoint | None:
         """The state of the workspace after an event; `None` if there is no snapshot. The first
-        snapshot was taken before any change, so it also holds for earlier events."""
+        snapshot was taken before any change, so it also applies to earlier events."""
         before = [checkpoint for checkpoint in self.checkpoints if checkpoint.seq <= seq]
         return before[-1] if before else next(iter(self.checkpoints), None)
 
@@ -73,7 +72,7 @@ class RewindHistory:
 
 
 async def read_rewind_history(log: SessionLog, session: SessionRow) -> RewindHistory:
-    """Includes what a fork has inherited."""
+    """Includes the events that a fork has inherited."""
     thread = Thread(id=session.thread_id)
     checkpoints: list[Checkpoint] = []
     messages: list[int] = []

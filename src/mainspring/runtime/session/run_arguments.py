@@ -18,7 +18,7 @@ class StartOptions(TypedDict, total=False):
     title: str | None
     metadata: Mapping[str, str] | None
     origin: Origin | None
-    """What created the session, if not the sender of the runtime."""
+    """Who or what created the session, if not the sender of the runtime."""
     session_id: str | None
     """A retry with the same id does not create a second session."""
     history: Sequence[HistoryMessage]
@@ -45,7 +45,7 @@ class RunOnceArguments(RunArguments, total=False):
     emit: Callable[[Delta], None]
     """Called with each delta as it arrives."""
     key: str | None
-    """Names the session: the same call after a crash continues it, and does nothing twice."""
+    """Identifies the session: the same call after a crash continues it, and does nothing twice."""
 
 
 def is_in_event_loop() -> bool:

@@ -46,7 +46,7 @@ class RunResult(Generic[Output]):
     detail: str | None = None
     waiting_for: tuple[str, ...] = ()
     failed_checks: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is wrong with the answer, by check, if it was returned anyway."""
+    """The problems of an answer that failed checks but was returned, by check."""
     value: object = field(default=_NO_OUTPUT, repr=False)
     """The output, if there is one; read `output`, which is typed."""
 
@@ -67,7 +67,7 @@ class RunResult(Generic[Output]):
 
 
 def output_value(agent: AnyAgent, thread_tree: ThreadTree, ended: Ended, text: str) -> object:
-    """The output of the newest run of the main thread; one that a guardrail stopped has none."""
+    """The output of the newest run of the main thread; `None` if a guardrail stopped it."""
     if ended.reason not in OK_REASONS:
         return _NO_OUTPUT
     if agent.output is None:
@@ -129,11 +129,11 @@ class ApprovalRequest:
     reason: str | None = None
     """Why it needs approval."""
     preview: str | None = None
-    """What it would do, if the tool can say so."""
+    """The effects of the call, if the tool can preview them."""
 
 
 CallbackAnswer: TypeAlias = bool | str | None
-"""`True` allows, `False` denies, a text denies and is what the model reads; `None` leaves the call
+"""`True` allows, `False` denies, a text denies and is shown to the model; `None` leaves the call
 waiting."""
 OnApproval: TypeAlias = Callable[[ApprovalRequest], CallbackAnswer | Awaitable[CallbackAnswer]]
 

@@ -79,8 +79,8 @@ class Runtime:
         budget: Budget | None = None,
         sender: Sender = PROGRAM,
     ) -> None:
-        """`sender`: in whose name this runtime sends to sessions. The mode in `options` is only the
-        initial mode of a session: people may change it later."""
+        """`sender`: the sender of everything that this runtime submits to sessions. The mode in
+        `options` is only the initial mode of a session: people may change it later."""
         self.log = log
         self.sender = sender
         self.models = models
@@ -106,7 +106,7 @@ class Runtime:
         message is not sent twice.
 
         Raises:
-            SessionExists: there is one with the `session_id` that was given.
+            SessionExists: there is already one with this `session_id`.
         """
         agent = self._resolved(agent)
         metadata = options.get("metadata")
@@ -141,7 +141,7 @@ class Runtime:
     def attach(
         self, agent: Agent[Output], session_id: str, before: Session[Any] | None = None
     ) -> Session[Output]:
-        """A session that exists. `before` is an earlier object of the same session: then only the
+        """An existing session. `before`: an earlier object of the same session, so that only the
         rest of the log is read."""
         return Session(self, self._resolved(agent), session_id, before)
 
@@ -249,7 +249,7 @@ class Session(Generic[Output]):
         return await self.log.read(self.id, after=after)
 
     async def history(self) -> list[Message]:
-        """What the model has read and said so far; `Runtime.start` takes it as `history=`."""
+        """The conversation so far, as the model sees it; `Runtime.start` takes it as `history=`."""
         row = await self.log.session(self.id)
         thread_tree = ThreadTree.of(await self.events(), row.thread_id)
         return thread_tree.active.thread.transcript.upcoming()
@@ -389,7 +389,7 @@ class Session(Generic[Output]):
         return run_result(self.agent, self.id, run_end, tree, final_message)
 
     async def _begin(self, context: ThreadContext) -> None:
-        """Once in every process that runs the session."""
+        """Run the `SessionStart` hooks, once in every process that runs the session."""
         if self._has_started:
             return
         self._has_started = True

@@ -38,7 +38,7 @@ class SessionPaths:
     transcripts: Path
     """The private folder in which hooks read the conversation."""
     hidden: tuple[str, ...]
-    """Paths in the workspace that the session does not see."""
+    """Paths in the workspace that are hidden from the session."""
     protected: tuple[str, ...] = ()
     """Paths in the workspace that programs may not change."""
     watched: tuple[str, ...] = ()
@@ -46,7 +46,7 @@ class SessionPaths:
     git_repositories: GitRepositories | None = None
     """`None` before they have been searched for."""
     beside: tuple[Path, ...] = ()
-    """Folders outside the workspace, or hidden in it, that programs may read anyway."""
+    """Folders outside the workspace, or hidden in it, that programs may read."""
     private: tuple[Path, ...] = ()
     """The operator's files: see `SandboxSpec`."""
     aliases: tuple[str, ...] = ()
@@ -60,7 +60,7 @@ class SessionPaths:
 
     def needs_mount(self, folder: Path) -> bool:
         """Whether a folder has to be mounted, because it is elsewhere or hidden here. A link in the
-        workspace does not count: a program may have made it."""
+        workspace does not count: a program may have created it."""
         untrusted = [str(item) for item in (self.workspace, *self.distrusted)]
         try:
             real = Path(real_path(str(folder), distrusted=untrusted))
@@ -73,7 +73,7 @@ class SessionPaths:
 
 
 def add_protected_paths(paths: SessionPaths, policy: Policy) -> SessionPaths:
-    """Protect what the session's policy protects from its programs, too."""
+    """Also protect the policy's protected paths from the session's programs."""
     own = (Path(item) for item in policy.protected)
     inside = (item for item in own if item.is_relative_to(paths.workspace))
     watched = tuple(item.relative_to(paths.workspace).as_posix() for item in inside)
@@ -129,7 +129,7 @@ def _refuse_many(paths: list[str], access: str) -> None:
 
 
 class StateFolders(Struct, frozen=True, kw_only=True):
-    """Where the sessions of this machine have their private state."""
+    """The folders for the private state of this machine's sessions."""
 
     name: str
     """The name of the state folder in a workspace, which sessions do not see."""
@@ -253,5 +253,5 @@ def subagent_memory_place(kind: str, name: str, workspace: Path, home: Path) -> 
     above = (home if kind == "user" else workspace).resolve() / ".claude" / folder
     place = above / (re.sub(r"[^A-Za-z0-9._-]+", "-", name).strip(".-") or "agent")
     if place.resolve() != place:
-        raise InvalidInput(f"{place} is behind a link, so {name} has no memory")
+        raise InvalidInput(f"{place} is behind a link, so {name} cannot have memories")
     return place

@@ -16,7 +16,7 @@ from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
 from mainspring.runtime.session.session_summary import SessionFootprint, unused_snapshots
 
 _ANY_ID = "any"
-"""Stands for an id in a path whose folders do not depend on it."""
+"""A placeholder for the session id, where the folders do not depend on it."""
 
 
 class FolderRemoval(Protocol):

@@ -60,7 +60,7 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     """The agent's folder, if the session was run from another one."""
     memory: MemoryMode
     model: str | None
-    """The last model; one that a skill set for its run does not count."""
+    """The last model, apart from models that a skill set for its run."""
     status: Status
     reason: str | None
     """Why the last run stopped."""
@@ -172,7 +172,7 @@ async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall
 async def answer_event(
     log: SessionLog, session_id: str, call_id: str, answer: Answer
 ) -> AnswerEvent:
-    """The event that answers what a call waits for.
+    """The event that answers a waiting call.
 
     Raises: InvalidInput.
     """

@@ -1,4 +1,4 @@
-"""Titles, metadata and ratings of a session: what people change without a run."""
+"""Titles, metadata and ratings of a session, which people change without a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What sessions cost, folded from their logs: by agent, session, model, day, purpose or outcome."""
+"""The cost of sessions, folded from their logs: by agent, session, model, day, purpose or
+outcome."""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ _TYPES = event_types(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCharge:
-    """One call of a model and what it cost."""
+    """One model call and its cost."""
 
     session_id: str
     agent: str
@@ -44,7 +45,7 @@ class ModelCharge:
     cost_usd: Decimal
     is_error: bool = False
     purpose: str = "turn"
-    """What the model was asked for: a turn of the conversation, a grading, a summary."""
+    """The purpose of the call: a turn of the conversation, a grading, a summary."""
     outcome: str = NO_OUTCOME
     """The outcome that was worked on, and how it ended."""
 
@@ -70,7 +71,8 @@ class Bill:
 
 
 async def charges(log: SessionLog, session: SessionRow) -> list[ModelCharge]:
-    """The charges of the session's own events; what a fork inherits was charged to its parent."""
+    """The charges of the session's own events; inherited events were charged to the fork's
+    parent."""
     log_events = await log.read(session.id, types=_TYPES)
     payloads = (event.payload for event in log_events)
     names = (item.agent_name for item in payloads if isinstance(item, events.SessionCreated))
@@ -131,7 +133,7 @@ def _outcomes(log: Iterable[Event]) -> list[str]:
 
 
 class OutcomeCosts(Struct, frozen=True, kw_only=True):
-    """What it costs to get something done."""
+    """The cost of outcomes, and of one that was satisfied."""
 
     outcomes: int
     satisfied: int

@@ -1,4 +1,4 @@
-"""What tools used: calls, failures, seconds in the sandbox, and the price of their calls."""
+"""The use of tools: calls, failures, seconds in the sandbox, and the price of their calls."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class ToolBill(Struct, kw_only=True):
     calls: int = 0
     failed: int = 0
     sandbox_seconds: float = 0.0
-    """Between start and result of calls that ran in a sandbox."""
+    """The time between start and result of calls that ran in a sandbox."""
     cost_usd: Decimal = Decimal(0)
 
 
@@ -36,8 +36,8 @@ async def add_tool_calls(
     session: SessionRow,
     prices: Mapping[str, Decimal],
 ) -> None:
-    """Add the calls of a session, without those that a fork inherits. `prices`: of one call, by
-    tool."""
+    """Add the calls of a session, without those that a fork inherits. `prices`: the price of one
+    call, by tool."""
     log_events = await log.read(session.id, types=_TYPES)
     _fold(bills, (event for event in log_events if event.seq > session.parent_seq), prices)
 

@@ -37,7 +37,7 @@ class ShotView(Struct, frozen=True, kw_only=True):
     call: int
     """Counted from 1, in the order of the main thread."""
     seq: int
-    """Position of the event that started it."""
+    """The number of the event that started it."""
     model: str
     request_id: str | None
     parts: TokenBreakdown

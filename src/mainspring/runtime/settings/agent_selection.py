@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -20,15 +20,15 @@ from mainspring.harness.permissions.policy import Policy, is_hidden
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder import folder_versions
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder, read_agent
-from mainspring.runtime.agent_folder.output_styles import find_style, output_styles
+from mainspring.runtime.agent_folder.output_styles import DEFAULT_STYLE, find_style, output_styles
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
-from mainspring.runtime.definition_files.settings_file import Preferences
+from mainspring.runtime.definition_files.settings_file import CustomizationKind
 from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_summary import SessionSummary
-from mainspring.runtime.settings.policy_loader import load_policy
+from mainspring.runtime.settings.policy_loader import LoadedPolicy, load_policy
 from mainspring.runtime.settings.project_trust import ReadScripts
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, disabled_skills
@@ -43,7 +43,7 @@ else:
 
 
 class AgentSelection(Struct, frozen=True, kw_only=True):
-    """Finds agents for one user."""
+    """Opens agents for one user."""
 
     folder: Path
     """Where the user works; other folders are relative to it."""
@@ -57,16 +57,20 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         recorded: SessionSummary | None = None,
         *,
         facts: Callable[[str], ModelFacts] | None = None,
+        loaded: LoadedPolicy | None = None,
     ) -> AgentFolder:
         """The agent of a new session or, with `recorded`, of one that continues with its own model.
 
-        `facts` knows the models: how long instructions may be depends on their context windows.
+        `facts`: of a model; how long instructions may be depends on its context window.
+        `loaded`: the settings files that were read before; they are used if they are those of the
+        agent's folder.
 
         Raises:
-            InvalidInput: there is no such folder, or its file or settings are wrong.
+            InvalidInput: there is no such folder, or its file or settings are not valid.
         """
         place = self._place(options.agent or (recorded.folder if recorded else None))
-        loaded = load_policy(place, home=self.home, read_scripts=self.read_scripts)
+        if loaded is None or loaded.policy.workspace != place.as_posix():
+            loaded = load_policy(place, home=self.home, read_scripts=self.read_scripts)
         scopes = self._scopes(place, loaded.preferences.disabled_plugins)
         recorded_model = recorded.model if recorded is not None else None
 
@@ -91,21 +95,16 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
             limits=limits,
             memory=strictest_memory(memory, options.memory_mode),
         )
-        agent = apply_preferences(agent, scopes, loaded.preferences)
+        if loaded.preferences.plugins_only:
+            agent = without_own_parts(agent, scopes, loaded.preferences.plugins_only)
         if recorded is None and agent_folder.is_described:
             agent = replace(agent, version=_store_version(agent_folder.folder))
-        odd = (
-            *agent_folder.findings_by_source["instructions"],
-            *_missing_style(scopes, loaded.preferences.output_style),
-        )
-        return replace(
-            agent_folder,
-            agent=agent,
-            findings_by_source={**agent_folder.findings_by_source, "instructions": odd},
-        )
+        agent_folder = replace(agent_folder, agent=agent)
+        style = loaded.preferences.output_style
+        return agent_folder if style is None else _with_style(agent_folder, scopes, style)
 
     def scopes(self, folder: str | Path | None = None) -> Scopes:
-        """The places of an agent's parts; the agent is in this folder, unless another is given."""
+        """The places of an agent's parts; by default, of the agent in the current folder."""
         place = self._place(folder)
         return self._scopes(place, self.disabled_plugins(place))
 
@@ -142,19 +141,29 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         return lambda place: pins().trusted_hash(place)
 
     def origin(self, options: RunOptions) -> dict[str, str] | None:
-        """Where the agent came from: stored in the session, so that it can continue from
+        """The agent's folder, which is stored in the session so that it can continue from
         anywhere."""
         if options.agent is None:
             return None
         return {"folder": str((self.folder / options.agent).resolve())}
 
 
-def _missing_style(scopes: Scopes, name: str | None) -> tuple[Finding, ...]:
-    if name is None or name.lower() == "default" or find_style(scopes, name) is not None:
-        return ()
+def _with_style(agent_folder: AgentFolder, scopes: Scopes, name: str) -> AgentFolder:
+    """Add an output style to the instructions, or a warning if there is no such style."""
+    if name.lower() == DEFAULT_STYLE:
+        return agent_folder
+    agent = agent_folder.agent
+    if (style := find_style(scopes, name)) is not None:
+        text = f"{agent.instructions}\n\n{style.rendered}".strip()
+        return replace(agent_folder, agent=replace(agent, instructions=text))
     names = ", ".join(output_style.name for output_style in output_styles(scopes))
     what = f"outputStyle {name}: there is no such output style; there are {names}"
-    return (Finding(level="warning", file="settings.json", what=what),)
+    finding = Finding(level="warning", file="settings.json", what=what)
+    by_source = agent_folder.findings_by_source
+    return replace(
+        agent_folder,
+        findings_by_source={**by_source, "instructions": (*by_source["instructions"], finding)},
+    )
 
 
 def _instruction_limits(
@@ -171,37 +180,35 @@ def _instruction_limits(
     )
 
 
-def apply_preferences(agent: Agent, scopes: Scopes, preferences: Preferences) -> Agent:
-    """Add the output style, and remove what only plugins may bring."""
-    style = find_style(scopes, preferences.output_style)
-    if style is not None:
-        agent = replace(agent, instructions=f"{agent.instructions}\n\n{style.rendered}".strip())
-    if "skills" in preferences.plugins_only:
-        agent = replace(
-            agent, skills=[skill for skill in agent.skills if _is_allowed(skill, scopes)]
-        )
-    if "agents" in preferences.plugins_only:
-        allowed = [subagent for subagent in agent.subagents if _is_allowed(subagent, scopes)]
-        agent = replace(agent, subagents=allowed)
+def without_own_parts(
+    agent: Agent, scopes: Scopes, plugins_only: Collection[CustomizationKind]
+) -> Agent:
+    """Remove the skills and subagents that only plugins may bring."""
+    if "skills" in plugins_only:
+        skills = [skill for skill in agent.skills if _is_allowed(skill, scopes)]
+        agent = replace(agent, skills=skills)
+    if "agents" in plugins_only:
+        subagents = [subagent for subagent in agent.subagents if _is_allowed(subagent, scopes)]
+        agent = replace(agent, subagents=subagents)
     return agent
 
 
 def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
-    """If only plugins may bring parts: whether the part is a plugin's, the operator's or built in.
-    A name is no evidence: anybody can put a colon into one."""
+    """If only plugins may bring parts: whether the part belongs to a plugin or the operator, or is
+    built in. Its name does not prove that: anybody can write a colon into a name."""
     roots = [place.plugin_root or place.path for place in scopes.plugins]
     is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
     return is_plugins or part.scope in (None, "managed")
 
 
 def _readable_disk(policy: Policy) -> InstructionFiles:
-    """Without files that rules deny reading: instruction files cannot import them."""
+    """All files except those that rules deny reading: instruction files cannot import these."""
     return InstructionFiles(
         is_hidden=lambda path: is_hidden(policy, path.as_posix(), path.as_posix())
     )
 
 
 def _store_version(folder: Path) -> str | None:
-    """Number the current state of the folder, unless it is the last stored one."""
+    """Record the current state of the folder as a version, unless it is the last recorded one."""
     version = folder_versions.record_version(folder, clock.now)
     return version.label if version.number else None

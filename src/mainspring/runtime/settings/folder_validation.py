@@ -84,7 +84,7 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
             yield IgnoredItem(f"{subagent.name}: tool {name}", why)
     if (why := missing_model(subagent.model or "")) is not None:
         what = f"{subagent.name}: model {subagent.model}"
-        yield IgnoredItem(what, f"it has its parent's, for there is {why}")
+        yield IgnoredItem(what, f"its parent's model is used: there is {why}")
 
 
 def _is_tool(name: str) -> bool:
@@ -126,7 +126,7 @@ class FolderChecks:
 
     describe_hooks: DescribeHooks
     check_environment: Callable[[Mapping[str, object]], object]
-    """Raises: InvalidInput: these settings of a sandbox are wrong."""
+    """Raises: InvalidInput: these settings of a sandbox are not valid."""
     missing_model: MissingModel
     read_scripts: ReadScripts
     is_pinned: IsPinned
@@ -174,7 +174,7 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
 
 
 def _read_project(scopes: Scopes, checks: FolderChecks) -> ProjectFiles | None:
-    """`None` if a file cannot be read; another part of the report says why."""
+    """`None` if a file cannot be read; another part of the report gives the reason."""
     try:
         return read_project_files(scopes.folder, home=checks.home, read_scripts=checks.read_scripts)
     except InvalidInput:
@@ -257,7 +257,7 @@ class _SettingsReport:
                     self._of_settings(file)
 
     def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
-        """Its rules are valid: they were checked when the file was read."""
+        """Its rules were checked when the file was read."""
         if agent_manifest.permissions is not None:
             for key in _BEHAVIORS:
                 self._add_rules(manifest.FILE, key, getattr(agent_manifest.permissions, key))

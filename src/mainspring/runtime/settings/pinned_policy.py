@@ -45,7 +45,7 @@ else:
 ReadHooks: TypeAlias = Callable[
     [Iterable[HookSettings]], tuple[tuple[msgspec.Raw, ...], tuple[str, ...]]
 ]
-"""Hooks of settings files as the log stores them, and warnings. Raises: InvalidInput."""
+"""Returns hooks of settings files as the log stores them, and warnings. Raises: InvalidInput."""
 
 
 class PinnedPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -55,7 +55,7 @@ class PinnedPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_trusted: bool = False
     """Whether the project's own hooks may run."""
     hook_roots: tuple[str, ...] = ()
-    """Folders whose files hooks run only as they were trusted; the workspace first."""
+    """Folders whose files hooks run only in their trusted state; the workspace comes first."""
     hook_files: dict[str, str] = {}
     """The hashes of these files, by absolute path."""
 
@@ -133,7 +133,7 @@ def _mode_message(mode: Mode) -> ContextAdded:
 
 
 def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...]:
-    """Further paths that this session protects: files that git configurations name, and trusted
+    """Paths that this session also protects: files that git configurations name, and trusted
     skills."""
     watched = (str(paths.workspace / item) for item in paths.watched)
     agent = setup.agent

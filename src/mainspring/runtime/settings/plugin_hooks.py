@@ -19,8 +19,8 @@ from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins
 from mainspring.runtime.skills.skill import Skill
 
 _TRUSTED_SCOPE: Scope = "user"
-"""Trusting a skill means trusting its hooks, wherever it is. Only hooks of a project's plugin need
-trust in the project, too."""
+"""Trust in a skill includes its hooks, wherever it is. Only hooks of a project's plugin also need
+trust in the project."""
 
 
 class TrustedHooks(Struct, frozen=True):
@@ -91,7 +91,7 @@ def trusted_skill_hooks(home: Path, folder: Path, skills: Iterable[Skill]) -> Tr
 
 def _skill_contents(skill: Skill, pins: TrustPins, place: Path) -> dict[str, str]:
     """The hashes of a skill's files by absolute path; empty if the skill has changed since it was
-    trusted. The user's own skills need no trust: the hashes of their current files."""
+    trusted. The user's own skills need no trust, so their current files count."""
     is_pinned = pins.of(place) is not None
     if not is_pinned and skill.scope == "project":
         return {}

@@ -111,8 +111,8 @@ def load_policy(
     """Load the policy for work in a folder.
 
     Args:
-        only_managed: read only the operator's settings.
-        agent: the agent's own folder, if it is another one: its settings apply, too.
+        only_managed: read only the operator's settings. agent: the agent's own folder, if it is
+            another one: its settings also apply.
 
     Raises:
         InvalidInput: a file, or a rule that forbids something, is not valid. Continuing
@@ -128,10 +128,12 @@ def load_policy(
     managed = managed or MANAGED_SETTINGS
     managed_files = [*_read_existing("managed", managed, place)]
     warnings = [warning for file in (*files, *managed_files) for warning in file.warnings]
-    users = {} if only_managed else _user_subagents(home)
-    subagents = [*_subagent_files(users, home, "user")]
+    subagents: list[SubagentFile] = []
+    if not only_managed:
+        users = subagents_with_commands(Scopes(folder=place, home=home), "user")
+        subagents += _subagent_files(users, "user")
     if trusted:
-        subagents += _subagent_files(project.subagents, place, "project")
+        subagents += _subagent_files(project.subagents_in(place), "project")
     else:
         files, untrusted = _restrict_untrusted(files)
         warnings += untrusted
@@ -172,17 +174,11 @@ def _subagent_hooks(subagents: Iterable[SubagentFile]) -> Iterator[HookSettings]
 
 
 def _subagent_files(
-    files: Mapping[str, bytes], folder: Path, scope: Literal["user", "project"]
+    files: Mapping[Path, bytes], scope: Literal["user", "project"]
 ) -> Iterator[SubagentFile]:
-    for display_path, content in files.items():
-        parts, file = parts_of_subagent(content), folder / display_path
+    for file, content in files.items():
+        parts = parts_of_subagent(content)
         yield SubagentFile(parts.name or file.stem, scope, str(file), parts)
-
-
-def _user_subagents(home: Path) -> dict[str, bytes]:
-    nowhere = home / ".mainspring" / "no-project"
-    contents = subagents_with_commands(Scopes(folder=nowhere, home=home))
-    return {str(file): content for file, content in contents.items()}
 
 
 def read_policy(file: Path, *, folder: Path, home: Path) -> tuple[Policy, tuple[str, ...]]:
@@ -262,7 +258,7 @@ def _read_agent_settings(
     ]
     warnings = [warning for file in files for warning in file.warnings]
     if is_trusted(agent, project, home=home):
-        subagents = tuple(_subagent_files(project.subagents, agent, "project"))
+        subagents = tuple(_subagent_files(project.subagents_in(agent), "project"))
         return _AgentSettings(files, project.script_hashes(agent), subagents), warnings
     files, untrusted = _restrict_untrusted(files)
     return _AgentSettings(files, {}), [*warnings, *untrusted]
@@ -278,7 +274,7 @@ def _read_file(scope: Scope, file: Path, folder: Path, content: bytes) -> _Loade
     unknown = [key for key in _unknown_keys(fields, SettingsFile) if key not in others]
     permissions = msgspec.convert(fields.get("permissions", {}), RawSettings)
     unknown += [f"permissions.{key}" for key in _unknown_keys(permissions, PermissionSettings)]
-    text = f"{file}: {', '.join(unknown)}: not honoured; `mainspring validate` says why"
+    text = f"{file}: {', '.join(unknown)}: ignored; `mainspring validate` says why"
     warnings = (text,) if unknown else ()
     return _LoadedFile(scope=scope, file=file, folder=folder, settings=settings, warnings=warnings)
 

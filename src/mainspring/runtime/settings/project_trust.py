@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 import msgspec
 from msgspec import Struct
@@ -76,7 +76,7 @@ class ProjectFiles:
     @property
     def fingerprint(self) -> str:
         """A hash of the bytes and of which settings in them are applied: trust does not cover a
-        setting that was ignored when the trust was given."""
+        setting that was ignored when the user gave it."""
         scripts = {f"runs {name}": content for name, content in self.scripts.items()}
         keys = {
             f"honours {name}": ",".join(added).encode()
@@ -116,13 +116,14 @@ class ProjectFiles:
 
     @property
     def variables(self) -> Iterator[tuple[str, str]]:
-        """Names of the variables it sets, and where; without values, which may be secrets."""
+        """Names of the variables that the project sets, and where; without values, which may be
+        secrets."""
         for file, content in self.settings.items():
             if env := as_object(_decode_object(content).get("env")):
                 yield ", ".join(env), f"env, {file}"
 
     def ignored_parts(self, folder: Path) -> Iterator[str]:
-        """What an untrusted folder brings besides settings, and why it has no effect."""
+        """The parts of an untrusted folder besides its settings, and why they have no effect."""
         for name in self.subagents:
             yield (
                 f"{folder / name}: this folder is not trusted, so the hooks and MCP servers of this"
@@ -133,6 +134,9 @@ class ProjectFiles:
                 f"{folder / name}: this folder is not trusted, so its MCP servers are not started;"
                 " `mainspring policy trust` lets them start"
             )
+
+    def subagents_in(self, folder: Path) -> dict[Path, bytes]:
+        return {folder / name: content for name, content in self.subagents.items()}
 
     def script_hashes(self, folder: Path) -> dict[str, str]:
         return {
@@ -210,7 +214,7 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     users = (read_bounded(home / name) for name in USER_FILES)
     contents = (*settings.values(), *(content for content in users if content is not None))
     commands = [command for content in contents for command in _commands(content)]
-    subagents = subagents_with_commands(Scopes(folder=folder))
+    subagents = subagents_with_commands(Scopes(folder=folder), "project")
     hook_settings = (parts_of_subagent(content).hooks for content in subagents.values())
     commands += [command for hooks in hook_settings for command in _commands_in([hooks])]
     subagent_files = {path.relative_to(folder).as_posix(): text for path, text in subagents.items()}
@@ -223,10 +227,11 @@ def read_project_files(folder: Path, *, home: Path, read_scripts: ReadScripts) -
     )
 
 
-def subagents_with_commands(scopes: Scopes) -> dict[Path, bytes]:
-    """The files of subagents with hooks or MCP servers of their own, without those of plugins."""
+def subagents_with_commands(scopes: Scopes, scope: Literal["user", "project"]) -> dict[Path, bytes]:
+    """The files of a scope's subagents with hooks or MCP servers of their own."""
     walk, contents = PartWalk(scopes), dict[Path, bytes]()
-    for place in scopes.places("agents"):
+    places = (place for place in scopes.places("agents") if place.scope == scope)
+    for place in places:
         for file in walk.files(place, select_markdown):
             with suppress(InvalidInput):
                 content = read_bounded(file) or b""
@@ -236,7 +241,7 @@ def subagents_with_commands(scopes: Scopes) -> dict[Path, bytes]:
 
 
 class SubagentParts(Struct, frozen=True):
-    """What runs something in the frontmatter of a subagent's file."""
+    """The parts of a subagent's frontmatter that run something."""
 
     name: str
     hooks: dict[str, object]
@@ -349,9 +354,9 @@ def _write_trusted(trusted: dict[str, str], home: Path) -> None:
 _PERMISSION_KEYS = ("allow", "ask", "deny", "defaultMode")
 _BYPASS_MODE = "bypassPermissions"
 _UNSCHEDULED_MESSAGE = (
-    "not scheduled: a scheduled session is one of the service, where this would not apply: {lost}."
-    " Remove it from the folder, or create a deployment with the API: the tools of its agent have"
-    " permission policies"
+    "not scheduled: in a scheduled session, which belongs to the service, this would not apply:"
+    " {lost}. Remove it from the folder, or create a deployment with the API: the tools of its"
+    " agent have permission policies"
 )
 
 

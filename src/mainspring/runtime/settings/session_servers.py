@@ -10,7 +10,7 @@ from mainspring.core.events import SessionFailed
 from mainspring.core.tool import Tool
 from mainspring.harness.context.frontmatter import Frontmatter, read_frontmatter
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, select_tools
-from mainspring.runtime.agent_folder.mcp_file import expand_server, inline_servers, read_mcp
+from mainspring.runtime.agent_folder.mcp_file import defined_servers, expand_server, inline_servers
 from mainspring.runtime.agent_folder.plugins import InstalledPlugins, installed_plugins
 from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.mcp_server import McpServer, ServerParts, mcp_tool_rules, select_mcp_tools
@@ -19,14 +19,11 @@ from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 
 
-def usable_servers(
-    scopes: Scopes, environment: Mapping[str, str], loaded: LoadedPolicy
-) -> tuple[McpServer, ...]:
-    """The servers of the operator, the user, trusted plugins and the trusted project, with
-    variables replaced, so they may hold secrets."""
-    plugins = tuple(_plugin_servers(scopes, loaded))
-    mcp_servers = read_mcp(scopes, environment, project=loaded.servers, plugins=plugins)
-    return _usable(mcp_servers.servers, scopes, environment, loaded)
+def trusted_servers(scopes: Scopes, loaded: LoadedPolicy) -> tuple[McpServer, ...]:
+    """The servers of the operator, the user, trusted plugins and the trusted project, as their
+    files define them."""
+    plugins = _plugin_servers(scopes, loaded)
+    return defined_servers(scopes, project=loaded.servers, plugins=plugins).servers
 
 
 def subagent_servers(
@@ -38,16 +35,18 @@ def subagent_servers(
     for item in loaded.subagents:
         inline = inline_servers(item.parts.servers, item.file, item.scope).servers
         plain = [server for server in inline if server.headers_helper is None]
-        servers[item.name] = _usable(plain, scopes, environment, loaded)
+        servers[item.name] = usable_servers(plain, scopes, environment, loaded)
     return servers
 
 
-def _usable(
+def usable_servers(
     servers: Iterable[McpServer],
     scopes: Scopes,
     environment: Mapping[str, str],
     loaded: LoadedPolicy,
 ) -> tuple[McpServer, ...]:
+    """The servers that the settings do not disable, each once, with variables replaced, so they may
+    hold secrets."""
     values = {"CLAUDE_PROJECT_DIR": scopes.folder.as_posix(), **environment}
     only_managed = "mcp" in loaded.preferences.plugins_only
     usable = [
@@ -69,8 +68,8 @@ def read_plugins(scopes: Scopes) -> InstalledPlugins:
 
 
 def _plugin_servers(scopes: Scopes, loaded: LoadedPolicy) -> Iterator[McpServer]:
-    """The servers of plugins that are byte for byte what the user trusted; a project's plugin also
-    needs trust in the project."""
+    """The servers of plugins whose files are exactly those that the user trusted; a project's
+    plugin also needs trust in the project."""
     if scopes.home is None:
         return
     for plugin in read_plugins(scopes).plugins:

@@ -1,4 +1,5 @@
-"""Commands besides hooks that settings files name: the status line and the API key helper."""
+"""Commands in settings files other than hooks: the status line, the API key helper and header
+helpers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""What is stored about MCP servers for a user: hashes of their tools, and which are legacy servers.
+"""Facts about a user's MCP servers that are stored: hashes of their tools, and which are legacy
+servers.
 
 A tool whose definition has changed since its first use is not used until the user accepts it. A
 legacy server is not probed again for a week, because some of them take seconds to fail.
@@ -30,7 +31,7 @@ _Pins = dict[str, dict[str, str]]
 
 @dataclass(frozen=True, slots=True)
 class ServerHistory:
-    """What is stored about MCP servers from the user's earlier sessions. Its methods block."""
+    """Facts about MCP servers from the user's earlier sessions. Its methods block."""
 
     home: Path | None
     """The user's home folder; `None` if nothing is stored."""
@@ -46,8 +47,8 @@ class ServerHistory:
     def refused_tools(
         self, server: McpServer, texts: Mapping[str, str], hashes: Mapping[str, str]
     ) -> dict[str, str | None]:
-        """Tools that may not be used, and why: disabled tools, dangerous texts, and changed tools.
-        `texts` and `hashes` are those of each tool's definition, by name."""
+        """The tools that may not be used, and why: disabled, dangerous or changed. `texts` and
+        `hashes` are those of each tool's definition, by name."""
         refusals: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
         for name, text in texts.items():
             if name not in refusals and (why := danger_in(text)) is not None:

@@ -38,8 +38,8 @@ from mainspring.service.approvals.reconciliation import (
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.dependencies import WakeSession
 from mainspring.service.sessions.earlier_answers import answer_client_id, answered_by
-from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery, Notification
 
@@ -79,12 +79,13 @@ class Approvals:
         wake_session: WakeSession = no_wake,
         put: PutJob = no_enqueue,
         notification_writer: NotificationWriter | None = None,
-        digests: Digests | None = None,
+        sessions: Sessions | None = None,
         clock: Clock = clocks.now,
     ) -> None:
-        """`digests`: shared with `Sessions`, so that a process folds each log once."""
+        """`sessions`: shares its caches, so that a process decodes each record and folds each log
+        once."""
         self.keeper = ApprovalReconciler(
-            log, put=put, notification_writer=notification_writer, digests=digests, clock=clock
+            log, put=put, notification_writer=notification_writer, sessions=sessions, clock=clock
         )
         self.policies = self.keeper.policies
         self._log = log

@@ -46,6 +46,7 @@ from mainspring.service.approvals.approval_record import (
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import (
     SESSION_KIND,
     Notification,
@@ -176,14 +177,15 @@ class ApprovalReconciler:
         *,
         put: PutJob = no_enqueue,
         notification_writer: NotificationWriter | None = None,
-        digests: Digests | None = None,
+        sessions: Sessions | None = None,
         clock: Clock = clocks.now,
     ) -> None:
         records = log.store.records
         self.log = log
-        self.digests = digests or Digests(log)
+        self.digests = Digests(log) if sessions is None else sessions.digests
         self.repository = approval_repository(records, clock)
-        self.sessions = Repository(records, SESSION_KIND, SessionRecord, clock=clock)
+        own = Repository(records, SESSION_KIND, SessionRecord, clock=clock)
+        self.sessions = own if sessions is None else sessions.repository
         self.policies = ApprovalPolicies(records, clock=clock)
         self._records = records
         self._put = put

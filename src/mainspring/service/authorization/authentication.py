@@ -28,6 +28,8 @@ from mainspring.service.access.rate_limits import Rate, RateLimitStatus, TokenBu
 from mainspring.service.access.request_ids import check_ids_exist, ids_in
 from mainspring.service.access.tenants import Tenant, Tenants
 from mainspring.service.authorization.key_scope import KeyScope, RoutePolicy
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.storage.repository import Repository
 from mainspring.service.storage.ttl_cache import TtlCache
 
 _FORWARDED = "x-forwarded-for"
@@ -116,13 +118,15 @@ class Authenticator:
         *,
         rate_limits: RateLimits | None = None,
         token_verifier: TokenVerifier | None = None,
+        sessions: Repository[SessionRecord] | None = None,
         clock: Clock = clocks.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`sessions`: that of `Sessions`, so that a request decodes its session once."""
         self._records = records
         self._keys = Keys(records, clock=clock)
         self._rates = rate_limits or RateLimits()
-        self._scope = KeyScope(records)
+        self._scope = KeyScope(records, sessions)
         self._token_verifier = token_verifier
         self._clock = clock
         self._halts = Halts(records, clock=clock, monotonic=monotonic)

@@ -49,8 +49,8 @@ _IdRule: TypeAlias = Callable[[Principal, str], Awaitable[None]]
 
 
 class KeyScope:
-    def __init__(self, records: Records) -> None:
-        self._sessions = Repository(records, SESSION_KIND, SessionRecord)
+    def __init__(self, records: Records, sessions: Repository[SessionRecord] | None = None) -> None:
+        self._sessions = sessions or Repository(records, SESSION_KIND, SessionRecord)
         self._agents = Repository(records, "agent", AgentObject)
         self._environments = Repository(records, "environment", Environment)
         self._files = Repository(records, "file", File)

@@ -96,8 +96,8 @@ class MappedSession:
 
 
 def map_session(spec: SessionSpec) -> MappedSession:
-    agents = (spec.agent, *callable_agents(spec.agent).values())
-    toolsets = [effective_toolset(agent) for agent in agents]
+    members = callable_agents(spec.agent).values()
+    toolsets = [effective_toolset(agent) for agent in (spec.agent, *members)]
     tools = merge_toolsets(toolsets)
     builtins = [config for toolset in toolsets for config in toolset.builtins.values()]
     agent = map_agent(spec)

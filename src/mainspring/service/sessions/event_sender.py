@@ -52,7 +52,7 @@ from mainspring.service.sessions.wire_events import EventRenderer, WireEvent
 from mainspring.service.storage.repository import IndexColumns, Repository
 
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult
-_KEY_REUSED = "Idempotency-Key: it was given with another event before"
+_KEY_REUSED = "Idempotency-Key: an earlier request with this key sent other events"
 _RESULT = "result"
 """The prefix of the client ids of results, so that an inbox accepts one result for each call."""
 _SPEECH = UserMessage | UserDefineOutcome | SystemMessage
@@ -113,14 +113,14 @@ class EventSender:
         repeated = await self._repeated(session, payloads)
         if len(repeated) < len(payloads):
             check_open(session)
-        accepted = await self._accept(
-            principal.tenant, session, payloads, key=key, repeated=frozenset(repeated)
-        )
-        if accepted.about != tuple(map(_fingerprint, payloads)):
-            raise InvalidInput(_KEY_REUSED)
+        if key is None:
+            check_events(session, payloads, repeated)
+            client_ids = [_client_id(session.digest, payload) for payload in payloads]
+        else:
+            client_ids = await self._accept(principal.tenant, session, payloads, repeated, key)
         if any(isinstance(payload, _SPEECH) for payload in payloads):
             await self._answers.note_speaker(principal, session.record)
-        items = await self._submit(principal, session, payloads, accepted, repeated)
+        items = await self._submit(principal, session, payloads, client_ids, repeated)
         main = session.row.thread_id
         return [await self._wire.pending(item, main_thread_id=main) for item in items]
 
@@ -169,37 +169,39 @@ class EventSender:
         tenant: str,
         session: LoadedSession,
         payloads: Sequence[ClientPayload],
-        *,
-        key: str | None,
         repeated: Collection[int],
-    ) -> AcceptedRequest:
-        """The request as accepted earlier; if it is new, it is checked and accepted now."""
+        key: str,
+    ) -> Sequence[str | None]:
+        """The client ids of a request with an idempotency key. The first such request is checked
+        and stored; a repeated one gets the stored ids.
+
+        Raises: InvalidInput.
+        """
         session_id = session.record.id
-        id_ = "" if key is None else _request_id(session_id, key)
-        if id_ and (earlier := await self._accepted.find(tenant, id_)) is not None:
-            return earlier
-        check_events(session, payloads, repeated)
-        client_ids = tuple(
-            _client_id(session.digest, payload) or (f"{id_}:{index}" if id_ else None)
-            for index, payload in enumerate(payloads)
-        )
+        id_ = _request_id(session_id, key)
         about = tuple(map(_fingerprint, payloads))
-        accepted = AcceptedRequest(
-            id=id_, session_id=session_id, client_ids=client_ids, about=about
-        )
-        if not id_:
-            return accepted
-        try:
-            return await self._accepted.put(tenant, accepted)
-        except AlreadyExists:  # the same request was sent concurrently
-            return await self._accepted.get(tenant, id_)
+        accepted = await self._accepted.find(tenant, id_)
+        if accepted is None:
+            check_events(session, payloads, repeated)
+            client_ids = tuple(
+                _client_id(session.digest, payload) or f"{id_}:{index}"
+                for index, payload in enumerate(payloads)
+            )
+            new = AcceptedRequest(id=id_, session_id=session_id, client_ids=client_ids, about=about)
+            try:
+                accepted = await self._accepted.put(tenant, new)
+            except AlreadyExists:  # the same request was sent concurrently
+                accepted = await self._accepted.get(tenant, id_)
+        if accepted.about != about:
+            raise InvalidInput(_KEY_REUSED)
+        return accepted.client_ids
 
     async def _submit(
         self,
         principal: Principal,
         session: LoadedSession,
         payloads: Sequence[ClientPayload],
-        accepted: AcceptedRequest,
+        client_ids: Sequence[str | None],
         repeated: Mapping[int, InboxItem],
     ) -> list[InboxItem]:
         new = [index for index in range(len(payloads)) if index not in repeated]
@@ -208,7 +210,7 @@ class EventSender:
                 principal,
                 session.record,
                 *(payloads[index] for index in new),
-                client_ids=[accepted.client_ids[index] for index in new],
+                client_ids=[client_ids[index] for index in new],
                 thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
             )
         except EventIdTaken as error:
@@ -232,6 +234,7 @@ def _check_worker_events(sent: Sequence[SentEvent]) -> None:
 
 
 def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
+    """The client id of an answer, so that the inbox accepts it once."""
     if not isinstance(payload, UserToolConfirmation):
         call_id = call_id_of(payload)
         return call_id and f"{_RESULT}:{call_id}"
@@ -351,7 +354,8 @@ def _target_thread(digest: SessionDigest, payload: ClientPayload) -> str | None:
     thread."""
     if isinstance(payload, UserInterrupt):
         return payload.session_thread_id
-    call = digest.call(call_id_of(payload) or "")
+    call_id = call_id_of(payload)
+    call = None if call_id is None else digest.call(call_id)
     return None if call is None else call.thread_id
 
 

@@ -19,6 +19,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput, NotFound, ToolEnvironmentError
 from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
+from mainspring.log.store import SessionRow
 from mainspring.runtime.session.rewind import RewindHistory, read_rewind_history
 from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES
 from mainspring.service.memory_stores.mounted_stores import MountedStore
@@ -31,7 +32,6 @@ from mainspring.service.sessions.resource_types import (
     SessionResource,
     StoreResource,
 )
-from mainspring.service.sessions.session_record import SessionRecord
 
 _ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES), "/")
 """The paths of the workspace that clients use; on the machine it is elsewhere."""
@@ -91,6 +91,8 @@ class Mounts:
         `tokens`: tokens of repositories, by the ids of their resources.
         """
         await to_thread.run_sync(self.files.make, workspace)
+        if not resources:
+            return ()
         ids_file = mounted_ids_file(workspace)
         mounted_ids = await to_thread.run_sync(_read_mounted_ids, ids_file)
         notes: list[str] = []
@@ -232,7 +234,9 @@ class ForkWorkspaces:
     files: WorkspaceFiles
     open_snapshots: OpenSnapshots
 
-    async def create(self, session: SessionRecord, workspace: Path) -> None:
+    async def create(
+        self, fork: SessionRow, resources: Sequence[SessionResource], workspace: Path
+    ) -> None:
         """Make the workspace of a fork that has not run yet, with the files of its parent as of
         the fork; without a snapshot it starts empty.
 
@@ -240,21 +244,18 @@ class ForkWorkspaces:
             InvalidInput: its parent's workspace is not on this machine.
             ToolEnvironmentError: the snapshot is damaged, or the disk is full; try again later.
         """
-        row = await self.log.session(session.id)
-        if row.parent_id is None or await to_thread.run_sync(workspace.exists):
+        if await to_thread.run_sync(workspace.exists):
             return
-        past = await read_rewind_history(self.log, row)
+        past = await read_rewind_history(self.log, fork)
         if past.workspace is None or Path(past.workspace) == workspace:
             return  # the parent had no workspace, or this one, which cannot be restored
         staged = workspace.with_name(f"{workspace.name}.forking")
         await to_thread.run_sync(self.files.make_empty, staged)
-        await self._restore(past, row.parent_seq, staged)
-        await to_thread.run_sync(
-            carry_mounts, Path(past.workspace), staged, workspace, session.resources
-        )
+        await self._restore(past, fork.parent_seq, staged)
+        await to_thread.run_sync(carry_mounts, Path(past.workspace), staged, workspace, resources)
         await to_thread.run_sync(staged.rename, workspace)
         # snapshots are named by their content: this gives the fork the inherited one, too
-        await self.open_snapshots(workspace, session.id, None).take()
+        await self.open_snapshots(workspace, fork.id, None).take()
 
     async def _restore(self, past: RewindHistory, seq: int, staged: Path) -> None:
         checkpoint = past.checkpoint_at(seq)

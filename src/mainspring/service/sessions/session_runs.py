@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 import anyio
-import msgspec
 from anyio import to_thread
 
 from mainspring.core.envelope import Event
@@ -22,7 +21,7 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import Store
+from mainspring.log.store import SessionRow, Store
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import workspace_of
@@ -41,7 +40,7 @@ from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, m
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
-from mainspring.service.storage.repository import SESSION_KIND, Seal
+from mainspring.service.storage.repository import SESSION_KIND, Repository, Seal
 from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
 from mainspring.service.vaults.session_credentials import (
@@ -72,6 +71,7 @@ _WORKER = Sender(kind="system", id="worker")
 class RunServices:
     """The parts of the service that a run needs."""
 
+    sessions: Repository[SessionRecord]
     workspaces: Path
     """The folder with the workspaces of all sessions."""
     halts: Halts
@@ -131,11 +131,12 @@ class SessionRuns:
         """
         row = await self._store.records.get(SESSION_KIND, session_id)
         with log_context(session_id=session_id, tenant=row.tenant):
-            record = msgspec.json.decode(row.body, type=SessionRecord)
-            session, redaction = await self._open(row.tenant, record)
+            record = self._services.sessions.read(row)
+            log_row = await self._store.session(session_id)
+            session, redaction = await self._open(row.tenant, record, log_row)
             previews = PreviewPublisher(
                 self._services.deltas,
-                await self._store.session(session_id),
+                log_row,
                 scrub=redaction.scrub,
                 passages=redaction.passages,
             )
@@ -173,16 +174,22 @@ class SessionRuns:
             return
         with log_context(session_id=job.key, tenant=row.tenant):
             if await has_end_hooks(SessionLog(self._store), job.key):
-                record = msgspec.json.decode(row.body, type=SessionRecord)
-                session, _ = await self._open(row.tenant, record)
+                record = self._services.sessions.read(row)
+                log_row = await self._store.session(job.key)
+                session, _ = await self._open(row.tenant, record, log_row)
                 await session.end(is_begun=True)
 
-    async def _open(self, tenant: str, record: SessionRecord) -> tuple[Session, RunRedaction]:
+    async def _open(
+        self, tenant: str, record: SessionRecord, log_row: SessionRow
+    ) -> tuple[Session, RunRedaction]:
         """The session; if this process has run it before, with its folded log."""
         await self._require_running(tenant, record)
         usable = await self._services.credentials.usable(tenant, record.vault_ids)
         redaction = self._redaction_for(usable) if usable else self._redaction
-        mapped = await self._map(tenant, record, usable)
+        workspace = self._services.workspaces / record.id
+        if log_row.parent_id is not None:
+            await self._services.forks.create(log_row, record.resources, workspace)
+        mapped = await self._map(tenant, record, workspace, usable)
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),
             self._models,
@@ -204,10 +211,12 @@ class SessionRuns:
                 await self._require_running(tenant, record)
 
     async def _map(
-        self, tenant: str, record: SessionRecord, credentials: Sequence[SessionCredential]
+        self,
+        tenant: str,
+        record: SessionRecord,
+        workspace: Path,
+        credentials: Sequence[SessionCredential],
     ) -> MappedSession:
-        workspace = self._services.workspaces / record.id
-        await self._services.forks.create(record, workspace)
         is_expired = await self._require_here(tenant, record.id, workspace)
         unseal = self._services.seal.unseal
         tokens = {

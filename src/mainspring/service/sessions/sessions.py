@@ -72,6 +72,7 @@ from mainspring.service.storage.repository import (
 )
 
 MAX_VAULTS = 50
+_MAX_CACHED_RECORDS = 1000
 _WAKING_TYPES = frozenset(
     {
         "user.message",
@@ -97,7 +98,12 @@ class Sessions:
         self.log = log
         self.dependencies = dependencies
         self.repository = Repository(
-            records, SESSION_KIND, SessionRecord, columns=index_columns, clock=clock
+            records,
+            SESSION_KIND,
+            SessionRecord,
+            columns=index_columns,
+            cache_size=_MAX_CACHED_RECORDS,
+            clock=clock,
         )
         self.digests = Digests(log)
         self.clock = clock

@@ -15,6 +15,7 @@ import msgspec
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import AlreadyExists, NotFound, ServiceError, StaleVersion, StoreCorrupt
+from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import (
     Put,
     RecordChange,
@@ -80,13 +81,17 @@ class Repository(Generic[T]):
         type_: type[T],
         *,
         columns: Callable[[T], IndexColumns] = lambda _: IndexColumns(),
+        cache_size: int = 0,
         clock: Clock = clocks.now,
     ) -> None:
+        """`cache_size`: how many decoded entities `read` keeps, so that an unchanged record is
+        decoded once."""
         self.records = records
         self.kind = kind
         self._columns = columns
         self._clock = clock
         self._decoder = msgspec.json.Decoder(type_)
+        self._decoded: LruCache[str, tuple[bytes, T]] = LruCache(cache_size)
 
     async def put(self, tenant: str, thing: T, *, content: bytes | None = None) -> T:
         """Raises: AlreadyExists."""
@@ -219,10 +224,15 @@ class Repository(Generic[T]):
 
     def read(self, row: RecordRow) -> T:
         """Raises: StoreCorrupt: the record cannot be decoded."""
+        cached = self._decoded.get(row.id)
+        if cached is not None and cached[0] == row.body:
+            return cached[1]
         try:
-            return self._decoder.decode(row.body)
+            thing = self._decoder.decode(row.body)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise unreadable_record(row) from error
+        self._decoded.put(row.id, (row.body, thing))
+        return thing
 
     def put_change(self, tenant: str, thing: T, *, content: bytes | None = None) -> Put:
         """The change that `put` makes, to combine several changes in one write."""

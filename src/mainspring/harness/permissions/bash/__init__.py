@@ -1,7 +1,7 @@
-"""What a shell command would do, judged by a real grammar. The decision about it is made elsewhere.
+"""What a shell command would do, by a real grammar. The decision about it is made elsewhere.
 
-`parse_commands` reads a text twice: with tree-sitter's grammar and with our own scanner. Where the
-two disagree, or bash could do more than either can see, the answer is `UnclearCommands`.
+`parse_commands` parses a text twice: with tree-sitter's grammar and with our own scanner. If they
+disagree, or bash could do more than either of them shows, the answer is `UnclearCommands`.
 """
 
 from mainspring.harness.permissions.bash.command import (

@@ -1,5 +1,5 @@
-"""The values of this package: words, commands and redirections of a shell text, or why it is
-unclear.
+"""The values of this package: words, commands and redirections of a shell text, or the reason why
+it is unclear.
 """
 
 from __future__ import annotations
@@ -12,24 +12,24 @@ from typing import Literal
 @dataclass(frozen=True, slots=True)
 class Word:
     source: str
-    """As written; empty for what another program will add, as xargs does."""
+    """The word as written; empty for words that another program, such as xargs, will add."""
     value: str | None
-    """What the command receives, quotes removed; None if only bash can tell (expansion, glob)."""
+    """What the command receives, quotes removed; `None` if only bash knows (expansion, glob)."""
     pathlike: str
-    """The value; or for a dynamic word the source without its quotes, for rules and people."""
+    """The value or, for a dynamic word, the source without its quotes; for rules and people."""
     optionlike: bool
-    """It is, or may turn out to be, an option: begins with `-`, or with something unknown."""
+    """It is or may become an option: it begins with `-`, or with something unknown."""
     many: bool
-    """May turn out as any number of words: an unquoted expansion, a glob, `"$@"`."""
+    """It may become any number of words: an unquoted expansion, a glob, `"$@"`."""
 
     @property
     def is_process(self) -> bool:
-        """Stands for a pipe to or from a command, which is listed by itself."""
+        """Whether it is a pipe to or from a command, which is listed separately."""
         return self.source.startswith(("<(", ">(")) and self.value is None
 
     @property
     def text(self) -> str:
-        """Spelled one way only, whatever the quoting: for rules to be held against."""
+        """The word in one canonical quoting, to match rules against."""
         if self.value is None:
             return self.source
         return self.value if self.value and _is_bare(self.value) else shlex.quote(self.value)
@@ -73,16 +73,16 @@ class Command:
     """`VAR=x` before the command, or the whole of it."""
     redirects: tuple[Redirect, ...] = ()
     wrappers: tuple[str, ...] = ()
-    """What was taken off in front, outermost first: `("timeout 5", "nice")`."""
+    """The wrappers that were removed, outermost first: `("timeout 5", "nice")`."""
 
     @property
     def name(self) -> str:
-        """What is run; empty for a bare assignment or redirection."""
+        """The program to run; empty for a bare assignment or redirection."""
         return self.words[0].value or "" if self.words else ""
 
     @property
     def cd_target(self) -> Word | None:
-        """Where `cd` or `pushd` goes, `HOME` if it does not say; None for any other command."""
+        """The target of `cd` or `pushd`, `HOME` by default; `None` for any other command."""
         if self.name not in {"cd", "pushd"}:
             return None
         operands = (word for word in self.words[1:] if not (word.value or "").startswith("-"))
@@ -90,7 +90,7 @@ class Command:
 
     @property
     def text(self) -> str:
-        """Assignments and words, spelled one way; redirections left out."""
+        """Assignments and words in canonical quoting, without redirections."""
         parts = [f"{assignment.name}={assignment.value.text}" for assignment in self.assignments]
         return " ".join([*parts, *(word.text for word in self.words if word.source)])
 
@@ -98,17 +98,17 @@ class Command:
 @dataclass(frozen=True, slots=True)
 class Commands:
     commands: tuple[Command, ...]
-    """Everything that may run, at any depth. A wrapper that is not transparent is listed itself,
-    and so is what it wraps."""
+    """Everything that may run, at any depth. A wrapper that is not transparent is listed, too,
+    besides the commands that it wraps."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnclearCommands:
-    """Never to be allowed by a rule, nor taken for read-only: ask or deny."""
+    """A text that no rule may allow and that never counts as read-only: ask or deny."""
 
     reason: str
     commands: tuple[Command, ...] = ()
-    """Those that were found all the same: enough to deny by, not enough to allow by."""
+    """The commands that were recognized: enough to deny, not enough to allow."""
 
 
 def _is_bare(value: str) -> bool:

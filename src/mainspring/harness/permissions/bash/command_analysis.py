@@ -40,7 +40,7 @@ from mainspring.harness.permissions.bash.risky_options import risky_words
 from mainspring.harness.permissions.bash.wrappers import SHELLS, unwrap
 
 _WRAPPERS = word_set("builtin command env eval exec find nice nohup stdbuf time timeout trap xargs")
-"""What they run is listed beside them."""
+"""Wrappers whose inner commands are listed separately."""
 
 
 def unknown_program_reason(command: Command) -> str:
@@ -63,33 +63,33 @@ def unknown_program_reason(command: Command) -> str:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CommandAnalysis:
     read_only: bool = False
-    """Every command only reads, and so do its options."""
+    """Every command only reads, with the options that it has."""
     destructive: bool = False
     """It may destroy something that cannot be restored; also true if that is unclear."""
     critical: bool = False
-    """Removes `/`, a home, the workspace or a system folder: never approved without a person."""
+    """It removes `/`, a home, the workspace or a system folder: a person must always approve it."""
     edits: bool = False
-    """Nothing but reads and plain file commands (`mkdir`, `cp`, `rm`, ...) on `paths`: what the
-    mode acceptEdits may pass, once each of `paths` is found to be in the workspace."""
+    """It only reads and runs plain file commands (`mkdir`, `cp`, `rm`, ...) on `paths`. The mode
+    acceptEdits may allow it if all `paths` are in the workspace."""
     paths: tuple[str, ...] = ()
     """Files named by arguments and redirections, as far as they are literal; `~` not expanded."""
     writes: tuple[str, ...] = ()
-    """Those of `paths` that are changed."""
+    """The members of `paths` that it changes."""
     opaque: bool = False
     """Only bash knows some of its paths: `paths` is incomplete."""
     network: bool = False
     reason: str = ""
-    """Why it is not read-only, or what is bad about it; for people."""
+    """Why it is not read-only, for people."""
     trees: tuple[str, ...] = ()
-    """Folders that are read with all that is in them."""
+    """Folders that are read recursively."""
     guesses: tuple[str, ...] = ()
-    """Words that may be files, of programs and options that are not known."""
+    """Words of unknown programs and options that may be files."""
     hides_reads: bool = False
     """A command that reads has a file or an option that only bash knows."""
     reads_anything: bool = False
-    """What one of its programs reads is unknown."""
+    """It is unknown which files one of its programs reads."""
     shows_history: bool = False
-    """git shows old versions of files, and which ones is unknown."""
+    """git shows old versions of files, and it is unknown of which."""
     unclear: bool = False
     """The text does not show what runs."""
     runs: str = ""
@@ -99,8 +99,8 @@ class CommandAnalysis:
     loads_modules: bool = False
     """Python loads modules: not read-only if the current folder has some with standard names."""
     foreign_git: bool = False
-    """git is run where another repository than the trusted one may be, whose settings name programs
-    that git runs."""
+    """git may run in another repository than the trusted one, whose settings may name programs that
+    git runs."""
 
 
 def analyze_command(
@@ -153,7 +153,7 @@ def analyze_command(
 
 @lru_cache(maxsize=64)
 def _judge(text: str) -> tuple[Commands | UnclearCommands, tuple[ReadOnlyScope, ...], Effects]:
-    """What follows from the text alone. The tool and the rules ask for it, one after the other."""
+    """The part that depends only on the text; cached, since the tool and the rules need it."""
     parsed, effects = parse_commands(text), Effects()
     scopes: tuple[ReadOnlyScope, ...] = tuple(read_only_scope(item) for item in parsed.commands)
     for command, scope in zip(parsed.commands, scopes, strict=True):
@@ -162,7 +162,7 @@ def _judge(text: str) -> tuple[Commands | UnclearCommands, tuple[ReadOnlyScope, 
 
 
 def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bool) -> str:
-    """Why a person is asked; empty if nobody need be. `more`: commands that do more than read."""
+    """Why it is not read-only; empty if it is. `more`: commands that do more than read."""
     if more:
         return f"`{basename(more[0]) or more[0].text}` may do more than read"
     if any(_writes_or_connects(redirect) for command in commands for redirect in command.redirects):
@@ -183,12 +183,12 @@ def _only_edit(commands: Sequence[Command], more: Sequence[Command]) -> bool:
 
 
 def _makes_links(commands: Sequence[Command]) -> bool:
-    """Later commands may then follow the new links."""
+    """Whether a command creates links that later commands may follow."""
     return len(commands) > 1 and any(basename(command) == "ln" for command in commands)
 
 
 def is_read_only(command: Command) -> bool:
-    """Read-only, redirections included."""
+    """Whether a command is read-only, including its redirections."""
     is_read_only = read_only_scope(command) == "anywhere"
     return is_read_only and not any(map(_writes_or_connects, command.redirects))
 
@@ -198,14 +198,14 @@ def _writes_or_connects(redirect: Redirect) -> bool:
 
 
 def opens_connection(redirect: Redirect) -> bool:
-    """Bash connects to some file names; an unknown name may be one of them."""
+    """Whether bash would open a network connection; an unknown file name may be one."""
     if redirect.operator in {"<<", "<<-", "<<<"} or redirect.target.is_process:
         return False
     return (redirect.target.value or "/dev/tcp").startswith(("/dev/tcp", "/dev/udp"))
 
 
 def runs_git_elsewhere(commands: tuple[Command, ...]) -> bool:
-    """Whether git is run in another folder than the one where the shell stands."""
+    """Whether git runs in another folder than the shell's."""
     folders = [_git_folder(command) for command in commands if basename(command) == "git"]
     return any(folders) or (bool(folders) and any(command.cd_target for command in commands))
 

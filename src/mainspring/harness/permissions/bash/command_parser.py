@@ -32,24 +32,24 @@ def signatures(text: str, depth: int = 0) -> list[tuple[str, ...]]:
     """The words of every simple command in `text`, as written, in no particular order.
 
     Raises:
-        AmbiguousSyntax: the grammar does not know this text.
+        AmbiguousSyntax: the text does not fit the grammar.
     """
     if depth > MAX_DEPTH:
-        raise AmbiguousSyntax("nested too deep")
+        raise AmbiguousSyntax("nested too deeply")
     root = _parser().parse(text.encode()).root_node
     if root.has_error:
-        raise AmbiguousSyntax("not valid by the grammar of bash")
+        raise AmbiguousSyntax("not valid bash")
     command_signatures: list[tuple[str, ...]] = []
-    waiting: list[Node] = [root]
-    while waiting:
-        node = waiting.pop()
+    pending: list[Node] = [root]
+    while pending:
+        node = pending.pop()
         if signature := _signature(node):
             command_signatures.append(signature)
         if node.type == "command_substitution" and _text(node).startswith("`"):
             inner = re.sub(r"\\([`\\$])", r"\1", _text(node)[1:-1])
             command_signatures.extend(signatures(inner, depth + 1))
         else:
-            waiting.extend(node.children)
+            pending.extend(node.children)
     return command_signatures
 
 
@@ -67,8 +67,8 @@ def _signature(node: Node) -> tuple[str, ...] | None:
     if kind == "variable_assignments":
         return tuple(_words(node))
     if kind == "variable_assignment":
-        owned = parent is not None and parent.type in _COMMANDS | {"variable_assignments"}
-        return None if owned else tuple([_text(node), *_trailing(node)])
+        is_part = parent is not None and parent.type in _COMMANDS | {"variable_assignments"}
+        return None if is_part else tuple([_text(node), *_trailing(node)])
     return None
 
 
@@ -85,7 +85,7 @@ def _words(node: Node) -> list[str]:
 
 
 def _trailing(node: Node) -> list[str]:
-    """Words after a redirection: the grammar hangs them onto that."""
+    """Words after a redirection, which the grammar attaches to the redirection."""
     statement = node.parent
     if statement is None or statement.type != "redirected_statement":
         return []
@@ -108,7 +108,7 @@ def _text(node: Node) -> str:
 
 MAX_TEXT_CHARS = 10_000
 
-# Letters and marks without a shape of their own; the categories below do not have them.
+# Letters and marks that are invisible but not in the categories below.
 _BLANK_LETTERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f")
 # Control, format (bidi, zero width), surrogate, private, unassigned, and separators.
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zs", "Zl", "Zp"})
@@ -139,7 +139,7 @@ _MAX_TEXTS = 64
 
 
 def parse_commands(text: str) -> Commands | UnclearCommands:
-    """Everything that bash could run for `text`, at any depth, or why that cannot be told.
+    """Everything that bash could run for `text`, at any depth, or why that is unclear.
 
     Never raises, whatever the text.
     """
@@ -148,20 +148,20 @@ def parse_commands(text: str) -> Commands | UnclearCommands:
     for char in text:
         if not " " <= char <= "~" and char not in "\n\t" and _is_hidden_character(char):
             code = f"U+{ord(char):04X}"
-            return UnclearCommands(f"contains the character {code}, which is not seen")
+            return UnclearCommands(f"contains the invisible character {code}")
     return _parse_commands(text)
 
 
 @lru_cache(maxsize=64)
 def _parse_commands(text: str) -> Commands | UnclearCommands:
-    """Kept for a moment, as one decision asks many questions about one text."""
+    """Cached, since one decision needs it many times for the same text."""
     collector = _Collector()
     try:
         collector.collect(text, _MAX_WRAPPERS)
     except AmbiguousSyntax as error:
         return UnclearCommands(str(error), tuple(collector.commands))
     if collector.exhausted:
-        return UnclearCommands("too many commands in one another", tuple(collector.commands))
+        return UnclearCommands("too many nested commands", tuple(collector.commands))
     return Commands(tuple(collector.commands))
 
 
@@ -175,11 +175,11 @@ class _Collector(Struct):
 
     def collect(self, text: str, wrappers_left: int) -> None:
         """Raises:
-        AmbiguousSyntax: `commands` has what was found up to there.
+        AmbiguousSyntax: `commands` contains the commands up to there.
         """
         self._texts_left -= 1
         if self.exhausted or wrappers_left < 0:
-            raise AmbiguousSyntax("too many commands in one another")
+            raise AmbiguousSyntax("too many nested commands")
         scan = ScanResult()
         problem = _read_twice(text, scan)
         for command in scan.commands:
@@ -197,7 +197,7 @@ class _Collector(Struct):
         if not wrapped.transparent:
             self.commands.append(command)
         if self.exhausted or wrappers_left < 0:
-            raise AmbiguousSyntax("too many commands in one another")
+            raise AmbiguousSyntax("too many nested commands")
         problem = wrapped.unclear
         for inner in wrapped.commands:
             problem = problem or hazard(inner)
@@ -205,14 +205,14 @@ class _Collector(Struct):
         for text in wrapped.texts:
             self.collect(text, wrappers_left - 1)
         for text in wrapped.guesses:
-            with suppress(AmbiguousSyntax):  # a guess may be anything; what was found in it counts
+            with suppress(AmbiguousSyntax):  # a guess need not be a command; keep those in it
                 self.collect(text, wrappers_left - 1)
         if problem:
             raise AmbiguousSyntax(problem)
 
 
 def _read_twice(text: str, result: ScanResult) -> str | None:
-    """Both readings; why they cannot be trusted, if so."""
+    """Parse a text twice; returns why the results cannot be trusted, if so."""
     try:
         scan(text, result)
         by_grammar = signatures(text)
@@ -221,7 +221,7 @@ def _read_twice(text: str, result: ScanResult) -> str | None:
     if sorted(by_grammar) != sorted(result.signatures):
         return "the text can be read in two ways"
     if any(name in BUILTIN_NAMES or not name.isidentifier() for name in result.functions):
-        return "a function takes the place of a command"
+        return "a function replaces a command"
     if any(map(changes_meaning, result.variables)):
         return "a loop sets a variable that changes what commands do"
     return None

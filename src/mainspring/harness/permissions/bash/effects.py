@@ -1,5 +1,5 @@
-"""What commands do besides reading: which files they change, whether they are destructive or use
-the network, which paths they name, and removals that no mode approves by itself.
+"""The effects of commands: which files they name and change, whether they are destructive or use
+the network, and removals that a person must approve in every mode.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mainspring.harness.permissions.bash.read_only_commands import (
 )
 from mainspring.harness.permissions.bash.scripts import sed_effects
 
-# The file commands that the mode acceptEdits may pass, with the options it may pass them with.
+# The file commands that the mode acceptEdits may allow, with the options that it may allow.
 _EDITING: dict[str, str] = {
     "mkdir": "-pv -m= --parents --verbose --mode=",
     "touch": "-acm -d= -t= --no-create --date=",
@@ -66,25 +66,25 @@ _MAX_FOLDERS = 8
 
 @dataclass(slots=True)
 class Effects:
-    """Of all commands of a text together."""
+    """The effects of all commands of a text together."""
 
     reads: list[str] = field(default_factory=list[str])
     writes: list[str] = field(default_factory=list[str])
     trees: list[str] = field(default_factory=list[str])
-    """Folders that are read with all that is in them."""
+    """Folders that are read recursively."""
     guesses: list[str] = field(default_factory=list[str])
     """Words that may be files."""
     opaque: bool = False
-    """A word that only bash can tell may be a file."""
+    """A word whose value only bash knows may be a file."""
     hides_reads: bool = False
-    """The same, of a command that is known to read."""
+    """The same for a command that is known to read."""
     reads_anything: bool = False
-    """There is a program of which it is not known what it reads."""
+    """It is unknown which files one of the programs reads."""
     shows_history: bool = False
     is_lost: bool = False
-    """It cannot be told where the shell goes."""
+    """The folder of the shell is unknown."""
     folders: list[str] = field(default_factory=lambda: [""])
-    """Where the shell may stand: each `cd` may count for what follows it, or not."""
+    """The folders the shell may be in: each `cd` may affect later commands or not."""
 
     def add(self, words: Iterable[Word], *, write: bool) -> None:
         for word in words:
@@ -99,8 +99,8 @@ class Effects:
                 self.opaque = self.hides_reads = True
 
     def places(self, path: str, *, write: bool = False) -> list[str]:
-        """`-` is standard input to whoever reads, and a file to `mv` and the like. On its way to
-        `a/../b`, `mkdir -p` makes `a`."""
+        """The paths that a word names, from any folder the shell may be in. `-` is stdin for
+        readers but a file for writers. For `a/../b`, `mkdir -p` also creates `a`."""
         if not path or (path == "-" and not write) or "://" in path:
             return []
         paths = [path]
@@ -118,14 +118,14 @@ class Effects:
 
 
 def _is_literal(word: Word) -> bool:
-    """Also `~/x`; but `~+` is where the shell stands, and `~user` somebody's home."""
+    """Whether the text shows the value, as for `~/x`, but not for `~+` and `~user`."""
     path = word.pathlike
     is_home = path == "~" or path.startswith("~/")
     return word.value is not None or (is_home and not word.many and "$" not in path)
 
 
 def _is_of_process(path: str) -> bool:
-    """Links to wherever a process stands: no other can tell where they lead."""
+    """Whether a path contains links that lead elsewhere for each process."""
     plain = re.sub("^/+", "/", posixpath.normpath(path))
     is_device = path.startswith("/") and "/dev/" in path
     return plain.startswith("/proc/") or (is_device and ".." in path)
@@ -160,7 +160,7 @@ def _record_reads(reads: FileReads, effects: Effects) -> None:
 
 
 def edited_files(command: Command) -> list[Word] | None:
-    """The operands of a plain file command; None if it is none, or has other options."""
+    """The operands of a plain file command; `None` for other commands and options."""
     name, arguments = basename(command), command.words[1:]
     if name == "sed":
         return _sed_in_place_files(arguments)
@@ -173,9 +173,9 @@ def _sed_in_place_files(arguments: tuple[Word, ...]) -> list[Word] | None:
     if line is None or not line.has("-i", "--in-place"):
         return None
     if any(sed_effect.value not in {"-i", "--in-place"} for sed_effect in sed_effects(arguments)):
-        return None  # its script does more
+        return None  # its script does more than edit
     if any("/" in item.pathlike or "*" in item.pathlike for item in line.values("-i")):
-        return None  # the copies it keeps go elsewhere
+        return None  # it writes backups elsewhere
     return line.operands[0 if line.values("-e", "--expression") else 1 :]
 
 
@@ -207,11 +207,11 @@ _INTERPRETERS = word_set(
 )
 _VERSION = "0123456789."
 _COPIERS = word_set("cp install ln scp rsync")
-"""They write the last of their words, or what is called like one of the others in it."""
+"""Commands that write to their last word, or into it under the names of the other words."""
 
 
 def written_words(commands: Sequence[Command]) -> tuple[str, ...]:
-    """Literal words only: what just bash can tell is for the sandbox to hold."""
+    """The words that commands may write to, if literal; the sandbox has to catch the others."""
     return tuple(dict.fromkeys(word for command in commands for word in _written_by(command)))
 
 
@@ -234,7 +234,7 @@ def _written_by(command: Command) -> Iterator[str]:
 
 
 def _values(word: Word) -> Iterator[str]:
-    """A word, and what follows a `=` in it."""
+    """A word, and its part after `=`."""
     if word.value:
         yield word.value
         _, _, after = word.value.partition("=")
@@ -243,13 +243,13 @@ def _values(word: Word) -> Iterator[str]:
 
 
 REMOVING = frozenset({"rm", "rmdir", "unlink", "shred", "srm"})
-# Everything below these, too.
+# Critical with everything below them.
 _SYSTEM = word_set(
     """
     bin boot dev etc lib lib32 lib64 libx32 proc sbin sys usr System Library Applications
     """
 )
-# These, and what is right in them: /home/someone, /var/lib.
+# Critical with their direct entries: /home/someone, /var/lib.
 _SHARED = word_set("home Users root opt var srv mnt media run Volumes private")
 _LEADING_EXPANSION = re.compile(r"^(?:\$\{[^}]*\}|\$\(.*\)|`.*`|\$[A-Za-z_]\w*|\$.)", re.DOTALL)
 _HOME = re.compile(r"^(?:\$HOME|\$\{HOME[^}]*\}|~[\w+-]*)(?=/|$)")
@@ -257,7 +257,7 @@ _WILD_END = re.compile(r"(?:/?(?:\*+|\.\*|\.?\[[^\]]*\]\*?|\{[^}]*\}|\?+|(?<![^/
 
 
 def removes_critical(commands: Sequence[Command], roots: Collection[str]) -> bool:
-    """Relative paths are held against the last literal `cd`."""
+    """Whether commands remove a critical path. Relative paths start at the last literal `cd`."""
     folder = ""
     for command in commands:
         name = basename(command)
@@ -288,7 +288,7 @@ def _is_recursive(words: Sequence[Word]) -> bool:
 
 
 def _is_unknown(operands: Sequence[Word]) -> bool:
-    """Begins with something that only bash, or another program, can tell."""
+    """Whether an operand begins with something that only bash, or another program, knows."""
     return any(
         word.value is None and (not word.source or _LEADING_EXPANSION.match(word.pathlike))
         for word in operands
@@ -302,7 +302,7 @@ def is_critical(word: Word, folder: str, roots: Collection[str]) -> bool:
     if word.value is None and not path.startswith("~"):
         unset = _LEADING_EXPANSION.sub("", path)
         if unset and unset != path:
-            path = unset  # a variable that is not set leaves the rest
+            path = unset  # if the variable is not set, this remains
     wild = word.value is None
     stem = _WILD_END.sub("", path) if wild else path
     if not stem and path and not path.startswith("/"):
@@ -324,7 +324,7 @@ def _is_critical_path(path: str, roots: Collection[str]) -> bool:
 
 
 def may_remove_critical(text: str, roots: Collection[str]) -> bool:
-    """The same question for a text that cannot be split: by its looks, and rather yes."""
+    """The same check for a text that cannot be parsed; in doubt, the answer is yes."""
     bare = re.sub(r"\$\{?IFS\}?", " ", re.sub(r"[\\'\"]", "", text))
     tokens = re.split(r"[\s,;&|(){}<>`=]+", bare)
     if not any(token.rsplit("/", 1)[-1] in REMOVING for token in tokens):

@@ -50,7 +50,7 @@ _FOLLOWING: dict[str, tuple[str, ...]] = {
     "rg": ("-L",),
     "tree": ("-l",),
 }
-"""Options by which links in a folder are followed, wherever they lead."""
+"""Options that follow links in folders, wherever they lead."""
 _EXPANDING = word_set("c++filt lsof nm objdump readelf size strings unzip xmllint zipinfo")
 _WITH_SUBCOMMANDS = frozenset(first for first, *_ in SUBCOMMANDS)
 _FILE_TESTS = re.compile(r"-[bcdefgGhkLNOprsSuwx]")
@@ -64,28 +64,28 @@ ReadsAnalyzer: TypeAlias = "Callable[[tuple[Word, ...]], FileReads | None]"
 @dataclass(slots=True)
 class FileReads:
     files: list[Word] = field(default_factory=list[Word])
-    """What it names. Where its options are not known: what looks like a path."""
+    """The files that it names; for unknown options, words that look like paths."""
     trees: list[Word] = field(default_factory=list[Word])
-    """Folders that it reads with all that is in them."""
+    """Folders that it reads recursively."""
     guesses: list[Word] = field(default_factory=list[Word])
-    """Words that may be files, of a program or options that are not known."""
+    """Words of an unknown program or unknown options that may be files."""
     is_known: bool = True
-    """Whether it reads nothing else."""
+    """Whether it certainly reads nothing else."""
     shows_history: bool = False
-    """Whether it shows files out of git's objects, and which cannot be told."""
+    """Whether it shows unknown files from git's objects."""
     is_dynamic: bool = False
-    """Whether a word that only bash can tell may be a file, or an option that names one; or the
-    options of a program that reads are not known, which may name files in a file."""
+    """Whether a word whose value only bash knows may be a file or an option that names one; or an
+    unknown option of a reading program may take names of files from a file."""
 
 
 def system_program(command: Command) -> str:
-    """The program, if it is the system's own and not one in some folder."""
+    """The name of the program; for one outside the system's folders, its path."""
     name = command.name
     return name.removeprefix("/usr").removeprefix("/bin/") if name.startswith(_FOLDERS) else name
 
 
 def find_table(command: Command) -> tuple[str, tuple[Word, ...]] | None:
-    """The table for a command, and the arguments that it is for."""
+    """The table for a command, and the arguments that it covers."""
     name, arguments = system_program(command), command.words[1:]
     if name in _EXPANDING and any(_is_expanded(name, argument.pathlike) for argument in arguments):
         return None
@@ -99,7 +99,7 @@ def find_table(command: Command) -> tuple[str, tuple[Word, ...]] | None:
 
 
 def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
-    """`npm --version` and its like, of programs that are known; `./x --version` runs x."""
+    """Whether a known program only prints its version or help; `./x --version` runs x."""
     option = arguments[0].value if len(arguments) == 1 else None
     if option in {"--version", "--help"}:
         return name in VERSIONED
@@ -107,8 +107,8 @@ def asks_version(name: str, arguments: tuple[Word, ...]) -> bool:
 
 
 def _is_expanded(name: str, text: str) -> bool:
-    """By the program itself: `strings @file` takes arguments from a file, unzip knows globs, and
-    `lsof -i@host` asks who that is."""
+    """Whether the program itself expands an argument: `strings @file` reads arguments from a file,
+    unzip expands globs, and `lsof -i@host` looks up the host."""
     if name in {"unzip", "zipinfo"}:
         return any(item in text for item in "*?[")
     if name == "xmllint":
@@ -127,9 +127,9 @@ def file_reads(command: Command) -> FileReads:
     if name in COPYING:
         return _copied_files(name, arguments)
     texts = [redirect.target for redirect in command.redirects if redirect.operator == "<<<"]
-    unknown = _unknown_program((*arguments, *texts))
-    unknown.is_dynamic = name in PROGRAMS or name in _SCRIPTED
-    return unknown
+    reads = _unknown_program((*arguments, *texts))
+    reads.is_dynamic = name in PROGRAMS or name in _SCRIPTED
+    return reads
 
 
 def _by_table(command: Command) -> FileReads | None:
@@ -163,12 +163,12 @@ def _by_kind(spec: str, line: ParsedArguments) -> FileReads:
 
 
 def _pattern_files(spec: str) -> set[str]:
-    """`-f patterns`: then there is no pattern among the operands."""
+    """Options such as `-f patterns`, with which no operand is a pattern."""
     return {"-f", "--file"} & option_table(spec).files
 
 
 def _may_expand(word: Word) -> bool:
-    """Than one word, or another option."""
+    """Whether a word may become several words, or an option."""
     return word.value is None and (word.many or word.optionlike) and not word.is_process
 
 
@@ -190,7 +190,7 @@ def _after_equals(word: Word) -> Word | None:
 
 
 def _unknown_program(arguments: Sequence[Word]) -> FileReads:
-    """As far as the text tells: what looks like a path is one, any other name may be a file."""
+    """The reads of an unknown program: words that look like paths, and names that may be files."""
     reads = FileReads(is_known=False)
     reads.files = [word for word in arguments if word.value is None and not word.is_process]
     guesses: dict[str, None] = {}
@@ -206,7 +206,7 @@ def _unknown_program(arguments: Sequence[Word]) -> FileReads:
 
 
 def _values(word: str) -> Iterator[str]:
-    """A word, or the values that it may have if it is an option: `-fX`, `--file=X`, `if=X`."""
+    """A word, and the values that it may contain as an option: `-fX`, `--file=X`, `if=X`."""
     if word.startswith("-") and not word.startswith("--"):
         yield from (word[at:] for at in range(2, min(len(word), 32)))
     elif word and not word.startswith("-"):
@@ -259,7 +259,7 @@ def _tar(arguments: tuple[Word, ...]) -> FileReads | None:
 
 
 def lists_archive(arguments: Sequence[Word]) -> bool:
-    """`tar tf file`; a name with a colon is a file on another machine."""
+    """Whether this is `tar tf file`. A name with a colon is a file on another machine."""
     if len(arguments) < 2 or not _TAR.fullmatch(arguments[0].value or ""):
         return False
     archive = arguments[1].value or ":"
@@ -269,7 +269,7 @@ def lists_archive(arguments: Sequence[Word]) -> bool:
 def _table_reader(
     spec: str, is_harmless: Callable[[str | None], bool] | None = None
 ) -> ReadsAnalyzer:
-    """Read by a table; where the program text may do more, what it names may be a file."""
+    """An analyzer by a table; if the program text may have effects, names in it may be files."""
 
     def read(arguments: tuple[Word, ...]) -> FileReads | None:
         line = parse_arguments(arguments, spec)

@@ -1,4 +1,4 @@
-"""Which git subcommands are read-only, with which options, and whose files they show, including
+"""Which git subcommands are read-only, with which options, and which files they show, including
 old versions from git's objects.
 """
 
@@ -87,7 +87,7 @@ TABLES: dict[str, str] = {
 }
 
 CONTENT = word_set("blame cat-file diff diff-tree grep log range-diff show whatchanged")
-"""They show what is in files."""
+"""Subcommands that show the content of files."""
 NAMES_ONLY = word_set(
     """
     -s --no-patch --stat --numstat --shortstat --summary --name-only --name-status --raw --quiet
@@ -100,16 +100,16 @@ PATCHES = word_set(
     --function-context -W
     """
 )
-"""Options by which they do so, whatever else is asked for."""
+"""Options that show content, whatever the other options are."""
 NO_PATCHES = word_set("diff-tree log whatchanged")
-"""Those that do not without one of `PATCHES`."""
+"""Subcommands of `CONTENT` that show content only with an option of `PATCHES`."""
 PLAIN = word_set(
     """
     add branch checkout cherry-pick clean commit fetch gc init merge mv pull push rebase remote
     reset restore revert rm stash switch tag
     """
 )
-"""They change things, and show and run nothing but what the repository itself is set up for."""
+"""Subcommands that change things, but run no programs except those the repository configures."""
 _SETTING = re.compile(r"[A-Za-z][\w-]*\.[\w.-]+")
 
 
@@ -159,12 +159,12 @@ def _config(own: tuple[Word, ...]) -> bool:
     first, *more = [operand.value or "" for operand in line.operands] or [""]
     if first in {"get", "list"}:
         return len(more) == (first == "get")
-    return not more and _SETTING.fullmatch(first) is not None  # two would set it
+    return not more and _SETTING.fullmatch(first) is not None  # two operands would set it
 
 
 def _symbolic_ref(own: tuple[Word, ...]) -> bool:
     line = parse_arguments(own, "-q --quiet --short --no-recurse")
-    # two would set it
+    # a second operand would set it
     return line is not None and len(line.operands) == 1 and not line.operands[0].many
 
 
@@ -203,7 +203,7 @@ _SHOWING = re.compile(
 
 @dataclass(slots=True)
 class GitReads:
-    """What of a repository's files a git command shows."""
+    """The files of a repository that a git command shows."""
 
     files: list[Word] = field(default_factory=list[Word])
     trees: list[Word] = field(default_factory=list[Word])
@@ -216,12 +216,12 @@ class GitCommand:
     name: str
     own: tuple[Word, ...]
     folder: Word | None
-    """Given by `-C`."""
+    """The value of `-C`."""
 
 
 def git_command(arguments: Sequence[Word]) -> GitCommand | None:
-    """None if its own options choose what git runs (`-c`, `--git-dir`, `--exec-path`), or if its
-    subcommand is not known."""
+    """`None` if options before the subcommand may change what git runs (`-c`, `--git-dir`,
+    `--exec-path`), or if the subcommand is unknown."""
     line = parse_arguments(arguments, _GLOBALS)
     folders = line.values("-C") if line else []
     if line is None or not line.operands or len(folders) > 1 or line.operands[0].value is None:
@@ -233,7 +233,7 @@ def git_command(arguments: Sequence[Word]) -> GitCommand | None:
 
 
 def is_git_read_only(arguments: tuple[Word, ...]) -> bool:
-    """In a repository that is trusted; see `CommandAnalysis.foreign_git`."""
+    """Whether it only reads in a trusted repository; see `CommandAnalysis.foreign_git`."""
     git = git_command(arguments)
     if git is None:
         return False
@@ -245,7 +245,7 @@ def is_git_read_only(arguments: tuple[Word, ...]) -> bool:
 
 
 def git_may_run_programs(arguments: tuple[Word, ...]) -> bool:
-    """Whether it may run what its words do not tell: an alias, a program named by an option."""
+    """Whether it may run something that its words do not name: an alias, a program of an option."""
     git = git_command(arguments)
     if git is None:
         return True
@@ -279,7 +279,7 @@ def _plain_reads(name: str, own: Sequence[Word]) -> GitReads:
 
 
 def without_messages(own: Sequence[Word]) -> list[Word]:
-    """The message of a commit is not a file."""
+    """The words without commit messages, which are not files."""
     positions = {at + 1 for at, word in enumerate(own) if word.value in _MESSAGES}
     return [word for at, word in enumerate(own) if at not in positions]
 
@@ -287,7 +287,7 @@ def without_messages(own: Sequence[Word]) -> list[Word]:
 def _content(name: str, line: ParsedArguments) -> GitReads:
     reads = GitReads(files=line.values(*option_table(TABLES[name]).files))
     words, before = line.operands, line.operands_before_dashes
-    if name == "grep" and not line.has("-e", "-f"):  # the pattern, which may stand behind the `--`
+    if name == "grep" and not line.has("-e", "-f"):  # the pattern, which may come after `--`
         words, before = words[1:], before and before - 1
     operands, paths = words[:before], [] if before is None else words[before:]
     if line.has("--no-index"):
@@ -311,7 +311,7 @@ def _content(name: str, line: ParsedArguments) -> GitReads:
 
 
 def _add_object(word: Word, reads: GitReads) -> None:
-    """`HEAD:path` is a file as it was, `:path` as it is staged; a hash may be that of any."""
+    """`HEAD:path` is a committed file, `:path` a staged one; a hash may be that of any file."""
     if word.value is None or _HASH.fullmatch(word.value):
         reads.unlimited = True
     elif ":" in word.value:
@@ -319,7 +319,7 @@ def _add_object(word: Word, reads: GitReads) -> None:
         reads.files.append(literal_word(path or "."))
         reads.unlimited = reads.unlimited or not _names_path(word)
     else:
-        reads.files.append(word)  # or a commit, which is no file
+        reads.files.append(word)  # or a commit, which is not a file
 
 
 def _names_path(word: Word) -> bool:
@@ -329,7 +329,7 @@ def _names_path(word: Word) -> bool:
 
 
 def _hides_content(name: str, line: ParsedArguments) -> bool:
-    """Names and numbers only: `--stat`, or a log without patches."""
+    """Whether it shows only names and numbers: `--stat`, or a log without patches."""
     if name == "grep" or line.has(*PATCHES):
         return False
     return line.has(*NAMES_ONLY) or name in NO_PATCHES

@@ -1,4 +1,4 @@
-"""What changes the meaning of commands that come later: variables, functions, shell settings."""
+"""Hazards that change the meaning of later commands: variables, functions, shell settings."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def changes_meaning(name: str) -> bool:
 
 
 def is_harmless(assignment: Assignment) -> bool:
-    """Whether rules may look past `name=x` in front of a command. A value can name a file."""
+    """Whether rules may ignore `name=x` before a command. A value can name a file."""
     name, value = assignment.name, assignment.value.value
     if changes_meaning(name) or _HARMLESS_VARIABLES.fullmatch(name) is None:
         return False
@@ -55,22 +55,22 @@ def is_harmless(assignment: Assignment) -> bool:
 
 
 def is_script_variable(name: str) -> bool:
-    """Whether a text may set `name` for itself: by its looks, no program reads it."""
+    """Whether a text may set `name` for its own use: by its spelling, no program reads it."""
     return not changes_meaning(name) and re.fullmatch(r"[a-z][a-z0-9_]*", name) is not None
 
 
 def has_harmless_assignments(command: Command) -> bool:
-    """Whether nothing in front of a command makes it another one."""
+    """Whether no assignment before a command changes its meaning."""
     return all(is_harmless(item) or _splits_lines(item, command) for item in command.assignments)
 
 
 def _splits_lines(assignment: Assignment, command: Command) -> bool:
-    """`while IFS= read -r line`: for that one `read` only."""
+    """Whether it is `IFS=` for a single `read`, as in `while IFS= read -r line`."""
     return assignment.name == "IFS" and command.name == "read"
 
 
 def hazard(command: Command) -> str | None:
-    """Why commands after this one, or this one itself, cannot be told from their text."""
+    """Why the text does not show what this command or later ones do; `None` if it does."""
     for assignment in command.assignments:
         if changes_meaning(assignment.name) and not _splits_lines(assignment, command):
             return f"sets {assignment.name}, which changes what other commands do"
@@ -78,7 +78,7 @@ def hazard(command: Command) -> str | None:
         return None
     head = command.words[0]
     if head.value is None:
-        return "the program is not known before it runs"
+        return "the program is unknown until it runs"
     if not head.value.isascii() or not head.value or any(map(str.isspace, head.value)):
         return "the command's name is misleading"
     return _builtin_hazard(head.value, command.words[1:])
@@ -105,7 +105,7 @@ def _builtin_hazard(name: str, arguments: tuple[Word, ...]) -> str | None:
 
 
 def _comparison_hazard(arguments: tuple[Word, ...]) -> str | None:
-    """In `[[`, numbers are arithmetic, and arithmetic on a variable can run what is in it."""
+    """In `[[`, comparing numbers is arithmetic, which can run commands in a variable's value."""
     for at, word in enumerate(arguments):
         if word.source in {"-v", "-R"}:
             return "`[[ -v` can run commands"
@@ -120,7 +120,7 @@ def _is_number(word: Word) -> bool:
 
 
 def _test_hazard(arguments: tuple[Word, ...]) -> str | None:
-    """`-v NAME` evaluates the name's subscript; an expansion may turn out as `-v`."""
+    """`-v NAME` evaluates the subscript of the name; an expansion may become `-v`."""
     words = [
         argument for argument in arguments if argument.source not in {"]", "!", "$?", "$#", "$$"}
     ]
@@ -129,7 +129,7 @@ def _test_hazard(arguments: tuple[Word, ...]) -> str | None:
     if literal & {"-v", "-R"} or any(item.many for item in unknown):
         return "`test -v` can run commands"
     if unknown and (literal & {"-a", "-o", "("} or (len(words) == 2 and words[0] in unknown)):
-        return "the operators of `test` are not known before it runs"
+        return "the operators of `test` are unknown until it runs"
     return None
 
 

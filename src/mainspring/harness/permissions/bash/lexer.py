@@ -1,6 +1,6 @@
-"""Reading one bash word: quotes, expansions, and the commands substituted inside it.
+"""Reads one bash word: quotes, expansions, and the commands substituted inside it.
 
-Refuses (`AmbiguousSyntax`) what bash would evaluate in ways that cannot be seen in the text.
+Rejects (`AmbiguousSyntax`) text that bash would evaluate in ways that the text does not show.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ESCAPE = re.compile(
 
 
 def decode_ansi_c(inner: str) -> str | None:
-    """None for what is not plain ASCII afterwards, or that bash itself would cut short."""
+    """The decoded text; `None` if it is not plain ASCII, or if bash would truncate it."""
     decoded: list[str] = []
     at = 0
     for escape in _ESCAPE.finditer(inner):
@@ -60,17 +60,17 @@ MAX_DEPTH = 24
 BLANK = " \t"
 META = " \t\n;&|<>()"
 
-# Characters that mean themselves, whatever is around them.
+# Characters that are always literal.
 _PLAIN = re.compile(r"[A-Za-z0-9_./=:,@%+-]+")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PARAMETER = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_]*|[0-9]+|[@*#?$!-])(?:\[(?:[0-9]+|@|\*)\])?")
-# Where a part of a value begins and ends is arithmetic: numbers only, and nothing after them.
+# The offsets of a substring are arithmetic: allow numbers only, with nothing after them.
 _OPERATOR = re.compile(
     r":?[-=+?]|##?|%%?|//?|\^\^?|,,?|:(?:[0-9]+| +-?[0-9]+)(?:: *-?[0-9]+)?(?=\})"
 )
-# Names are left out: bash evaluates a variable's value, so `$((x))` runs what is in x.
+# Names are excluded: bash evaluates a variable's value, so `$((x))` runs commands in x.
 _ARITHMETIC = re.compile(r"[0-9 \t+*/%()<>=!&|^~?:,-]*\)\)")
-# A brace that stands alone, or as `{}`, is itself.
+# A single brace, or `{}`, is literal.
 _NO_BRACES = re.compile(r"\}?(?:[\s;&|<>()]|$)")
 # `[` and `[[` are commands.
 _NO_BRACKETS = re.compile(r"\[?(?:[\s;&|<>()]|$)")
@@ -80,12 +80,12 @@ _HISTORY = re.compile(r"![^\s=(\"']")
 
 
 class AmbiguousSyntax(Exception):
-    """Not to be read with certainty; why."""
+    """The text cannot be parsed with certainty; the message says why."""
 
 
 @dataclass(slots=True)
 class WordBuilder:
-    """A word being read."""
+    """A word while it is read."""
 
     source_start: int
     value: list[str] = field(default_factory=list[str])
@@ -100,7 +100,7 @@ class WordBuilder:
         self.value.append(text)
 
     def expands(self, source: str, *, quoted: bool, several: bool = False) -> None:
-        """`several`: more than one word even within quotes, as `$@` is."""
+        """Add an expansion. `several`: it is more than one word even in quotes, such as `$@`."""
         if not self.begun or several or not quoted:
             self.optionlike = True
         self.begun = self.dynamic = True
@@ -118,11 +118,11 @@ ReadNested: TypeAlias = "Callable[[Lexer], None]"
 
 
 class Lexer:
-    """A place in a text. `nested` reads commands from there to past the `)` that ends them."""
+    """A position in a text. `read_nested` reads commands from there to after their closing `)`."""
 
     def __init__(self, text: str, read_nested: ReadNested, depth: int = 0) -> None:
         if depth > MAX_DEPTH:
-            raise AmbiguousSyntax("nested too deep")
+            raise AmbiguousSyntax("nested too deeply")
         self.text = text
         self.at = 0
         self.read_nested = read_nested
@@ -138,7 +138,7 @@ class Lexer:
         return True
 
     def word(self) -> Word | None:
-        """The word that begins here, or None if none does."""
+        """The word that begins here; `None` if there is none."""
         piece = WordBuilder(self.at)
         if self.peek(2) in {"<(", ">("}:
             start = self.at
@@ -213,7 +213,7 @@ class Lexer:
             raise AmbiguousSyntax("`!` may be a history expansion")
 
     def double_quoted(self, builder: WordBuilder, end: str) -> None:
-        """Read to past `end`; for a here-document's body, whose end is the text's: `end` is ''."""
+        """Read until after `end`, or to the end of the text if `end` is '' (a here-document)."""
         while char := self.peek():
             if char == end:
                 self.at += 1
@@ -252,11 +252,11 @@ class Lexer:
         builder.expands(closed[0], quoted=quoted)
 
     def document(self) -> None:
-        """A here-document's body: the commands substituted in it."""
+        """Read the body of a here-document, for the commands substituted in it."""
         self.double_quoted(WordBuilder(0), "")
 
     def inside(self, text: str) -> None:
-        """Commands of a text of its own."""
+        """Read the commands of a separate text."""
         inner = Lexer(text + "\n)", self.read_nested, self.depth + 1)
         self.read_nested(inner)
         if inner.at != len(inner.text):
@@ -266,12 +266,12 @@ class Lexer:
     def deeper(self) -> Generator[None]:
         self.depth += 1
         if self.depth > MAX_DEPTH:
-            raise AmbiguousSyntax("nested too deep")
+            raise AmbiguousSyntax("nested too deeply")
         yield
         self.depth -= 1
 
     def _substitution(self) -> None:
-        """Commands up to past the `)`; the opening has been read."""
+        """Read commands until after the `)`; the opening has been read."""
         with self.deeper():
             self.read_nested(self)
 
@@ -341,7 +341,7 @@ class Lexer:
         self._operand(quoted=quoted)
 
     def _operand(self, *, quoted: bool) -> None:
-        """The rest of `${x:-...}`. Quotes mean different things there by where it stands."""
+        """Read the rest of `${x:-...}`. The meaning of quotes in it depends on the context."""
         unread = WordBuilder(self.at)
         while char := self.peek():
             if char == "}":

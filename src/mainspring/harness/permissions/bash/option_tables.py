@@ -1,5 +1,5 @@
-"""Parses command-line arguments by a table of options; an option outside the table makes the
-line unknown.
+"""Parses command-line arguments by a table of options; it fails on an option that is not in the
+table.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ _MARKS = "=<~?*"
 
 @dataclass(frozen=True, slots=True)
 class OptionTable:
-    """Read from a text of tokens. `-abc` are flags. A mark behind an option says what it takes:
+    """Parsed from a text of tokens. `-abc` are flags. A mark after an option says what it takes:
     `-n=` a plain value, `-n==` two of them, `-f<` a file that is read, `-e~` the program text or
-    pattern that else is the first operand, `--long?` maybe a value (attached). `-r*` is a flag by
-    which folders are read with all that is in them. `-#` is a number; `+` means that options end
-    at the first operand; `any` that no option of the program does harm, so that a word which only
-    bash can tell may be one. Other words are for the caller: they say what operands are.
+    pattern that is otherwise the first operand, `--long?` an optional attached value. `-r*` is a
+    flag that reads folders recursively. `-#` is a number; `+` means that options end at the first
+    operand; `any` means that no option of the program does harm, so that a word whose value only
+    bash knows may be one. Other words are for the caller and describe the operands.
     """
 
     flags: frozenset[str]
@@ -32,17 +32,17 @@ class OptionTable:
     scripts: frozenset[str]
     recursive: frozenset[str]
     words: frozenset[str]
-    """Tokens that are no options."""
+    """Tokens that are not options."""
 
 
 @dataclass(slots=True)
 class ParsedArguments:
-    """A command's arguments, understood."""
+    """The arguments of a command, parsed by a table."""
 
     options: list[tuple[str, Word | None]] = field(default_factory=list[tuple[str, Word | None]])
     operands: list[Word] = field(default_factory=list[Word])
     operands_before_dashes: int | None = None
-    """How many stand before `--`, if there is one."""
+    """The number of operands before `--`, if there is one."""
 
     def has(self, *names: str) -> bool:
         return any(name in names for name, _ in self.options)
@@ -77,26 +77,26 @@ def option_table(spec: str) -> OptionTable:
 
 
 def parse_arguments(arguments: Sequence[Word], spec: str) -> ParsedArguments | None:
-    """None if there is an option outside the table, or a word that may turn out to be one.
+    """`None` if there is an option outside the table, or a word that may become one.
 
-    An abbreviated long option counts as one outside the table: which it stands for depends on all
-    that the program has, in the version at hand.
+    An abbreviated long option counts as outside the table, since its meaning depends on all options
+    of the installed version.
     """
     options, line = option_table(spec), ParsedArguments()
-    waiting = list(reversed(arguments))
-    while waiting:
-        word = waiting.pop()
+    pending = list(reversed(arguments))
+    while pending:
+        word = pending.pop()
         if word.value == "--":
             line.operands_before_dashes = len(line.operands)
-            line.operands.extend(reversed(waiting))
+            line.operands.extend(reversed(pending))
             return line
         is_option = word.optionlike and word.value != "-"
         if not is_option or (word.value is None and "any" in options.words):
             line.operands.append(word)
             if "+" in options.words:
-                line.operands.extend(reversed(waiting))
+                line.operands.extend(reversed(pending))
                 return line
-        elif word.value is None or not _option(word.value, waiting, options, line):
+        elif word.value is None or not _option(word.value, pending, options, line):
             return None
     return line
 
@@ -146,6 +146,6 @@ def _takes_next(name: str, waiting: list[Word], line: ParsedArguments) -> bool:
 
 
 def literal_word(value: str) -> Word:
-    """A word that says what it is."""
+    """A word with a known value."""
     is_option = value.startswith("-")
     return Word(source=value, value=value, pathlike=value, optionlike=is_option, many=False)

@@ -1,13 +1,13 @@
 """Programs that only read: their options and what their arguments are. Data only.
 
-For the marks of options see `option_tables.OptionTable`. One word says what the operands are:
-`files` files or folders that are read; `one` the same, at most one, because a second would be
-written; `text` anything but files; `pattern` first a pattern or program text, then files; `none`
-there may be none. `tree`: folders are read with all that is in them. `free`: there are no options,
-whatever a word begins with. `unbundled`: `-ab` is not `-a -b`.
+For the marks of options see `option_tables.OptionTable`. One word describes the operands: `files`:
+files or folders that are read; `one`: at most one of them, since a second would be written; `text`:
+anything but files; `pattern`: first a pattern or program text, then files; `none`: no operands.
+`tree`: folders are read recursively. `free`: there are no options, whatever a word begins with.
+`unbundled`: `-ab` is not `-a -b`.
 
-An option that is left out runs, writes, loads, takes names of files from a file, or is of no use
-here; `tests/permissions/bash/test_programs.py` holds these tables against the programs themselves.
+An option is left out if it runs, writes or loads something, reads names of files from a file, or is
+of no use here; `tests/permissions/bash/test_programs.py` checks these tables against the programs.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ VERSIONED = word_set(
     rustc rustup sqlite3 ssh strace swift tar tmux tsc unzip uv valgrind vim wget xz zip zsh
     """
 )
-"""They answer `--version` and `--help`, and read nothing of the workspace's for that."""
+"""Programs that answer `--version` and `--help` without reading files of the workspace."""
 SHORT_VERSIONS: dict[str, frozenset[str]] = {
     "-V": word_set("cargo curl ghc pip pip3 python python3 rg ruff rustc ssh tmux uv wget"),
     "-v": word_set("clang elixir gcc gem node npm npx perl php ruby tsc"),
@@ -260,9 +260,9 @@ SHORT_VERSIONS: dict[str, frozenset[str]] = {
     "--list-sdks": word_set("dotnet"),
 }
 SANDBOX_ONLY = word_set("cargo dotnet go rustc rustup swift")
-"""Which of their versions answers is chosen by a file of the workspace, which may bring its own."""
+"""Programs of which a file of the workspace may select the version, or bring its own."""
 LOADING = word_set("docker go npm pip pip3 python python3")
-"""The same for their `SUBCOMMANDS`: settings and modules of the workspace have a say in them."""
+"""Programs whose `SUBCOMMANDS` depend on settings and modules of the workspace."""
 
 PLAIN = word_set(
     """
@@ -271,17 +271,17 @@ PLAIN = word_set(
     shred sync tee touch truncate typeset unlink unset wget whois
     """
 )
-"""They do more than look, and yet run no other program, unless by an option of `escapes`."""
+"""Programs that do more than read, but run other programs only with a risky option."""
 COPYING = word_set(
     """
     chgrp chmod chown cp ln mkdir mkfifo mktemp mv pushd rm rmdir shred tee touch truncate unlink
     """
 )
-"""Those of `PLAIN` that open no other files than the ones they name."""
+"""Programs of `PLAIN` that open only files that they name."""
 SILENT = word_set(
     """
     bg declare disown export fg getopts hash help kill killall mapfile pkill popd readarray
     readonly sync typeset unset
     """
 )
-"""Those that open none."""
+"""Programs of `PLAIN` that open no files."""

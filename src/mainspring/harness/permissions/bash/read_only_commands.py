@@ -41,10 +41,10 @@ _TEXT_FILES = re.compile(
     r".*\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|log|md|py|rb|rs|rst|sh"
     r"|sql|tex|toml|ts|tsx|txt|xml|yaml|yml)"
 )
-# Scripts of the shell, and of old ones that take a file's name for more.
+# Checks of operands; some old shell scripts treat file names as more than names.
 _OPERANDS: dict[str, Callable[[Word], bool]] = {
     "date": lambda word: (word.value or "").startswith("+"),
-    # what it does with other kinds of files is up to LESSOPEN
+    # LESSOPEN decides what it does with other kinds of files
     "less": lambda word: (
         _TEXT_FILES.fullmatch(word.value or "") is not None and not word.pathlike.startswith("+")
     ),
@@ -62,8 +62,8 @@ _IP = re.compile(
 
 
 def read_only_scope(command: Command) -> ReadOnlyScope:
-    """Where `command` leaves everything as it was, its redirections aside: only in a sandbox if
-    files of the workspace influence what it runs."""
+    """Where `command` changes nothing, apart from its redirections: only in a sandbox if files of
+    the workspace influence what it runs."""
     if not command.words:
         sets = all(
             is_script_variable(assignment.name) or is_harmless(assignment)
@@ -82,7 +82,7 @@ def read_only_scope(command: Command) -> ReadOnlyScope:
 
 
 def loads_modules(command: Command) -> bool:
-    """`python -m` takes modules from the folder that it is run in first."""
+    """Whether it is `python -m`, which first looks for modules in the current folder."""
     first = command.words[1].value if len(command.words) > 1 else None
     return system_program(command) in {"python", "python3"} and first == "-m"
 
@@ -103,7 +103,7 @@ def _by_table(command: Command) -> bool:
 
 
 def _fits(kinds: frozenset[str], line: ParsedArguments) -> bool:
-    """How many operands there may be."""
+    """Whether the number of operands is allowed."""
     if "none" in kinds:
         return not line.operands
     is_one = len(line.operands) <= 1 and not any(word.many for word in line.operands)
@@ -111,7 +111,7 @@ def _fits(kinds: frozenset[str], line: ParsedArguments) -> bool:
 
 
 def _find(arguments: tuple[Word, ...]) -> bool:
-    """Anything that begins with `-` is a test or an action; an argument of one may, too."""
+    """Every word that begins with `-` must be a harmless test, even if it is an argument of one."""
     return all(not word.optionlike or _is_find_read_only(word.value) for word in arguments)
 
 
@@ -120,7 +120,7 @@ def _is_find_read_only(value: str | None) -> bool:
 
 
 def _xargs(arguments: tuple[Word, ...]) -> bool:
-    """What it runs is judged by itself."""
+    """The command that it runs is analyzed separately."""
     return parse_arguments(arguments, XARGS) is not None
 
 

@@ -13,7 +13,7 @@ from mainspring.harness.permissions.bash.effects import basename
 from mainspring.harness.permissions.bash.scripts import is_awk_read_only, sed_effects
 from mainspring.harness.permissions.bash.wrappers import STDIN_WORD
 
-# Long options by any of their unambiguous beginnings; a short one also inside a bundle.
+# A long option also matches by any prefix; a short one also inside a bundle.
 _EDITOR = "-c -S -u -s -q -w -W -l --cmd --eval -f --load --startuptime"
 _OPTIONS: dict[str, str] = {
     "git": "--config-env --config --exec-path --git-dir --work-tree --output --ext-diff --textconv"
@@ -110,19 +110,19 @@ _MESSAGE_COMMANDS = frozenset({"commit", "tag", "merge", "notes", "stash"})
 _MESSAGES = frozenset({"-m", "-am", "--message", "--title", "--body"})
 _INTERPRETERS = word_set("python python3 node deno perl ruby php lua")
 _SINGLE_DASH = frozenset({"find", "go", "gcc", "ip", "xxd", "vim"})
-# What they write to is an operand: `uniq in out`, `date 01020304`, `hostname name`.
+# They write to an operand: `uniq in out`, `date 01020304`, `hostname name`.
 _MAX_OPERANDS = {"uniq": 1, "xxd": 1, "hostname": 0}
 
 
 def risky_words(command: Command) -> Iterator[Word]:
-    """The words of `command` that make it more than its plain self, known or possibly."""
+    """The words that make, or may make, `command` do more than it normally does."""
     name, arguments = basename(command), command.words[1:]
     if name == "sed":
         yield from sed_effects(arguments)
     elif name in _AWKS:
         yield from () if is_awk_read_only(arguments) else arguments
     elif name in _INTERPRETERS and _runs_file(arguments):
-        return  # what follows is for the script
+        return  # the other words are arguments of the script
     elif name in _OPTIONS or name in _WORDS:
         letters = _letters(name, arguments)
         messages = _messages(name, arguments)
@@ -137,17 +137,17 @@ def _runs_file(arguments: tuple[Word, ...]) -> bool:
 
 
 def _messages(name: str, arguments: tuple[Word, ...]) -> list[Word]:
-    """`git commit -m "$(cat <<E ...)"`: one word, never an option."""
+    """Messages such as `git commit -m "$(cat <<E ...)"`: one word, never an option."""
     first = (arguments or (STDIN_WORD,))[0].value
-    speaks = name == "gh" or (name == "git" and first in _MESSAGE_COMMANDS)
-    if not speaks:
+    has_message = name == "gh" or (name == "git" and first in _MESSAGE_COMMANDS)
+    if not has_message:
         return []
     pairs = pairwise(arguments)
     return [word for before, word in pairs if before.value in _MESSAGES and not word.many]
 
 
 def _letters(name: str, arguments: tuple[Word, ...]) -> frozenset[str]:
-    """Short options to look for. git's own stand before the subcommand, which has others."""
+    """Short options to look for. git's own come before the subcommand, which has others."""
     if name == "git":
         first = (arguments or (STDIN_WORD,))[0].value or "-"
         return frozenset("cC" if first.startswith("-") else _GIT_LETTERS.get(first, ""))
@@ -176,7 +176,7 @@ def _is_risky(name: str, value: str, letters: frozenset[str]) -> bool:
 
 
 def _bundle(value: str) -> str:
-    """`-lo` is two options; in `-ofile` and `-n5`, what follows the first may be its value."""
+    """The letters of a bundle: `-lo` is two options; in `-ofile`, the others may be a value."""
     letters = re.match(r"-([A-Za-z]*)", value)
     return letters[1] if letters else ""
 
@@ -186,7 +186,7 @@ def _written_operands(name: str, arguments: tuple[Word, ...]) -> Iterator[Word]:
     if name == "tar":
         yield from (word for word in arguments[:1] if set("IFP") & set(word.value or "I"))
     elif name in _INTERPRETERS and not arguments:
-        yield STDIN_WORD  # its code comes from elsewhere
+        yield STDIN_WORD  # it reads its code from standard input
     elif name == "date":
         yield from (word for word in operands if not (word.value or "").startswith("+"))
     elif name in _MAX_OPERANDS:

@@ -45,14 +45,14 @@ def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:
         return False
     if _is_same(pattern, text):
         return True
-    spoken = [command for command in parsed.commands if command.words or not is_read_only(command)]
-    return bool(spoken) and all(_allows(pattern, item) for item in spoken)
+    commands = [item for item in parsed.commands if item.words or not is_read_only(item)]
+    return bool(commands) and all(_allows(pattern, command) for command in commands)
 
 
 def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None = None) -> bool:
     """Whether every command of `text` is allowed by one of `patterns`, or is read-only.
 
-    foreign_git: see `CommandAnalysis`; None: by the text alone.
+    `foreign_git`: see `CommandAnalysis`; `None`: decide by the text alone.
     """
     parsed = parse_commands(text)
     if isinstance(parsed, UnclearCommands):
@@ -73,7 +73,7 @@ def is_covered(patterns: Sequence[str], text: str, *, foreign_git: bool | None =
 def _applicable_patterns(
     patterns: Sequence[str], command: Command, is_foreign: bool
 ) -> Sequence[str]:
-    """A git rule covers only the trusted repository, unless it has exactly these words."""
+    """Elsewhere than in the trusted repository, only git rules without a wildcard apply."""
     if not (is_foreign and basename(command) == "git"):
         return patterns
     return [pattern for pattern in patterns if "*" not in pattern]
@@ -99,23 +99,23 @@ def _might_be(pattern: str, command: Command) -> bool:
 
 
 def _might_follow(prefix: Sequence[str], words: Sequence[Word]) -> bool:
-    """Only if bash makes one of them what is wanted."""
-    for want, word in zip(prefix, words, strict=False):
-        if word.value is None and word.many and _could_be(word, want):
+    """Whether words may match the prefix, and only if bash expands one of them to it."""
+    for expected, word in zip(prefix, words, strict=False):
+        if word.value is None and word.many and _could_be(word, expected):
             return True
-        if not _could_be(word, want):
+        if not _could_be(word, expected):
             return False
     return len(words) >= len(prefix) and any(item.value is None for item in words[: len(prefix)])
 
 
-def _could_be(word: Word, want: str) -> bool:
+def _could_be(word: Word, expected: str) -> bool:
     if word.value is not None:
-        return word.value == want
-    return want.startswith(_EXPANSION.split(word.pathlike, maxsplit=1)[0])
+        return word.value == expected
+    return expected.startswith(_EXPANSION.split(word.pathlike, maxsplit=1)[0])
 
 
 def _is_same(pattern: str, text: str) -> bool:
-    """Someone approved exactly this text: without a wildcard there is nothing to interpret."""
+    """Whether the rule is exactly this text: without a wildcard there is nothing to interpret."""
     return "*" not in pattern and pattern.strip() == text.strip()
 
 
@@ -137,14 +137,14 @@ def _allows(pattern: str, command: Command) -> bool:
 
 
 def _matches_allowed_text(pattern: str, text: str) -> bool:
-    """`* --version` allows any command with that, not any words before it."""
+    """Whether a text matches; in `* --version`, `*` is one command name, not several words."""
     if pattern.startswith("* "):
         return _fits(pattern[2:], text.partition(" ")[2])
     return _fits(pattern, text)
 
 
 def _text_for_allow(command: Command) -> str:
-    """Its text, without the assignments that change nothing of importance."""
+    """The text of a command, without harmless assignments."""
     if all(is_harmless(assignment) for assignment in command.assignments):
         return Command(command.words).text
     return command.text
@@ -162,7 +162,7 @@ def _is_named(word: str, pattern: str) -> bool:
 
 
 def _fits(pattern: str, text: str) -> bool:
-    """`*` is any text; ` *` at the end is nothing or a further word; `:*` there is the same."""
+    """`*` is any text; ` *` or `:*` at the end is nothing or further words."""
     if pattern.endswith(":*"):
         pattern = pattern[:-2] + " *"
     is_prefix = pattern.endswith(" *") and pattern != " *"
@@ -196,7 +196,7 @@ def _spellings(command: Command) -> Iterator[str]:
 
 
 def _mentions(pattern: str, text: str) -> bool:
-    """All the rule's words are somewhere in the text, in order, once disguises are off."""
+    """Whether a text, without its disguises, contains all words of the rule in order."""
     plain = unicodedata.normalize("NFKC", text)
     plain = "".join(char for char in plain if unicodedata.category(char) != "Cf")
     plain = _ANSI_C.sub(lambda quoted: decode_ansi_c(quoted[1]) or "", plain)
@@ -211,7 +211,7 @@ def _mentions(pattern: str, text: str) -> bool:
     return True
 
 
-# What they do depends on their arguments alone: no prefix of them is safe.
+# Their effect depends on their arguments alone, so no prefix is safe.
 _NEVER = SHELLS | word_set(
     """
     rm rmdir unlink shred dd mv kill killall pkill chmod chown chgrp eval exec env xargs
@@ -222,14 +222,14 @@ _NEVER = SHELLS | word_set(
     """
 )
 _INTERPRETERS = word_set("python python3 node deno bun ts-node tsx pypy pypy3")
-# Their second word may take a third with it.
+# The prefix of these has three words.
 _PAIRS = frozenset(
     {(tool, "run") for tool in word_set("npm pnpm yarn bun uv poetry pipenv cargo gh")}
     | {("gh", item) for item in word_set("pr issue repo")}
     | {("docker", "compose"), ("bundle", "exec"), ("npx", "-y"), ("aws", "s3")}
 )
 _EXACT_GIT = word_set("push reset checkout clean branch stash restore rebase config remote")
-# Harmless and harmful forms of the same subcommand: only the very text is suggested.
+# Subcommands with harmless and harmful forms: only the exact text is suggested.
 _EXACT = frozenset(
     {("git", item) for item in _EXACT_GIT}
     | {(tool, item) for tool in ("docker", "podman") for item in word_set("run exec system volume")}
@@ -239,7 +239,7 @@ _SUBCOMMAND = re.compile(r"[a-z][a-z0-9:_-]*")
 
 
 def suggest_rule(text: str) -> str | None:
-    """The narrowest rule content that allows `text` and its like; None if none would be safe.
+    """The narrowest rule content that allows `text` and similar ones; `None` if none is safe.
 
     A text of several commands has a suggestion only if all but one of them are read-only.
     """

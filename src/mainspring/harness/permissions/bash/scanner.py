@@ -20,7 +20,7 @@ _DELIMITER = re.compile(r"""(['"]?)\\?([A-Za-z0-9_.+-]+)\1""")
 _NUMBERS = re.compile(r"\(\([0-9 \t+*/%<>=!&|^~?:,-]*\)\)")
 _CONTINUED = re.compile(r"\\\n(?=[ \tA-Za-z0-9_./\"'$-])")
 
-# Another command may follow each of these at once.
+# A command may follow directly after each of these.
 _OPENERS = frozenset({"if", "then", "elif", "else", "while", "until", "do", "{", "!"})
 _ENDERS = frozenset({"fi", "done", "}"})
 _DECLARATIONS = frozenset({"declare", "export", "local", "readonly", "typeset"})
@@ -30,10 +30,10 @@ _DECLARATIONS = frozenset({"declare", "export", "local", "readonly", "typeset"})
 class ScanResult:
     commands: list[Command] = field(default_factory=list[Command])
     signatures: list[tuple[str, ...]] = field(default_factory=list[tuple[str, ...]])
-    """Each command's words as written: what the two readings are compared by."""
+    """The words of each command as written, to compare the two readings."""
     functions: list[str] = field(default_factory=list[str])
     variables: list[str] = field(default_factory=list[str])
-    """Those set by `for` and `select`."""
+    """Variables that `for` and `select` set."""
 
 
 @dataclass(slots=True)
@@ -71,10 +71,10 @@ class PendingHeredoc:
 
 
 def scan(text: str, result: ScanResult) -> None:
-    """Fill `result`, which keeps what was read up to there if this raises.
+    """Fill `result`; if this raises, it contains the part before the problem.
 
     Raises:
-        AmbiguousSyntax: what bash would do cannot be told.
+        AmbiguousSyntax: the text does not show what bash would do.
     """
     if text.startswith("^"):
         raise AmbiguousSyntax("`^` may be a history expansion")
@@ -84,21 +84,21 @@ def scan(text: str, result: ScanResult) -> None:
 @dataclass(slots=True)
 class _Scanner:
     scan_result: ScanResult
-    _awaited: list[PendingHeredoc] = field(default_factory=list[PendingHeredoc])
+    _heredocs: list[PendingHeredoc] = field(default_factory=list[PendingHeredoc])
 
     def nested(self, lexer: Lexer) -> None:
-        """Commands up to past a closing parenthesis."""
-        outer, self._awaited = self._awaited, []
+        """Read commands until after a closing parenthesis."""
+        outer, self._heredocs = self._heredocs, []
         start = lexer.at
         self._list(lexer)
         if not lexer.take(")"):
             raise AmbiguousSyntax("parentheses do not match")
-        if self._awaited or (outer and "\n" in lexer.text[start : lexer.at]):
+        if self._heredocs or (outer and "\n" in lexer.text[start : lexer.at]):
             raise AmbiguousSyntax("a here-document crosses a substitution")
-        self._awaited = outer
+        self._heredocs = outer
 
     def _list(self, lexer: Lexer) -> None:
-        """Commands up to something that ends a list: `)`, `;;`, `esac` or the end."""
+        """Read commands until something ends the list: `)`, `;;`, `esac` or the end."""
         while True:
             self._skip(lexer, newlines=True)
             if not lexer.peek() or lexer.peek() == ")" or lexer.peek(2) in {";;", ";&"}:
@@ -111,7 +111,8 @@ class _Scanner:
             self._command(lexer)
 
     def _skip(self, lexer: Lexer, *, newlines: bool = False) -> None:
-        """Blanks, continued lines and comments; line ends too, with the bodies they begin."""
+        """Skip blanks, continued lines and comments; with `newlines`, also line ends and the
+        here-documents after them."""
         while char := lexer.peek():
             if char in BLANK:
                 lexer.at += 1
@@ -127,8 +128,8 @@ class _Scanner:
                 return
 
     def _bodies(self, lexer: Lexer) -> None:
-        awaited, self._awaited = self._awaited, []
-        for item in awaited:
+        heredocs, self._heredocs = self._heredocs, []
+        for item in heredocs:
             body = _body(lexer, item)
             if not item.literal:
                 if "\\\n" in body:
@@ -171,7 +172,7 @@ class _Scanner:
             self._simple(lexer)
 
     def _rest(self, lexer: Lexer) -> None:
-        """Redirections of what just ended: `} > file`."""
+        """Read the redirections of a compound command: `} > file`."""
         draft = CommandDraft(lexer.at)
         while self._redirection(lexer, draft):
             pass
@@ -182,7 +183,7 @@ class _Scanner:
             and _keyword(lexer) not in (_OPENERS | _ENDERS | {"esac"})
         ):
             raise AmbiguousSyntax("something follows the end of a compound command")
-        self._keep(lexer, draft)
+        self._add_command(lexer, draft)
 
     def _for(self, lexer: Lexer) -> None:
         self._word(lexer)
@@ -264,7 +265,7 @@ class _Scanner:
                 break
         draft.end = lexer.at
         draft.sources.append(lexer.text[draft.start : draft.end])
-        self._keep(lexer, draft)
+        self._add_command(lexer, draft)
         self._rest(lexer)
 
     def _simple(self, lexer: Lexer) -> None:
@@ -279,7 +280,7 @@ class _Scanner:
             raise AmbiguousSyntax("a parenthesis after a word")
         if len(draft.words) > 1 and draft.sources[0] == "time":
             _refuse_timed(draft.words[1].source)
-        self._keep(lexer, draft)
+        self._add_command(lexer, draft)
 
     def _argument(self, lexer: Lexer, draft: CommandDraft) -> bool:
         self._skip(lexer)
@@ -327,11 +328,11 @@ class _Scanner:
             if delimiter is None:
                 raise AmbiguousSyntax("an unusual here-document")
             literal = delimiter[2] != target.source
-            self._awaited.append(PendingHeredoc(delimiter[2], literal, (operator[1] == "<<-")))
+            self._heredocs.append(PendingHeredoc(delimiter[2], literal, (operator[1] == "<<-")))
         draft.redirects.append(Redirect(operator[1], target))
         return True
 
-    def _keep(self, lexer: Lexer, draft: CommandDraft) -> None:
+    def _add_command(self, lexer: Lexer, draft: CommandDraft) -> None:
         if draft.empty:
             return
         command = Command(tuple(draft.words), tuple(draft.assignments), tuple(draft.redirects))
@@ -345,20 +346,20 @@ class _Scanner:
 
 
 def _keyword(lexer: Lexer) -> str:
-    """The unquoted word that begins here, if it is nothing but that."""
+    """The word that begins here, if no part of it is quoted."""
     match = _UNQUOTED.match(lexer.text, lexer.at)
     return match[0] if match else ""
 
 
 def _refuse_timed(following: str) -> None:
-    """`time` is a keyword: what follows it is read as if it stood first."""
+    """`time` is a keyword: bash parses the next word as if it came first."""
     keywords = _OPENERS | {"for", "select", "case", "function", "[[", "coproc", "time", "--"}
     if following in keywords or _ASSIGNMENT.match(following):
         raise AmbiguousSyntax("`time` before more than a simple command")
 
 
 def _continue(lexer: Lexer) -> None:
-    """A line goes on: harmless between words, but it can also glue two halves together."""
+    """Skip a line continuation, which is harmless between words but can also join two halves."""
     before = lexer.text[lexer.at - 1 : lexer.at]
     if before in {" ", "\t", "\n", ""} or _CONTINUED.match(lexer.text, lexer.at):
         lexer.at += 2
@@ -380,7 +381,7 @@ def _body(lexer: Lexer, heredoc: PendingHeredoc) -> str:
 
 
 def _value(source: str) -> Word:
-    """The word after an assignment's `=`; commands in it have been found already."""
+    """The word after the `=` of an assignment; the commands in it are already recorded."""
     if not source:
         return Word(source="", value="", pathlike="", optionlike=False, many=False)
     lexer = Lexer(source, _Scanner(ScanResult()).nested)

@@ -13,7 +13,7 @@ from mainspring.harness.permissions.bash.option_tables import (
 )
 from mainspring.harness.permissions.bash.program_tables import AWK, SED
 
-# Inside of brackets the delimiter may end the pattern or not: sed does not let it, others do.
+# Inside brackets, the delimiter ends the pattern in some versions of sed, but not in GNU sed.
 _BRACKETS = r"\[\^?\]?(?:\[:[a-z]+:\]|[^\]\[{d}\n])*\]"
 _REGEX = r"(?:[^{d}\\\n\[]|\\[^\n]|{brackets})*"
 
@@ -38,7 +38,7 @@ _ONE = re.compile(
 _GROUP = re.compile(rf"{_RANGE}\{{")
 _END = re.compile(r"[ \t]*(?:[;\n}]|$)")
 
-# Run, read or write elsewhere, load, or call what is only known at run time.
+# Words that run, read or write elsewhere, load, or call something known only at run time.
 _AWK_EFFECT = re.compile(
     r"system|getline|\||@|\binclude\b|\bload\b|ARG[VC]|SYMTAB|FUNCTAB|PROCINFO"
 )
@@ -48,12 +48,12 @@ _JQ_EFFECT = re.compile(
 
 
 def program_texts(spec: str, line: ParsedArguments) -> list[Word]:
-    """By options, else the first operand."""
+    """The program texts: values of options, or else the first operand."""
     return line.values(*option_table(spec).scripts) or line.operands[:1]
 
 
 def sed_effects(arguments: tuple[Word, ...]) -> list[Word]:
-    """What makes it more than printing: `-i`, or scripts that are not understood; or all of it."""
+    """The words that do more than print: `-i` and unknown scripts; all words if unclear."""
     line = parse_arguments(arguments, SED + " -i? --in-place?")
     if line is None:
         return list(arguments)
@@ -69,7 +69,7 @@ def is_sed_read_only(arguments: tuple[Word, ...]) -> bool:
 
 
 def is_sed_script_pure(script: str | None) -> bool:
-    """Command by command; one that is not known ends it."""
+    """Whether all commands of a sed script are known to only print."""
     if script is None:
         return False
     at = 0
@@ -96,7 +96,7 @@ def is_awk_read_only(arguments: tuple[Word, ...]) -> bool:
 
 
 def is_awk_program_pure(script: str | None) -> bool:
-    """Strings and patterns are not told from code: what is in them counts, too."""
+    """Whether an awk program only prints; strings and patterns in it count like code."""
     if script is None or _AWK_EFFECT.search(script.replace("||", "")):
         return False
     return ">" not in script or "print" not in script

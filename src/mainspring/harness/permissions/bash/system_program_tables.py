@@ -123,4 +123,4 @@ SUBCOMMANDS: dict[tuple[str, ...], str] = {
     ("xz", "-l"): "files -qv",
     ("zipinfo",): "files -12smlvhtz",
 }
-"""Forms of programs that otherwise do more, by their first words."""
+"""Read-only forms of programs that otherwise do more, by their first words."""

@@ -1,4 +1,4 @@
-"""Commands that run other commands: what they wrap, as far as it can be told."""
+"""Commands that run other commands: what they wrap, as far as the text shows."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from mainspring.harness.permissions.bash.program_tables import XARGS
 
 @dataclass(frozen=True, slots=True)
 class WrappedCommands:
-    """What is inside of a wrapper."""
+    """The commands inside a wrapper."""
 
     commands: tuple[Command, ...] = ()
     texts: tuple[str, ...] = ()
-    """Texts that a shell would read."""
+    """Texts that a shell would run."""
     transparent: bool = False
-    """Rules are held against what is inside only."""
+    """Rules apply only to the commands inside."""
     guesses: tuple[str, ...] = ()
-    """Texts that a shell might read: to deny by, if they can be read at all."""
+    """Texts that a shell might run; used only to deny, if they can be parsed."""
     unclear: str = ""
-    """Why it cannot be told."""
+    """Why the text does not show what it wraps."""
 
 
 NO_WRAPPED_COMMANDS = WrappedCommands()
 Opener: TypeAlias = "Callable[[Command], WrappedCommands]"
 
-# Added by another program, from what it reads.
+# A word that another program adds from its standard input.
 STDIN_WORD = Word(source="", value=None, pathlike="", optionlike=True, many=True)
-# Words that bash and other shells read differently.
+# Syntax that bash and other shells parse differently.
 _BASHISMS = re.compile(
     r"\$['\"\[]|[<>]\(|<<|&>|\|&|[{}\[\]!~\\]|\(\(|\bfunction\b|\btime\b|\bselect\b"
 )
@@ -49,7 +49,7 @@ _TRANSPARENT = {
 }
 _ENV = "+ -i0v -u= --ignore-environment --null --unset= --debug"
 SHELLS = word_set("bash sh dash zsh ksh mksh ash fish rbash csh tcsh")
-# They run what follows them, after options of their own, or a text for a shell.
+# They run the words after their own options, or a text for a shell.
 _OPAQUE_WRAPPERS = word_set(
     """
     sudo doas su runuser pkexec setsid watch ssh parallel chroot unshare nsenter flock
@@ -64,7 +64,7 @@ _MAX_GUESSES = 16
 
 
 def unwrap(command: Command) -> WrappedCommands:
-    """What `command` wraps; `NO_WRAPPED_COMMANDS` if it is no wrapper."""
+    """The commands that `command` wraps; `NO_WRAPPED_COMMANDS` if it is not a wrapper."""
     folder, _, name = command.name.rpartition("/")
     if name in _TRANSPARENT:
         wrapped = _transparent(command, name)
@@ -96,7 +96,7 @@ def _transparent(command: Command, name: str) -> WrappedCommands:
 
 
 def _with_assignments(command: Command, operands: Sequence[Word]) -> WrappedCommands:
-    """What `command` wraps, with the assignments that stand before it."""
+    """The command that `command` wraps, with the assignments before it."""
     assignments: list[Assignment] = []
     while operands and (assigned := _assignment(operands[0])):
         assignments.append(assigned)
@@ -113,7 +113,7 @@ def _with_assignments(command: Command, operands: Sequence[Word]) -> WrappedComm
 def _inner(
     command: Command, words: Sequence[Word], *, transparent: bool = False
 ) -> WrappedCommands:
-    """`words` are the end of `command`'s own."""
+    """The command that consists of `words`, which are the last words of `command`."""
     if not words:
         return NO_WRAPPED_COMMANDS
     prefix = command.words[: len(command.words) - len(words)]
@@ -149,12 +149,12 @@ def _env(command: Command) -> WrappedCommands:
     words = line.operands
     count = next((at for at, word in enumerate(words) if not _assignment(word)), len(words))
     if any(word.many for word in words[: count + 1]):
-        return WrappedCommands(unclear="the program that `env` runs is not known before it runs")
+        return WrappedCommands(unclear="the program that `env` runs is unknown until it runs")
     return _with_assignments(command, line.operands)
 
 
 def _assignment(word: Word) -> Assignment | None:
-    """To env, every word with `=` in it is one, whatever the name."""
+    """The assignment in a word; for env, every word with `=` is one, whatever its name."""
     name, equals, value = word.pathlike.partition("=")
     if not equals:
         return None
@@ -172,7 +172,7 @@ def _exec(command: Command) -> WrappedCommands:
 def _eval(command: Command) -> WrappedCommands:
     values = [word.value for word in command.words[1:]]
     if None in values:
-        return WrappedCommands(unclear="the commands that `eval` runs are not known before it runs")
+        return WrappedCommands(unclear="the commands that `eval` runs are unknown until it runs")
     return WrappedCommands(texts=(" ".join(value or "" for value in values),))
 
 
@@ -187,7 +187,7 @@ def _trap(command: Command) -> WrappedCommands:
 
 
 def _find(command: Command) -> WrappedCommands:
-    """Every `-exec ... ;`. Inside, `{}` is whatever is found."""
+    """Every `-exec ... ;`; in it, `{}` is an unknown path."""
     inner: list[Command] = []
     words = list(command.words)
     for at, word in enumerate(words):
@@ -208,7 +208,7 @@ def _shell(command: Command) -> WrappedCommands:
     for at, word in enumerate(arguments):
         value = word.value
         if value is None or (value.startswith("--") and value not in _SHELL_FLAGS):
-            return WrappedCommands(unclear="a shell whose script is not known before it runs")
+            return WrappedCommands(unclear="a shell whose script is unknown until it runs")
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", value):
             others = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
             return _inline(command.name.rsplit("/", 1)[-1], others)
@@ -216,10 +216,10 @@ def _shell(command: Command) -> WrappedCommands:
             return NO_WRAPPED_COMMANDS  # a script file
         if not re.fullmatch(r"[-+][eluxv]+|--[a-z]+", value):
             return WrappedCommands(unclear="a shell with unusual options")
-    informs = any(argument.value in {"--version", "--help"} for argument in arguments)
+    is_info = any(argument.value in {"--version", "--help"} for argument in arguments)
     return (
         NO_WRAPPED_COMMANDS
-        if informs
+        if is_info
         else WrappedCommands(unclear="a shell that reads commands from its input")
     )
 
@@ -230,14 +230,14 @@ _SHELL_FLAGS = frozenset({"--version", "--help", "--norc", "--noprofile", "--pos
 def _inline(shell: str, others: Sequence[Word]) -> WrappedCommands:
     text = others[0].value if others else None
     if text is None or text.startswith(("-", "+")):
-        return WrappedCommands(unclear="a shell whose script is not known before it runs")
+        return WrappedCommands(unclear="a shell whose script is unknown until it runs")
     if shell == "bash" or (shell in _POSIX and not _BASHISMS.search(text)):
         return WrappedCommands(texts=(text,))
     return WrappedCommands(guesses=(text,), unclear=f"{shell} may parse this differently from bash")
 
 
 def _unwrap_opaque(command: Command) -> WrappedCommands:
-    """Where its own options end is not known to us: any word may be the first of a command."""
+    """We do not know where its own options end, so any word may start a command."""
     arguments = command.words[1:]
     starts = [at for at, word in enumerate(arguments) if not (word.value or "-").startswith("-")]
     quoted = [" ".join(w.source for w in arguments[at:]) for at in starts[:_MAX_GUESSES]]
