@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 
 from report import Measure
 
-from mainspring.runtime.utility.ranking import CHOSEN, Utility, choose, credited, reliability
+from mainspring.runtime.utility.ranking import CHOSEN, Utility, choose, reliability, with_reward
 
 SEEDS = 30
 TASKS = 1_200
@@ -87,7 +87,7 @@ def _run(
         while late and late[0][0] <= now:
             _, subjects, reward = late.popleft()
             for subject in subjects:
-                values[subject] = credited(values.get(subject, Utility()), reward)
+                values[subject] = with_reward(values.get(subject, Utility()), reward)
         intent = intents[at]
         candidates = [
             (memory, intent.similarity[memory], values.get((at, memory), Utility()))

@@ -281,7 +281,11 @@ async def test_suites_test_dreams_of_the_operator_only(tmp_path: Path):
     write_suite(tmp_path)
     for tenant, suite, problem in (
         ("acme", "basics", "suites belong to the tenant default"),
-        ("default", "../../etc", "no suite ../../etc where the service runs; there: basics"),
+        (
+            "default",
+            "../../etc",
+            "no suite ../../etc in the folder of the service; its suites: basics",
+        ),
     ):
         async with open_world(tmp_path, tenant=tenant) as world:
             store = await world.acme.beta.memory_stores.create(name="notes")

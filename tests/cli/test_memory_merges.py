@@ -79,7 +79,7 @@ def test_a_conflict_is_shown_and_overwritten_by_nobody_but_a_person(
     both = file.read_text()
     assert ("is red." in both, "is green." in both, "<<<<<<<" in both) == (True, True, True)
     doctor = mainspring("memory", "doctor")
-    assert (doctor.returncode, "unresolved conflict of git" in doctor.stdout) == (1, True)
+    assert (doctor.returncode, "unresolved git conflict" in doctor.stdout) == (1, True)
     note = '{"name": "Door", "description": "d", "text": "It is blue."}'
     script = (
         f"- {{steps: [{{calls: [{{tool: memory_write, input: {{reason: x, note: {note}}}}}]}},"
@@ -92,9 +92,7 @@ def test_a_conflict_is_shown_and_overwritten_by_nobody_but_a_person(
     session, (call,) = result["session_id"], result["waiting_for"]
     assert mainspring("sessions", "answer", session, call, "allow").returncode == 0
     assert mainspring("run", "--resume", session, *options).returncode == 0
-    assert (
-        "has an unresolved conflict of git: a person" in mainspring("log", "export", "last").stdout
-    )
+    assert "has an unresolved git conflict: a person" in mainspring("log", "export", "last").stdout
     assert file.read_text() == both
     kept = mainspring("memory", "edit", "reference_door.md", stdin="The door is red.\n")
     assert kept.returncode == 0, kept.stderr

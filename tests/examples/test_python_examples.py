@@ -79,7 +79,7 @@ def test_the_recording_holds_for_its_agent_and_fails_for_a_changed_one(
     program = runpy.run_path(str(FOLDER / "recorded_test.py"))
     recorded_session(FOLDER / "sale.jsonl", agent=program["seller"]).check()
     changed = replace(program["seller"], instructions="Answer in verse.")
-    with pytest.raises(AssertionError, match="what the model is given has changed"):
+    with pytest.raises(AssertionError, match="the model request has changed"):
         recorded_session(FOLDER / "sale.jsonl", agent=changed).check()
 
 

@@ -26,16 +26,19 @@ from mainspring.core.events import (
 )
 from mainspring.core.model_facts import ModelFacts, Price
 from mainspring.harness import budget
-from mainspring.harness.budget import SpendRate
+from mainspring.harness.budget import (
+    BudgetTier,
+    SpendRate,
+    affordable_output,
+    calls_over,
+    reservation_cost,
+)
 from mainspring.harness.limits import (
     Limits,
     Spending,
-    affordable_within,
-    calls_over_limit,
     continuation,
     fold,
     limit_reached,
-    reservation_within,
     worst_cost,
 )
 from mainspring.harness.state.thread_tree import SpendAccount
@@ -57,8 +60,12 @@ WOKEN = SessionWoken(owner="w", epoch=2, attempt=1)
 cents = st.integers(0, 500).map(lambda cents: Decimal(cents) / 100)
 
 
+def tiers(spending: Spending, limits: Limits) -> list[BudgetTier]:
+    return [BudgetTier(SpendAccount(spending=spending), limits)]
+
+
 def status_block(spending: Spending, limits: Limits) -> str | None:
-    return budget.budget_status([budget.BudgetTier(SpendAccount(spending=spending), limits)])
+    return budget.budget_status(tiers(spending, limits))
 
 
 def reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:
@@ -182,8 +189,8 @@ def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
 
 
 def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
-    amount = reservation_within(
-        Spending(), Limits(), FACTS, input_tokens=1_000_000, output_tokens=100_000
+    amount = reservation_cost(
+        tiers(Spending(), Limits()), FACTS, input_tokens=1_000_000, output_tokens=100_000
     )
     assert amount == Decimal("3.5")
 
@@ -199,8 +206,8 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     limits = Limits(max_cost_usd=max_usd, max_input_tokens=max_tokens)
     spent = Spending()
     for number, (input_tokens, output_tokens, used_percent) in enumerate(calls):
-        amount = reservation_within(
-            spent, limits, FACTS, input_tokens=input_tokens, output_tokens=output_tokens
+        amount = reservation_cost(
+            tiers(spent, limits), FACTS, input_tokens=input_tokens, output_tokens=output_tokens
         )
         if isinstance(amount, Ended):
             assert amount.reason == "budget_reached"
@@ -245,7 +252,7 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
     ],
 )
 def test_each_limit_stops_and_is_named(limits: Limits, spent: Spending, reason: str, names: str):
-    stop = reservation_within(spent, limits, FACTS, input_tokens=1000, output_tokens=100)
+    stop = reservation_cost(tiers(spent, limits), FACTS, input_tokens=1000, output_tokens=100)
     assert isinstance(stop, Ended)
     assert stop.reason == reason
     assert names in (stop.detail or "")
@@ -253,9 +260,9 @@ def test_each_limit_stops_and_is_named(limits: Limits, spent: Spending, reason: 
 
 def test_a_limit_of_no_dollars_lets_a_free_model_work():
     limits = Limits(max_cost_usd=Decimal(0))
-    assert reservation_within(Spending(), limits, FREE, input_tokens=10, output_tokens=10) == 0
+    assert reservation_cost(tiers(Spending(), limits), FREE, input_tokens=10, output_tokens=10) == 0
     assert isinstance(
-        reservation_within(Spending(), limits, FACTS, input_tokens=10, output_tokens=10), Ended
+        reservation_cost(tiers(Spending(), limits), FACTS, input_tokens=10, output_tokens=10), Ended
     )
 
 
@@ -269,8 +276,8 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
     max_usd: Decimal, input_tokens: int, wanted: int, max_output: int
 ):
     limits = Limits(max_cost_usd=max_usd, max_output_tokens=max_output)
-    output = affordable_within(
-        Spending(), limits, FACTS, input_tokens=input_tokens, output_tokens=wanted
+    output = affordable_output(
+        tiers(Spending(), limits), FACTS, input_tokens=input_tokens, output_tokens=wanted
     )
     assert 0 <= output <= wanted
     if output:
@@ -281,8 +288,8 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
 
 def test_calls_beyond_the_limit_are_counted_from_the_last():
     spent = told(*[AgentToolUse(name="a", input={})] * 5)
-    assert calls_over_limit(spent, Limits(max_tool_calls=3)) == 2
-    assert calls_over_limit(spent, Limits()) == 0
+    assert calls_over(tiers(spent, Limits(max_tool_calls=3))) == 2
+    assert calls_over(tiers(spent, Limits())) == 0
 
 
 def test_a_model_that_stops_early_is_told_to_go_on_until_most_of_its_target_is_used():

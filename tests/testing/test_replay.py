@@ -302,7 +302,7 @@ async def test_another_prompt_of_the_agent_differs_at_the_first_call(tmp_path: P
         assert found.divergence is not None
         assert found.divergence.call == 1
         assert any("+Be rude." in line for line in found.divergence.diff)
-        with pytest.raises(AssertionError, match="what the model is given has changed"):
+        with pytest.raises(AssertionError, match="the model request has changed"):
             found.check()
 
 

@@ -75,11 +75,6 @@ class Hooks(Protocol):
         ...
 
 
-class NoHooks:
-    async def run(self, event: HookEvent) -> HookResult:
-        return EMPTY_HOOK_RESULT
-
-
 class HookFolder(Struct, frozen=True, kw_only=True):
     """A plugin or a skill that brings hooks: they run from a copy of its folder."""
 

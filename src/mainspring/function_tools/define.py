@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -94,10 +93,9 @@ def tool(
         InvalidInput: the function cannot be a tool; it says why.
     """
 
-    def define(function: Callable[P, R]) -> FunctionTool[P, R]:
-        return _define_tool(function, options)
-
-    return define if function is None else define(function)
+    if function is None:
+        return partial(_define_tool, options=options)
+    return _define_tool(function, options)
 
 
 def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool[P, R]:
@@ -105,7 +103,7 @@ def _define_tool(function: Callable[P, R], options: ToolOptions) -> FunctionTool
     if not _NAME.fullmatch(name):
         raise InvalidInput(f"a tool's name is 1 to 64 letters, digits, _ and -, not {name!r}")
     try:
-        inputs, doc = read_signature(function, inspect.getdoc(function) or "")
+        inputs, doc = read_signature(function)
     except InvalidInput as error:
         raise InvalidInput(f"tool {name}: {error}") from error
     description = options.get("description") or doc.summary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -113,7 +112,7 @@ def prompt(
 
 def _signature(kind: str, name: str, function: Callable[..., object]) -> tuple[ToolInputs, str]:
     try:
-        inputs, doc = read_signature(function, inspect.getdoc(function) or "")
+        inputs, doc = read_signature(function)
     except InvalidInput as error:
         raise InvalidInput(f"{kind} {name}: {error}") from error
     if inputs.call_parameter is not None:

@@ -124,13 +124,14 @@ class ToolInputs(Struct, frozen=True, kw_only=True):
 _SIGNATURES: LruCache[tuple[object, ...], tuple[ToolInputs, Docstring]] = LruCache(200)
 
 
-def read_signature(function: Callable[..., object], docstring: str) -> tuple[ToolInputs, Docstring]:
+def read_signature(function: Callable[..., object]) -> tuple[ToolInputs, Docstring]:
     """Read a signature. It is cached for our own functions, since built-in tools are created again
     for every thread.
 
     Raises:
         InvalidInput: the function cannot be called by name with JSON; it says which parameter.
     """
+    docstring = inspect.getdoc(function) or ""
     key = _cache_key(function, docstring)
     signature = None if key is None else _SIGNATURES.get(key)
     if signature is None:

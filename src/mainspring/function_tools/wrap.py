@@ -1,20 +1,18 @@
-"""Wrappers of tools: a time limit, another name, a refusal, an approval, a cap."""
+"""Wrappers of tools: a time limit, another name, a refusal, an approval, a fallback."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TypeAlias, TypeVar, cast
+from typing import TypeVar, cast
 
 import anyio
 import msgspec
 
-from mainspring.core.content import BlobBlock, BlobSource, Block, TextBlock, plain_text
+from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 
 AnyTool = TypeVar("AnyTool", bound=Tool)
-StoreContent: TypeAlias = Callable[[bytes], Awaitable[BlobSource]]
-"""Stores bytes and returns their location."""
 
 
 def with_timeout(tool: AnyTool, seconds: float) -> AnyTool:
@@ -158,57 +156,3 @@ def _is_needed(needs: Callable[[Mapping[str, object]], bool], args: Mapping[str,
         return needs(args)
     except Exception:  # noqa: BLE001 (the user's function; a failure must not allow a call)
         return True
-
-
-def read_hint(blob: BlobSource) -> str:
-    return f'read it with the read tool, file_path "blob:{blob.hash}"'
-
-
-def capped(
-    tool: AnyTool, max_chars: int, store: StoreContent, how: Callable[[BlobSource], str] = read_hint
-) -> AnyTool:
-    """Shorten a long result to its beginning and end; the whole result is stored."""
-
-    async def run(call: Call) -> ToolResult:
-        outcome = await tool.run(call)
-        texts = [block.text for block in outcome.content if isinstance(block, TextBlock)]
-        if sum(map(len, texts)) <= max_chars:
-            return outcome
-        text = "\n".join(texts)
-        content = text.encode("utf-8", "replace")
-        blob = await store(content)
-        short = BlobBlock(
-            preview=head_and_tail(text, max_chars, how(blob)),
-            hash=blob.hash,
-            size=blob.size,
-            media_type=blob.media_type,
-        )
-        return replace(outcome, content=_with_text(outcome.content, short))
-
-    return replace(tool, run=run)
-
-
-def head_and_tail(text: str, max_chars: int, how: str) -> str:
-    """The head and the tail of a text, and between them how much is missing and how to read it.
-
-    No longer than `max_chars`, unless the notice alone is.
-    """
-    notice = f"\n[... {len(text)} characters in all, cut here; to see the rest, {how} ...]\n"
-    room = max(0, max_chars - len(notice))
-    tail_room = room // 2
-    head = text[: room - tail_room]
-    tail = text[len(text) - tail_room :]
-    return f"{_whole_lines(head)}{notice}{_whole_lines(tail[::-1])[::-1]}"
-
-
-def _whole_lines(text: str) -> str:
-    """The text without its last line, if that is short."""
-    lines, _, last_line = text.rpartition("\n")
-    return lines if lines and len(last_line) <= len(text) // 4 else text
-
-
-def _with_text(content: tuple[Block, ...], short: BlobBlock) -> tuple[Block, ...]:
-    """The content with the short text instead of all texts; media stay."""
-    at = next(at for at, block in enumerate(content) if isinstance(block, TextBlock))
-    after = tuple(block for block in content[at:] if not isinstance(block, TextBlock))
-    return (*content[:at], short, *after)

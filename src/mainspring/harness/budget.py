@@ -13,12 +13,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.model_facts import ModelFacts
-from mainspring.harness.limits import (
-    Limits,
-    affordable_within,
-    calls_over_limit,
-    reservation_within,
-)
+from mainspring.harness.limits import Limits, limit_if_passed, limit_reached, worst_cost
 from mainspring.harness.state.thread_tree import SpendAccount
 from mainspring.harness.stop_reasons import Ended
 
@@ -43,18 +38,20 @@ def reservation_cost(
     tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> Decimal | Ended:
     """Dollars to reserve for the next call, or the first limit that it might pass."""
-    cost = Decimal(0)
+    cost = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=output_tokens)
     for tier in tiers:
-        reserved = reservation_within(
-            tier.spend_account.spending,
-            tier.limits,
-            facts,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
+        spending, limits = tier.spend_account.spending, tier.limits
+        used_input, used_output = spending.committed_input_tokens, spending.committed_output_tokens
+        ended = (
+            limit_reached(spending, limits)
+            or limit_if_passed("input tokens", used_input, input_tokens, limits.max_input_tokens)
+            or limit_if_passed(
+                "output tokens", used_output, output_tokens, limits.max_output_tokens
+            )
+            or limit_if_passed("US dollars", spending.committed_usd, cost, limits.max_cost_usd)
         )
-        if isinstance(reserved, Ended):
-            return reserved
-        cost = reserved
+        if ended is not None:
+            return ended
     return cost
 
 
@@ -62,21 +59,26 @@ def affordable_output(
     tiers: Sequence[BudgetTier], facts: ModelFacts, *, input_tokens: int, output_tokens: int
 ) -> int:
     """The longest reply, up to `output_tokens`, that `reservation_cost` allows; 0: none."""
-    return min(
-        affordable_within(
-            tier.spend_account.spending,
-            tier.limits,
-            facts,
-            input_tokens=input_tokens,
-            output_tokens=output_tokens,
-        )
-        for tier in tiers
-    )
+    allowed = output_tokens
+    prompt_cost = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=0)
+    for tier in tiers:
+        spending, limits = tier.spend_account.spending, tier.limits
+        if limits.max_output_tokens is not None:
+            allowed = min(allowed, limits.max_output_tokens - spending.committed_output_tokens)
+        if limits.max_cost_usd is not None and facts.price.output > 0:
+            money = limits.max_cost_usd - spending.committed_usd - prompt_cost
+            allowed = min(allowed, int(money * 1_000_000 / facts.price.output))
+    return max(0, allowed)
 
 
 def calls_over(tiers: Sequence[BudgetTier]) -> int:
     """How many of the proposed calls exceed a limit, counted from the last one."""
-    return max(calls_over_limit(tier.spend_account.spending, tier.limits) for tier in tiers)
+    excesses = (
+        tier.spend_account.spending.tool_calls - tier.limits.max_tool_calls
+        for tier in tiers
+        if tier.limits.max_tool_calls is not None
+    )
+    return max((0, *excesses))
 
 
 def budget_status(tiers: Sequence[BudgetTier]) -> str | None:

@@ -53,7 +53,7 @@ async def plan_interrupted_call(context: ThreadContext, call: OpenCall) -> CallP
         return PendingCall(call) if call.open_approval else ReadyCall(call, tool, traits)
     policy = call.in_doubt or traits.in_doubt
     if policy == "probe" and tool.probe is not None:
-        result = await tool.probe(attempt_of(context, call, call.input))
+        result = await tool.probe(attempt_of(context, call))
         return ReadyCall(call, tool, traits) if result is None else AnsweredCall(call, result)
     if policy == "retry":
         return ReadyCall(call, tool, traits)

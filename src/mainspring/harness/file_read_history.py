@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from msgspec import Struct
+
 from mainspring.core import events
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import Event, event_types
@@ -33,11 +35,10 @@ async def file_read_times(log: SessionLog, session_id: str, thread_id: str) -> d
     return {path: to_micros(time) * 1000 for path, time in fold.known.items()}
 
 
-class _FileReadFold:
-    def __init__(self) -> None:
-        self.known: dict[str, datetime] = {}
-        self._calls: dict[str, tuple[str, str, datetime]] = {}
-        """Open calls: the tool, the path and the start time."""
+class _FileReadFold(Struct):
+    known: dict[str, datetime] = {}
+    _calls: dict[str, tuple[str, str, datetime]] = {}
+    """Open calls: the tool, the path and the start time."""
 
     def take(self, event: Event) -> None:
         match event.payload:

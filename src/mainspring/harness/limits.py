@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mainspring.core import events
 from mainspring.core.envelope import AnyPayload
-from mainspring.core.model_facts import ModelFacts, Price
+from mainspring.core.model_facts import Price
 from mainspring.harness.stop_reasons import Ended
 
 _MILLION = Decimal(1_000_000)
@@ -235,54 +235,8 @@ def limit_reached(spending: Spending, limits: Limits) -> Ended | None:
         or _limit_if_used_up(
             "output tokens", spending.committed_output_tokens, limits.max_output_tokens
         )
-        or _limit_if_passed("US dollars", spending.committed_usd, 0, limits.max_cost_usd)
+        or limit_if_passed("US dollars", spending.committed_usd, 0, limits.max_cost_usd)
     )
-
-
-def reservation_within(
-    spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
-) -> Decimal | Ended:
-    """Dollars to reserve for the next call, or the limit that it might pass.
-
-    To check a limit of one call, pass `Spending()`.
-    """
-    if (ended := limit_reached(spending, limits)) is not None:
-        return ended
-    cost = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=output_tokens)
-    return (
-        _limit_if_passed(
-            "input tokens", spending.committed_input_tokens, input_tokens, limits.max_input_tokens
-        )
-        or _limit_if_passed(
-            "output tokens",
-            spending.committed_output_tokens,
-            output_tokens,
-            limits.max_output_tokens,
-        )
-        or _limit_if_passed("US dollars", spending.committed_usd, cost, limits.max_cost_usd)
-        or cost
-    )
-
-
-def affordable_within(
-    spending: Spending, limits: Limits, facts: ModelFacts, *, input_tokens: int, output_tokens: int
-) -> int:
-    """The longest reply, up to `output_tokens`, that `reservation_within` allows; 0: none."""
-    allowed = output_tokens
-    if limits.max_output_tokens is not None:
-        allowed = min(allowed, limits.max_output_tokens - spending.committed_output_tokens)
-    if limits.max_cost_usd is not None and facts.price.output > 0:
-        prompt = worst_cost(facts.price, input_tokens=input_tokens, output_tokens=0)
-        money = limits.max_cost_usd - spending.committed_usd - prompt
-        allowed = min(allowed, int(money * _MILLION / facts.price.output))
-    return max(0, allowed)
-
-
-def calls_over_limit(spending: Spending, limits: Limits) -> int:
-    """How many of the proposed calls exceed the limit, counted from the last one."""
-    if limits.max_tool_calls is None:
-        return 0
-    return max(0, spending.tool_calls - limits.max_tool_calls)
 
 
 def continuation(spending: Spending, limits: Limits) -> str | None:
@@ -312,9 +266,10 @@ def _limit_if_used_up(
     return Ended("budget_reached", f"{_format_amount(used)} of {_format_amount(limit)} {what} used")
 
 
-def _limit_if_passed(
+def limit_if_passed(
     what: str, used: int | Decimal, more: int | Decimal, limit: int | Decimal | None
 ) -> Ended | None:
+    """The limit, if the next call might pass it by taking `more`."""
     if limit is None or used + more <= limit:
         return None
     return Ended(

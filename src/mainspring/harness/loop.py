@@ -106,7 +106,7 @@ def _is_answerable(context: ThreadContext) -> bool:
 
 
 async def _has_new_input(context: ThreadContext, ended: Ended) -> bool:
-    """Whether something arrived meanwhile that lets the run continue."""
+    """Whether something arrived in the meantime that lets the run continue."""
     thread = context.thread
     if ended.reason == "completed":
         return await _has_more_input(context)

@@ -47,9 +47,9 @@ class ProgramCalls:
         if tool is None or tool.spec.name in _NOT_FOR_PROGRAMS:
             return _failure(f"a program cannot call the tool {name!r}", "unknown_tool")
         if self.count > MAX_CALLS:
-            return _failure(f"programs can call {MAX_CALLS} tools a turn", "denied")
-        if wrong := input_error(context, tool, args):
-            return _failure(wrong, "invalid")
+            return _failure(f"programs can make {MAX_CALLS} tool calls per turn", "denied")
+        if problem := input_error(context, tool, args):
+            return _failure(problem, "invalid")
         call = new_call(context, context.writer.new_event_id(), tool.spec.name, args)
         if tool.objection is not None and (why := await tool.objection(call)):
             return _failure(why, "failed")

@@ -51,52 +51,55 @@ class SpeculativeReads(Struct):
         authorize: Callable[[], Awaitable[Decision]],
         perform: Callable[[], Awaitable[ToolResult]],
     ) -> None:
-        early = SpeculativeCall(use, call, anyio.CancelScope())
-        self._by_use[use.id] = self._by_call[call.id] = early
+        speculative = SpeculativeCall(use, call, anyio.CancelScope())
+        self._by_use[use.id] = self._by_call[call.id] = speculative
 
         async def run() -> None:
-            with early.scope:
+            with speculative.scope:
                 decision = await authorize()
                 # a grant may cover one call only, so these are authorized again one by one
-                early.decision = None if decision.gate == "grant" else decision
-                early.decided.set()
-                if early.may_run:
-                    early.result = await perform()
-            early.decided.set()
-            early.finished.set()
+                speculative.decision = None if decision.gate == "grant" else decision
+                speculative.decided.set()
+                if speculative.may_run:
+                    speculative.result = await perform()
+            speculative.decided.set()
+            speculative.finished.set()
 
         self.group.start_soon(run)
 
     def matching_call(self, use: ToolUse) -> Call | None:
         """The call that was started for a part of the reply, if the reply still contains it."""
-        early = self._by_use.get(use.id)
-        if early is None or (early.use.name, early.use.input) != (use.name, use.input):
+        speculative = self._by_use.get(use.id)
+        if speculative is None or (speculative.use.name, speculative.use.input) != (
+            use.name,
+            use.input,
+        ):
             return None
-        return early.call
+        return speculative.call
 
     async def decision(self, call_id: str) -> Decision | None:
-        early = self._by_call.get(call_id)
-        if early is None:
+        speculative = self._by_call.get(call_id)
+        if speculative is None:
             return None
-        await early.decided.wait()
-        return early.decision
+        await speculative.decided.wait()
+        return speculative.decision
 
     async def result(self, call_id: str) -> ToolResult | None:
         """The result of a call; `None` if it was not started or not allowed."""
-        early = self._by_call.get(call_id)
-        if early is None:
+        speculative = self._by_call.get(call_id)
+        if speculative is None:
             return None
         try:
-            await early.finished.wait()
+            await speculative.finished.wait()
         except anyio.get_cancelled_exc_class():
-            early.scope.cancel()
+            speculative.scope.cancel()
             raise
-        return early.result
+        return speculative.result
 
     def discard(self) -> None:
         """Drop all calls: the round is over, or there will be none."""
-        for early in self._by_call.values():
-            early.scope.cancel()
+        for speculative in self._by_call.values():
+            speculative.scope.cancel()
         self._by_use.clear()
         self._by_call.clear()
         self.is_closed = False

@@ -70,9 +70,9 @@ def idempotency_key(session_id: str, call_id: str, name: str, args: Mapping[str,
     return hashlib.sha256(_ENCODER.encode((session_id, call_id, name, args))).hexdigest()
 
 
-def attempt_of(context: ThreadContext, call: OpenCall, args: Mapping[str, object]) -> Call:
+def attempt_of(context: ThreadContext, call: OpenCall) -> Call:
     """The call to run now, with the state of earlier attempts at it."""
-    return new_call(context, call.id, call.name, args, call)
+    return new_call(context, call.id, call.name, call.input, call)
 
 
 def new_call(

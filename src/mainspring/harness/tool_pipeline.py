@@ -69,8 +69,8 @@ async def prepare(
     waits, so it is too early to ask the tool for an objection."""
     if call.kind != "tool":
         check = context.toolbox.client_input_checks.get(call.name)
-        wrong = check(call.input) if check and call.kind == "custom" else None
-        return refuse_call(call, wrong, "invalid") if wrong else PendingCall(call)
+        problem = check(call.input) if check and call.kind == "custom" else None
+        return refuse_call(call, problem, "invalid") if problem else PendingCall(call)
     if call.is_foreign or call.started:
         return await plan_interrupted_call(context, call)
     return await _check(context, work, call, is_behind=is_behind)
@@ -84,12 +84,12 @@ async def _check(
         names = ", ".join(sorted(item.spec.name for item in context.toolbox.tools)) or "none"
         text = f"There is no tool {call.name!r}. Available tools: {names}."
         return refuse_call(call, text, "unknown_tool")
-    if wrong := input_error(context, tool, call.input):
-        return refuse_call(call, wrong, "invalid")
+    if problem := input_error(context, tool, call.input):
+        return refuse_call(call, problem, "invalid")
     if tool.traits(call.input).cascades and _has_failed_before(context, call):
         return refuse_call(call, EARLIER_CALL_FAILED.format(call.name), "cancelled")
     object_to = None if is_behind else tool.objection
-    if object_to and (objection := await object_to(attempt_of(context, call, call.input))):
+    if object_to and (objection := await object_to(attempt_of(context, call))):
         return refuse_call(call, objection, "failed")
     return await _authorize(context, work, call, tool)
 
@@ -98,11 +98,11 @@ def input_error(context: ThreadContext, tool: Tool, args: Mapping[str, object]) 
     """The error in an input, as a text for the model."""
     if (raw := args.get(INVALID_JSON)) is not None:
         return f"The input is not a JSON object, so nothing was done: {raw!s:.200}"
-    name, wrong = tool.spec.name, tool.invalid(args) or redacted_input_error(tool, args)
+    name, problem = tool.spec.name, tool.invalid(args) or redacted_input_error(tool, args)
     is_deferred = name in context.toolbox.deferred
-    if wrong and is_deferred and name not in (context.thread.session_state.loaded_tools or ()):
-        return f"{wrong}\nLoad its definition first: tool_search with the query 'select:{name}'."
-    return wrong
+    if problem and is_deferred and name not in (context.thread.session_state.loaded_tools or ()):
+        return f"{problem}\nLoad its definition first: tool_search with the query 'select:{name}'."
+    return problem
 
 
 def _has_failed_before(context: ThreadContext, call: OpenCall) -> bool:
@@ -146,16 +146,16 @@ async def _authorize(
 
 def _hand_to_client(context: ThreadContext, call: OpenCall) -> CallPlan:
     """From here on the call waits for the result of the client, even across a crash."""
-    key = attempt_of(context, call, call.input).idempotency_key
+    key = attempt_of(context, call).idempotency_key
     context.note(events.ToolCallStarted(tool_use_id=call.id, idempotency_key=key, by_client=True))
     return PendingCall(context.thread.round[call.id])
 
 
 async def _judge(context: ThreadContext, call: OpenCall, tool: Tool) -> Decision:
-    early = context.speculative_reads
-    if early is not None and (decision := await early.decision(call.id)) is not None:
+    reads = context.speculative_reads
+    if reads is not None and (decision := await reads.decision(call.id)) is not None:
         return decision
-    return await authorize_call(context, attempt_of(context, call, call.input), tool)
+    return await authorize_call(context, attempt_of(context, call), tool)
 
 
 async def authorize_call(context: ThreadContext, call: Call, tool: Tool) -> Decision:
@@ -168,9 +168,9 @@ async def authorize_call(context: ThreadContext, call: Call, tool: Tool) -> Deci
 def with_valid_input(context: ThreadContext, tool: Tool, decision: Decision) -> Decision:
     """Validate an input that a hook has changed like one that the model wrote."""
     changed = decision.updated_input
-    if changed is None or (wrong := input_error(context, tool, changed)) is None:
+    if changed is None or (problem := input_error(context, tool, changed)) is None:
         return decision
-    reason = f"a hook changed the input to one that the tool does not accept: {wrong}"
+    reason = f"a hook changed the input to one that the tool does not accept: {problem}"
     return replace(decision, decision="deny", reason=reason, updated_input=None)
 
 
@@ -180,7 +180,7 @@ async def _note_decision(
     args = call.input if decision.updated_input is None else decision.updated_input
     preview = None
     if decision.decision == "ask" and tool.preview is not None:
-        preview = await tool.preview(attempt_of(context, call, args))
+        preview = await tool.preview(new_call(context, call.id, call.name, args, call))
     changed = decision.updated_input
     context.note(
         events.ToolCallAuthorized(
@@ -201,14 +201,12 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
     was added in the meantime wins: then return its decision."""
     assert call.answer is not None
     if call.answer.result == "allow":
-        normalized = normalized_call(attempt_of(context, call, call.input), tool)
+        normalized = normalized_call(attempt_of(context, call), tool)
         forbidden = context.toolbox.authorizer.still_forbidden(normalized, tool.traits(call.input))
         if forbidden is not None:
             await _note_decision(context, call, tool, forbidden)
             return forbidden
-    preview = (
-        None if tool.preview is None else await tool.preview(attempt_of(context, call, call.input))
-    )
+    preview = None if tool.preview is None else await tool.preview(attempt_of(context, call))
     current_hash = call_hash(call.name, call.input, preview)
     is_void = call.answer.result == "allow" and call.call_hash not in (None, current_hash)
     context.note(
@@ -227,7 +225,7 @@ async def _take_answer(context: ThreadContext, call: OpenCall, tool: Tool) -> De
 async def _deny(
     context: ThreadContext, call: OpenCall, tool: Tool, decision: Decision | None
 ) -> CallPlan:
-    attempt = attempt_of(context, call, call.input)
+    attempt = attempt_of(context, call)
     denied = hook_events.permission_denied(normalized_call(attempt, tool), call.reason)
     hook_result = await context.run_hooks(denied, is_context=False)
     texts = [denial_text(call.reason), *hook_result.context]
@@ -246,19 +244,19 @@ def denial_text(reason: str | None) -> str:
 
 def begin_speculative(context: ThreadContext, use: ToolUse) -> None:
     """Start a complete call before the reply ends, if it is read-only and may run concurrently."""
-    early = context.speculative_reads
-    if early is None or early.is_closed:
+    reads = context.speculative_reads
+    if reads is None or reads.is_closed:
         return
     tool = None if context.toolbox.is_client_tool(use.name) else context.toolbox.find(use.name)
     if tool is None or input_error(context, tool, use.input) or calls_over(context.tiers):
-        early.is_closed = True
+        reads.is_closed = True
         return
     traits = tool.traits(use.input)
     if not (traits.read_only and traits.concurrent and traits.in_doubt == "retry"):
-        early.is_closed = True
+        reads.is_closed = True
         return
     call = new_call(context, context.writer.new_event_id(), use.name, use.input)
-    early.begin(
+    reads.begin(
         use,
         call,
         authorize=partial(authorize_call, context, call, tool),
@@ -271,7 +269,7 @@ async def execute(
 ) -> ToolResult:
     """Run a call that was recorded as started, and turn its result into what the model reads.
     `call_tool` lets the program of the call, if it has one, call other tools."""
-    call = attempt_of(context, ready_call.call, ready_call.call.input)
+    call = attempt_of(context, ready_call.call)
     call = replace(call, call_tool=partial(call_tool, call))
     result = (
         await context.speculative_reads.result(call.id)

@@ -265,12 +265,16 @@ def _record(context: ThreadContext, open_request: OpenRequest, reply: Reply) -> 
     has_calls = reply.reason in ("tool_use", "end_turn")
     content = [part for part in reply.content if has_calls or not isinstance(part, ToolUse)]
     for part in content:
-        early = (
+        speculative_call = (
             context.speculative_reads.matching_call(part)
             if context.speculative_reads and isinstance(part, ToolUse)
             else None
         )
-        event_ids = open_request.reply_announcer.event_ids(part) if early is None else (early.id,)
+        event_ids = (
+            open_request.reply_announcer.event_ids(part)
+            if speculative_call is None
+            else (speculative_call.id,)
+        )
         context.note(_as_payload(context, part), event_ids=event_ids)
     _end(context, open_request, reply.usage, model=reply.model, stop_reason=reply.reason)
     match reply.reason:

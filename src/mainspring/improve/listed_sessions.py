@@ -1,5 +1,5 @@
-"""Sessions that belong to a list, such as the runs of a suite or the dreams of a store: the event
-that begins one is in its own log and in that of the session that lists all of them."""
+"""Sessions that belong to a list, such as the runs of a suite or the dreams of a store: the first
+event of each is in its own log and in the log of another session, the list."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Created = TypeVar("Created", DreamCreated, EvalRunCreated)
 
 
 async def read_list(log: SessionLog, list_id: str, kind: type[Created]) -> list[Created]:
-    """Oldest first; empty if there is no such list."""
+    """The entries of a list, oldest first; empty if there is no such list."""
     try:
         entries = await log.read(list_id, types=event_types(kind))
     except SessionNotFound:
@@ -37,8 +37,8 @@ async def create_listed(
     key: Callable[[Created], str],
     sender: Sender,
 ) -> None:
-    """Write the first event of a session into its log and into its list, each made if it does not
-    exist. After a crash it can be called again: nothing is written twice.
+    """Write the first event of a session into its log and into its list, and create both if needed.
+    Call it again after a crash: it writes nothing twice.
 
     Raises: LeaseHeld: another process does not release the list.
     """

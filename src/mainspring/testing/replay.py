@@ -237,7 +237,7 @@ class Player:
         """Returns the number of calls, and where the replay differs from the recording, if it
         does."""
         script = ReplayCursor(
-            recording=self.recording, interrupt=self._interrupt, tells_status=self.agent is None
+            recording=self.recording, interrupt=self._interrupt, repeats_budget=self.agent is None
         )
         script.restart(await self._played())
         skipped = script.begun

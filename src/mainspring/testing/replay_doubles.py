@@ -204,7 +204,7 @@ class RecordedThreadContext(ThreadContext):
     def status(self) -> str | None:
         """The recorded status; the current agent may have other limits."""
         statuses = self.replay_cursor.recording.statuses
-        if self.replay_cursor.tells_status:
+        if self.replay_cursor.repeats_budget:
             return statuses.get(self.replay_cursor.begun)
         if any(text.startswith(GOAL_LABEL) for text in statuses.values()):
             return super().status()
@@ -214,7 +214,7 @@ class RecordedThreadContext(ThreadContext):
     def select_model(self) -> None:
         """The recording decides what skills requested; the current agent has its own model."""
         shots = self.replay_cursor.recording.model_calls
-        if not self.replay_cursor.tells_status or self.replay_cursor.begun >= len(shots):
+        if not self.replay_cursor.repeats_budget or self.replay_cursor.begun >= len(shots):
             return
         request = shots[self.replay_cursor.begun].request
         self.prompt_prefix = msgspec.structs.replace(

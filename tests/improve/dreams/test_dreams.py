@@ -17,7 +17,7 @@ from mainspring.improve.dreams.dream_log import dream_session, list_dreams, read
 from mainspring.improve.dreams.dreamer import Dreamer, DreamStore
 from mainspring.log.verify import verify
 from mainspring.runtime.memory.extraction import MemoryCandidate, extract_candidates
-from mainspring.runtime.memory.learnings_folder import ERRORS, promoted, record_learnings
+from mainspring.runtime.memory.learnings_folder import ERRORS, promote, record_learnings
 from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note
@@ -148,7 +148,7 @@ async def test_what_three_sessions_saw_is_promoted_and_forged_lines_are_not(
     for number, candidates in enumerate(seen):
         record_learnings(place, candidates)
         record_learnings(place, candidates)
-        found = await promoted(world.log, place, candidates)
+        found = await promote(world.log, place, candidates)
         assert len(found) == (number == 2)
     (lesson,) = found
     assert {item.session_id for item in lesson.evidence} == set(sessions)
@@ -158,7 +158,7 @@ async def test_what_three_sessions_saw_is_promoted_and_forged_lines_are_not(
     forged = first.replace(sessions[0], "sesn_forged")
     other = first.replace(sessions[0], await world.session("hello"))
     file.write_text("\n".join([first, forged, other, "- nonsense", ""]))
-    assert await promoted(world.log, place, seen[0]) == []
+    assert await promote(world.log, place, seen[0]) == []
 
 
 class _Killed(Exception):
@@ -180,8 +180,8 @@ class _Dying:
             await self.inner.apply(dream_id, edits)
         raise _Killed
 
-    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
-        return await self.inner.take_back(versions, reason)
+    async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
+        return await self.inner.revert(versions, reason)
 
 
 @pytest.mark.parametrize("after", [False, True])

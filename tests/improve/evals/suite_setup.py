@@ -70,10 +70,15 @@ def new_agent(folder: Path, *, tools: str | None = None) -> AgentWithSuite:
     return made
 
 
+def results_of(run: EvalRun, case_id: str) -> list[EvalCaseEnded]:
+    """By trial."""
+    return [item for item in run.sorted_results if item.case_id == case_id]
+
+
 def outcomes(run: EvalRun) -> dict[str, str]:
     """By case; of several trials, one after the other."""
     names = dict.fromkeys(case_id for case_id, _ in run.results)
-    return {name: " ".join(item.outcome for item in run.of_case(name)) for name in names}
+    return {name: " ".join(item.outcome for item in results_of(run, name)) for name in names}
 
 
 def scripts(chosen: Callable[[Case], Script | None]) -> RunSettings:

@@ -1,7 +1,7 @@
 """Agents that want the grade without the work: no trick passes, and two honest ones do."""
 
 import pytest
-from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
+from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, results_of, scripts
 
 from mainspring.improve.evals.suite import SuiteFile
 
@@ -244,5 +244,5 @@ async def test_no_trick_passes_and_honest_agents_do(agent: AgentWithSuite):
         if (item.outcome == "passed") != (item.case_id in HONEST_AGENTS)
     ]
     assert (agent.folder / "evals/cheating.yaml").read_bytes() == before
-    [partial] = run.of_case("claims-success")  # what every trick begins with is worth something
+    [partial] = results_of(run, "claims-success")  # what every trick begins with is worth something
     assert {grade.passed for grade in partial.grades} == {True, False}

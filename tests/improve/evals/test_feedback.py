@@ -1,7 +1,7 @@
 """What people say of real sessions, and how suites do over time."""
 
 import pytest
-from tests.improve.evals.suite_setup import AgentWithSuite
+from tests.improve.evals.suite_setup import AgentWithSuite, results_of
 
 from mainspring.core.sender import local_user
 from mainspring.edges.cli import eval as eval_command
@@ -22,7 +22,7 @@ CASES = [
 async def test_a_rated_session_becomes_a_labelled_case(agent: AgentWithSuite):
     agent.write_model({"steps": [{"says": "yes"}]})
     suite = agent.write_suite({"cases": CASES[:1]})
-    session_id = (await agent.run(suite)).of_case("c0")[0].session_id
+    session_id = results_of(await agent.run(suite), "c0")[0].session_id
     assert await eval_command.add(agent.settings, session=session_id, name="unrated") == 0
     async with agent.runner() as runner:
         log = runner.runtime.log

@@ -1,6 +1,6 @@
 """Every grader, in a suite: one scripted model passes it and one fails it, in real sessions."""
 
-from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
+from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, results_of, scripts
 
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
 
@@ -208,5 +208,5 @@ async def test_a_command_that_had_to_be_stopped_does_not_pass(agent: AgentWithSu
     }
     run = await agent.run(agent.write_suite({"cases": [case]}))
     assert outcomes(run) == {"claims": "failed"}
-    [check] = run.of_case("claims")[0].grades[0].checks
+    [check] = results_of(run, "claims")[0].grades[0].checks
     assert check.detail == "it was stopped: time"

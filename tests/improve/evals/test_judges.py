@@ -6,7 +6,7 @@ from decimal import Decimal
 from pathlib import Path
 
 import pytest
-from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes
+from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes, results_of
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_labels
@@ -80,7 +80,7 @@ async def test_a_judge_grades_and_its_number_is_marked_until_it_is_calibrated(
     suite = agent.write_suite(judge_suite())
     run = await agent.run(suite)
     assert outcomes(run) == {"c0": "passed", "c1": "passed", "c2": "passed"}
-    [grade] = run.of_case("c0")[0].grades
+    [grade] = results_of(run, "c0")[0].grades
     assert grade.note == "judge not calibrated: 0 labels; judge of the judged model's family"
     verdicts = list((agent.folder / ".mainspring/evals/verdicts").iterdir())
     assert len(verdicts) == 3
@@ -91,7 +91,7 @@ async def test_a_judge_grades_and_its_number_is_marked_until_it_is_calibrated(
     [known] = read_calibrations(suite).values()
     assert (known.labels, known.agreement) == (3, 1.0)
     again = await agent.run(suite, settings=RunSettings(fresh=True))
-    note = again.of_case("c0")[0].grades[0].note or ""
+    note = results_of(again, "c0")[0].grades[0].note or ""
     assert note.startswith("judge not calibrated: 3 labels")
 
 
@@ -102,7 +102,7 @@ async def test_a_judge_without_a_verdict_is_an_error_and_not_a_pass(agent: Agent
     )
     run = await agent.run(agent.write_suite(judge_suite()))
     assert set(outcomes(run).values()) == {"error"}
-    assert "gave no verdict" in (run.of_case("c0")[0].error or "")
+    assert "gave no verdict" in (results_of(run, "c0")[0].error or "")
     assert not (agent.folder / ".mainspring/evals/verdicts").exists()
 
 

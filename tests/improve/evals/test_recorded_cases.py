@@ -1,7 +1,7 @@
 """Cases made of sessions, run offline; tools that fail, and services that a case brings."""
 
 import pytest
-from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
+from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, results_of, scripts
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval as eval_command
@@ -21,7 +21,7 @@ async def recorded_session(agent: AgentWithSuite) -> str:
     case = {"id": "build", "input": "Build it", "mode": "bypassPermissions", "expect": "answer"}
     run = await agent.run(agent.write_suite({"cases": [case]}))
     assert outcomes(run) == {"build": "passed"}
-    return run.of_case("build")[0].session_id
+    return results_of(run, "build")[0].session_id
 
 
 async def test_a_session_becomes_a_case_that_runs_without_tools_and_without_a_model(
@@ -36,10 +36,10 @@ async def test_a_session_becomes_a_case_that_runs_without_tools_and_without_a_mo
     run = await agent.run(suite, settings=RunSettings(offline="all"))
     assert set(outcomes(run).values()) == {"passed"}
     async with agent.runner() as runner:
-        log = await runner.runtime.log.read(run.of_case("again")[0].session_id)
+        log = await runner.runtime.log.read(results_of(run, "again")[0].session_id)
     [call] = read_trajectory(log).calls
     assert "out.txt" in call.result  # as recorded: this workspace has no such file
-    assert run.of_case("again")[0].error is None
+    assert results_of(run, "again")[0].error is None
     assert list((agent.folder / ".mainspring/evals").glob("*/again*/workspace/out.txt")) == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.improve.evals.suite_setup import AgentWithSuite, new_agent, outcomes, scripts
+from tests.improve.evals.suite_setup import AgentWithSuite, new_agent, outcomes, results_of, scripts
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded, MemoryRecalled, UtilityCredited
@@ -37,7 +37,7 @@ async def test_trials_are_sessions_of_their_own_and_graded_from_their_logs(agent
     assert outcomes(run) == {"greets": "passed passed", "parts": "failed failed"}
     assert run.ended is not None
     assert (run.ended.status, run.ended.passed, run.ended.failed) == ("completed", 2, 2)
-    failed = run.of_case("parts")[0]
+    failed = results_of(run, "parts")[0]
     assert [(check.name, check.passed) for check in failed.grades[0].checks] == [
         ("contains hello", True),
         ("contains bye", False),
@@ -128,7 +128,7 @@ async def test_a_case_that_takes_too_long_fails_and_the_rest_goes_on(agent: Agen
     with anyio.fail_after(40):
         run = await agent.run(agent.write_suite({"cases": [hangs, CASES[0]]}))
     assert outcomes(run) == {"hangs": "failed", "greets": "passed"}
-    assert run.of_case("hangs")[0].error == "it took more than 1.5 s"
+    assert results_of(run, "hangs")[0].error == "it took more than 1.5 s"
 
 
 async def test_a_run_stops_before_its_budget_is_exceeded(agent: AgentWithSuite):
@@ -149,7 +149,7 @@ async def test_a_model_that_fails_is_an_error_and_is_tried_again(agent: AgentWit
     suite = agent.write_suite({"cases": CASES[:1]})
     run = await agent.run(suite)
     assert outcomes(run) == {"greets": "error"}
-    assert "has no part for" in (run.of_case("greets")[0].error or "")
+    assert "has no part for" in (results_of(run, "greets")[0].error or "")
     await agent.run(suite)
     assert len(agent.results) == 1
 
@@ -222,5 +222,5 @@ async def test_a_verdict_credits_what_was_used_only_if_the_case_says_that_memory
 
 
 def ended_of(run: EvalRun, case_id: str) -> EvalCaseEnded:
-    (ended,) = run.of_case(case_id)
+    (ended,) = results_of(run, case_id)
     return ended

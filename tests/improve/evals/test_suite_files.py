@@ -42,7 +42,7 @@ def problems(folder: Path, text: str, name: str = "basics.yaml") -> list[str]:
         (GOOD.replace("id: greets", "id: ../x"), "basics.yaml:4: Expected `str` matching regex"),
         (
             GOOD.replace("{type: contains, text: hello}", "{type: regex, pattern: '('}"),
-            "basics.yaml:4: case greets: '(' is not a pattern of RE2",
+            "basics.yaml:4: case greets: '(' is not an RE2 pattern",
         ),
         (
             GOOD + "    workspace: gone\n",
@@ -58,7 +58,7 @@ def problems(folder: Path, text: str, name: str = "basics.yaml") -> list[str]:
         ),
         (
             "cases: [{id: a, input: hi}]",
-            "basics.yaml:1: case a: there is nothing to grade",
+            "basics.yaml:1: case a: it has no `graders`",
         ),
     ],
 )

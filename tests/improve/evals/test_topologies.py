@@ -84,4 +84,4 @@ def test_more_agents_are_recommended_only_where_the_paired_test_finds_them_bette
     [line] = advice([single, vote, manager])
     assert line.startswith("manager is better than one agent at 3.0 times the cost: better: +33.3")
     [line] = advice([vote])
-    assert line.startswith("run `single`, too")
+    assert line.startswith("run `single` too")

@@ -17,7 +17,7 @@ from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_body import read_body
-from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, SkillFileCache, discover
+from mainspring.runtime.skills.skill_discovery import DiscoveredSkills, discover
 
 WILD = Path(__file__).parents[2] / "fixtures/wild"
 
@@ -42,8 +42,8 @@ def command(file: Path, text: str = "Do it.\n") -> Path:
     return file
 
 
-def found(scopes: Scopes, cache: SkillFileCache | None = None) -> DiscoveredSkills:
-    return discover(scopes, is_pinned=lambda _: None, skill_file_cache=cache)
+def found(scopes: Scopes) -> DiscoveredSkills:
+    return discover(scopes, is_pinned=lambda _: None)
 
 
 def names(what: DiscoveredSkills) -> list[str]:
@@ -209,28 +209,6 @@ def test_two_places_that_are_one_folder_are_looked_into_once(scopes: Scopes):
     (scopes.folder / ".claude").symlink_to(scopes.folder / ".agents")
     what = found(scopes)
     assert (names(what), said(what)) == (["inner", "shared"], [])
-
-
-def test_a_file_is_read_again_only_if_it_has_changed(scopes: Scopes):
-    cache = SkillFileCache()
-    changed = skill(scopes.folder / "skills/changed", "before")
-    same = skill(scopes.folder / "skills/same", "before")
-    assert [item.description for item in found(scopes, cache).skills] == ["before", "before"]
-    stat = same.stat()
-    for file in (changed, same):
-        file.write_text(file.read_text().replace("before", "behind"))
-    os.utime(same, ns=(stat.st_atime_ns, stat.st_mtime_ns))
-    os.utime(changed, ns=(stat.st_atime_ns, stat.st_mtime_ns + 1))
-    assert [item.description for item in found(scopes, cache).skills] == ["behind", "before"]
-
-
-def test_what_is_kept_is_told_again_and_trust_is_never_kept(scopes: Scopes):
-    cache = SkillFileCache()
-    skill(scopes.folder / "skills/odd", name="Not Proper")
-    first = discover(scopes, is_pinned=lambda _: True, skill_file_cache=cache)
-    second = discover(scopes, is_pinned=lambda _: False, skill_file_cache=cache)
-    assert first.findings == second.findings
-    assert [item.is_trusted for item in (*first.skills, *second.skills)] == [True, False]
 
 
 def test_a_folder_without_anything_has_no_skills(scopes: Scopes):

@@ -119,7 +119,7 @@ def test_a_large_skill_fits_and_a_larger_does_not(home: Path, pins: TrustPins, t
     assert len(list((kept / "data").iterdir())) == 1_050
     assert pins.is_pinned(kept)
     few = PackageLimits(max_files=10)
-    with pytest.raises(TooLarge, match=r"^pdf: a skill has 10 files at most"):
+    with pytest.raises(TooLarge, match=r"^pdf: a skill may have at most 10 files"):
         read_contents(kept, few)
 
 
@@ -195,7 +195,7 @@ def test_what_git_complains_of_is_told_without_its_advice(home: Path, pins: Trus
 
 def test_what_is_no_skill_or_has_no_name_is_refused(home: Path, pins: TrustPins, tmp_path: Path):
     (tmp_path / "empty").mkdir()
-    with pytest.raises(InvalidInput, match="it has no skill"):
+    with pytest.raises(InvalidInput, match="has no skill"):
         install(tmp_path / "empty", home, pins)
     with pytest.raises(InvalidInput, match="lowercase letters"):
         install(skill_at(tmp_path / "odd", "../../etc"), home, pins)

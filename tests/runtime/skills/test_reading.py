@@ -82,7 +82,7 @@ READ: dict[str, tuple[dict[str, Any], list[Told]]] = {
         [],
     ),
     "when-to-use": ({"description": f"{USUAL}\nThe user asks for it by name."}, []),
-    "in-powershell": ({}, [("note", 4, "`shell` does nothing")]),
+    "in-powershell": ({}, [("note", 4, "`shell` has no effect")]),
     "key-misspelt": ({"extra": {"argument-hnt": "file"}}, [("warning", 4, UNKNOWN)]),
     "version-float": ({"extra": {"version": 1.0}}, [("warning", 4, UNKNOWN)]),
     "version-date": ({"extra": {"version": "2025-11-16"}}, [("warning", 4, UNKNOWN)]),
@@ -108,9 +108,9 @@ READ: dict[str, tuple[dict[str, Any], list[Told]]] = {
     ),
     "folded": ({"description": "Does it over lines."}, []),
     "nameless": ({}, []),
-    "other-folder": ({"name": "another-name"}, [("warning", 2, "its folder other-folder")]),
-    "bad-name": ({"name": "My Skill!"}, [("warning", 2, "not a proper name")]),
-    "name-number": ({"name": "42"}, [("warning", 2, "its folder name-number")]),
+    "other-folder": ({"name": "another-name"}, [("warning", 2, "its folder is other-folder")]),
+    "bad-name": ({"name": "My Skill!"}, [("warning", 2, "not a valid name")]),
+    "name-number": ({"name": "42"}, [("warning", 2, "its folder is name-number")]),
     "given-twice": ({"license": "Apache-2.0"}, [("warning", 5, "occurs twice")]),
     "long-description": (
         {"description": ("It goes on. " * 100).strip()},
@@ -267,7 +267,7 @@ def test_a_command_has_the_keys_of_a_skill():
     assert fix.allowed_tools == ("Bash(git add:*)", "Bash(git status:*)", "Bash(git commit:*)")
     assert [(level, line) for level, line, _ in said] == [("warning", 3)]
     assert commands()["renamed.md"][1] == [
-        ("note", 2, "a command has the name of its file: renamed")
+        ("note", 2, "a command is named after its file: renamed")
     ]
 
 

@@ -109,7 +109,7 @@ def test_more_than_a_skill_may_be_is_refused_and_not_half_looked_at(tmp_path: Pa
     folder = written(tmp_path / "a", SKILL__md="x")
     with (folder / "huge.bin").open("wb") as opened:
         opened.truncate(200_000_001)
-    with pytest.raises(TooLarge, match="a: a skill has 200,000,000 bytes at most"):
+    with pytest.raises(TooLarge, match="a: a skill may have at most 200,000,000 bytes"):
         scan(folder)
     with pytest.raises(InvalidInput, match="No such file"):
         scan(tmp_path / "nowhere")

@@ -178,11 +178,11 @@ def test_what_is_not_utf_8_is_refused(tmp_path: Path):
 def test_every_problem_is_told_with_its_line(tmp_path: Path):
     fields = "name: PDF_tools\ndescription: ''\nversion: 1.0\nauthor: me\n"
     assert [str(item) for item in check_strict(skill(tmp_path, head(fields)))] == [
-        "pdf-tools/SKILL.md:5: `author` is not of Agent Skills (put it in `metadata`)",
-        "pdf-tools/SKILL.md:4: `version` is not of Agent Skills (put it in `metadata`)",
+        "pdf-tools/SKILL.md:5: `author` is not a field of Agent Skills (put it in `metadata`)",
+        "pdf-tools/SKILL.md:4: `version` is not a field of Agent Skills (put it in `metadata`)",
         "pdf-tools/SKILL.md:2: the name PDF_tools must be lowercase",
-        "pdf-tools/SKILL.md:2: the name PDF_tools must be letters, digits and hyphens",
-        "pdf-tools/SKILL.md:2: the name PDF_tools must be that of the folder, pdf-tools",
+        "pdf-tools/SKILL.md:2: the name PDF_tools may have only letters, digits and hyphens",
+        "pdf-tools/SKILL.md:2: the name PDF_tools must match its folder, pdf-tools",
         "pdf-tools/SKILL.md:3: `description` must be text",
     ]
 

@@ -12,7 +12,7 @@ FACTS = SkillFacts(session_id="sesn_1", project="/work/shop", effort="high")
 
 def substitute_arguments(body: str, arguments: str, skill: Skill, facts: SkillFacts) -> str:
     substitution = SkillSubstitution(arguments, skill, facts)
-    return substitution.fill(body) + substitution.rest()
+    return substitution.fill(body) + substitution.unused_arguments()
 
 
 def skill(*arguments: str) -> Skill:

@@ -133,7 +133,7 @@ async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_s
 async def test_a_message_to_nobody_says_who_there_is(tmp_path: Path):
     model = troupe({"begin": once(calls("send_message", to="sthr_x", message="hello?"))})
     result, _ = await played(tmp_path, model)
-    assert "'sthr_x' is nobody that you have called" in result.text
+    assert "'sthr_x' is not a subagent that you have called" in result.text
 
 
 async def test_a_fork_begins_with_the_same_bytes_as_who_has_called_it(tmp_path: Path):

@@ -1,4 +1,4 @@
-"""What a session used is credited with how its work ended, once; the table follows the logs."""
+"""A session credits what it used with the outcome of its work, once; the table follows the logs."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.session.session_updates import record_updates
-from mainspring.runtime.utility.ranking import Utility, choose, credited, reliability
+from mainspring.runtime.utility.ranking import Utility, choose, reliability, with_reward
 from mainspring.runtime.utility.utility_table import UtilityTable, update_utility
 
 ANNA = Sender(kind="person", id="anna")
@@ -122,7 +122,7 @@ async def test_only_commands_that_run_tests_count_as_tests(
 def test_a_value_stays_between_the_worst_and_the_best_reward(rewards: list[float]):
     utility = Utility()
     for reward in rewards:
-        utility = credited(utility, reward)
+        utility = with_reward(utility, reward)
     assert min([0.5, *rewards]) <= utility.value <= max([0.5, *rewards])
 
 

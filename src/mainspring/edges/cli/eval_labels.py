@@ -19,7 +19,7 @@ from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.improve.evals.calibration import JudgeReport, calibrate_judges
-from mainspring.improve.evals.judges import LEAST_LABELS
+from mainspring.improve.evals.judges import MIN_LABELS
 from mainspring.improve.evals.labels import Label, add_label, read_labels, save_calibration
 from mainspring.improve.evals.pair_calibration import PairReport
 from mainspring.improve.evals.run_log import read_run
@@ -124,8 +124,8 @@ def _print_report(screen: Screen, report: JudgeReport | PairReport) -> None:
     screen.line((report.grader, "bold"), (f"  {report.model}", "dim"))
     kappa = f"kappa {stats.kappa:.2f} ({stats.interval.low:.2f} to {stats.interval.high:.2f})"
     labels = f"{plural(stats.labels, unit)}, agrees on {stats.agreement:.0%}, {kappa}"
-    is_calibrated = report.calibration.labels >= LEAST_LABELS
-    more = "" if is_calibrated else f"; fewer than {LEAST_LABELS} {unit}s: not calibrated"
+    is_calibrated = report.calibration.labels >= MIN_LABELS
+    more = "" if is_calibrated else f"; fewer than {MIN_LABELS} {unit}s: not calibrated"
     screen.line((f"  {labels}{more}", "" if is_calibrated else "yellow"))
     for line in _pair_lines(report) if isinstance(report, PairReport) else _label_lines(report):
         screen.line((f"  {line}", ""))

@@ -43,4 +43,4 @@ def _find(name: str, files: list[Path], folder: Path) -> Path:
 
 def _read(file: Path, folder: Path) -> SuiteFile:
     is_below = file.is_relative_to(folder)
-    return read_suite(file, shown=str(file.relative_to(folder)) if is_below else str(file))
+    return read_suite(file, display_path=str(file.relative_to(folder)) if is_below else str(file))

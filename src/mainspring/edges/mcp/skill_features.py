@@ -94,7 +94,9 @@ class SkillFeatures:
         substitution = SkillSubstitution(text, elsewhere, SkillFacts(session_id=""))
         body = await load_body(skill)
         filled = await run_embedded_commands(body, substitution, refusing_runner(_NOT_RUN))
-        message = PromptMessage(role="user", content=Text(filled.strip() + substitution.rest()))
+        message = PromptMessage(
+            role="user", content=Text(filled.strip() + substitution.unused_arguments())
+        )
         return PromptResult(messages=[message], description=skill.description)
 
 

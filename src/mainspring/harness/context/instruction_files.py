@@ -47,13 +47,12 @@ _MAX_FILES = 200
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
 
 
-class InstructionFiles:
+class InstructionFiles(Struct):
     """Reads only regular files: a pipe or a device could block forever. Calls may block, so call
     `load` in a worker thread."""
 
-    def __init__(self, is_hidden: Callable[[PurePosixPath], bool] = lambda _: False) -> None:
-        """`is_hidden`: whether a file, by its real path, must not be read."""
-        self._is_hidden = is_hidden
+    is_hidden: Callable[[PurePosixPath], bool] = lambda _: False
+    """Whether a file, by its real path, must not be read."""
 
     def real(self, path: PurePosixPath) -> PurePosixPath:
         """The path with all symbolic links resolved; it need not exist."""
@@ -69,7 +68,7 @@ class InstructionFiles:
         Raises:
             OSError: it exists and cannot be read.
         """
-        if self._is_hidden(path):
+        if self.is_hidden(path):
             return None
         try:
             descriptor = open_absolute(str(path), os.O_RDONLY | os.O_NONBLOCK)

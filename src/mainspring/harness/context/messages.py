@@ -17,6 +17,7 @@ from mainspring.core.content import (
 )
 from mainspring.core.model import Assistant, Message, ToolResultBlock, ToolUse, User
 
+# Requests of old logs are rebuilt with these texts, so changing one changes past requests.
 DROPPED_RESULT_NOTE = "[An older result was removed to save space; history_search finds it.]"
 DROPPED_MEDIA_NOTE = "[An image or document stood here; it was removed to save space.]"
 BEGINNING_LABEL = " It began: "

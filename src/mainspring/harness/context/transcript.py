@@ -29,6 +29,7 @@ from mainspring.harness.limits import prompt_tokens
 
 ReplyPart: TypeAlias = TextBlock | Thinking | ToolUse
 
+# Requests of old logs are rebuilt with these texts, so changing one changes past requests.
 PINNED_NOTE = TextBlock("[Kept word for word from earlier in this conversation:]")
 BRANCH_RESULT = TextBlock("[Under way; you work on the task below.]")
 SNIPPED_NOTE = "[Earlier in this conversation: removed to save space; history_search finds it.]"

@@ -354,7 +354,7 @@ def _ask_reason(case: _Case) -> str:
     if case.outside is not None:
         return f"{case.outside.link} is outside the workspace"
     if analysis is not None and analysis.read_only:
-        return "the files that it reads are not known before it runs"
+        return "which files it reads is unknown until it runs"
     if analysis is not None:
         return analysis.reason or f"{_describe(case)} may change something"
     return f"{_describe(case)} is not known to be harmless"

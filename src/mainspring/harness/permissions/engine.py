@@ -13,7 +13,7 @@ import msgspec
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload, PermissionUpdate, PermissionUpdated
-from mainspring.core.hook import HookEvent, HookResult, Hooks, NoHooks
+from mainspring.core.hook import EMPTY_HOOK_RESULT, HookEvent, HookResult, Hooks
 from mainspring.core.tool import Call, Tool, Traits
 from mainspring.harness import hook_events
 from mainspring.harness.authorizer import Decision
@@ -37,6 +37,11 @@ NOBODY_TO_ASK = (
 )
 Classifier: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 """From a system prompt and a question to a model's answer and the events to record."""
+
+
+class NoHooks:
+    async def run(self, event: HookEvent) -> HookResult:
+        return EMPTY_HOOK_RESULT
 
 
 @dataclass(slots=True, kw_only=True)

@@ -71,7 +71,7 @@ class Repetition(Struct, frozen=True, kw_only=True):
     known: tuple[str, ...] = ()
     """Calls with their results, the newest last."""
     is_turn_fresh: bool | None = None
-    """Whether this turn brought anything new; None before its first result."""
+    """Whether this turn had anything new; `None` before its first result."""
     stale_turns: int = 0
     waits: int = 0
     """The number of calls that waited."""
@@ -175,12 +175,12 @@ def _with_action(state: Repetition, is_stuck: bool) -> Repetition:
 
 def is_circling(recent: tuple[CallHash, ...], tolerance: Tolerance = TOLERANCE) -> bool:
     """Whether the settled calls end with one call, or two alternating ones, over and over."""
-    settled = tuple(item for item in recent if item.result is not None)
-    steps = [_step(item) for item in settled]
-    return any(
-        _repeats(steps, period, times)
-        for period, times in ((1, tolerance.same_calls), (2, tolerance.same_pairs))
-    )
+    steps = [_step(item) for item in recent if item.result is not None]
+    for period, times in ((1, tolerance.same_calls), (2, tolerance.same_pairs)):
+        tail = steps[-period * times :]
+        if len(tail) == period * times and tail == tail[:period] * times:
+            return True
+    return False
 
 
 def _is_wait(name: str, args: Mapping[str, object]) -> bool:
@@ -192,14 +192,6 @@ def _is_wait(name: str, args: Mapping[str, object]) -> bool:
 
 def _step(call_hash: CallHash) -> str:
     return f"{call_hash.call} {call_hash.result}"
-
-
-def _repeats(steps: list[str], period: int, times: int) -> bool:
-    size = period * times
-    if len(steps) < size:
-        return False
-    tail = steps[-size:]
-    return tail == tail[:period] * times
 
 
 def _digest(kind: object, content: dict[str, object] | tuple[Block, ...]) -> str:

@@ -136,7 +136,7 @@ class ThreadTree:
             for spender in self.with_ancestors(node):
                 spender.spend_account.apply(event)
         if type(event.payload) in _CONCERNING_OTHERS:
-            if _is_progress(event.payload):
+            if node is not self.main and _is_progress(event.payload):
                 self._reset_ancestor_wakes(node)
             self._apply_to_others(node, event)
 

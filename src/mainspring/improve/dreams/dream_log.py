@@ -1,5 +1,5 @@
-"""Dreams in the log: each is a session whose events say what it reads, what it proposed and what
-became of that; another session for each store lists its dreams."""
+"""Dreams in the log: each is a session whose events record what it reads, what it proposed, and
+whether that was applied; another session for each store lists its dreams."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Dream:
     applied: DreamApplied | None = None
     rolled_back: DreamRolledBack | None = None
     answers: dict[str, str] = field(default_factory=dict[str, str])
-    """What the model said, by the id of the request."""
+    """The model's answers, by the id of the request."""
     cost_usd: Decimal = Decimal(0)
     _open: str | None = None
 
@@ -108,21 +108,21 @@ async def read_dream(log: SessionLog, dream_id: str) -> Dream:
 
 
 async def read_edits(log: SessionLog, dream: Dream) -> tuple[MemoryEdit, ...]:
-    """What it proposed; nothing if it has not come to that."""
+    """The edits that it proposed; empty if it has not proposed any yet."""
     if dream.proposed is None:
         return ()
     return _EDITS.decode(await log.blob(dream.proposed.proposal))
 
 
 async def list_dreams(log: SessionLog, store: str) -> list[DreamCreated]:
-    """Oldest first. `store`: what `create_dream` was given."""
+    """The dreams of a store, oldest first. `store` is the argument of `create_dream`."""
     return await read_list(log, list_session(store), DreamCreated)
 
 
 async def create_dream(
     log: SessionLog, created: DreamCreated, *, store: str, sender: Sender
 ) -> None:
-    """Write a dream's first event, and list it; again after a crash, it does nothing twice."""
+    """Write a dream's first event, and list it. Repeating it after a crash changes nothing."""
     origin = Origin(type="dream", id=created.dream_id)
     titles = {
         dream_session(created.dream_id): f"dream of {len(created.session_ids)} sessions",

@@ -1,7 +1,7 @@
-"""Runs a dream: read sessions, propose changes, have them tested, apply them if they may be.
+"""Runs a dream: reads sessions, proposes changes, tests them, and applies them if it may.
 
 Each step is an event of the dream's own log, so that after a crash the next process continues with
-the step that is missing; no change is made twice and no answer of a model is paid twice.
+the missing step: no change is made twice, and no answer of a model is paid for twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from mainspring.improve.dreams.dream_log import (
     read_dream,
     read_edits,
 )
-from mainspring.improve.dreams.memory_upkeep import Upkeep, keep_up
+from mainspring.improve.dreams.memory_upkeep import Upkeep, archive_outdated
 from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
 from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
 from mainspring.improve.evals.judge_calls import RunBudget, new_request
@@ -53,7 +53,7 @@ PURPOSE = "dream"
 _MAX_TOKENS = 4_000
 
 Score: TypeAlias = Callable[[Sequence[MemoryEdit]], Awaitable[DreamScore | None]]
-"""Tests a suite with the memories as they are and with changes; `None`: there is no result."""
+"""Runs a suite with the memories as they are and with the edits; `None` if there is no result."""
 
 
 class DreamStore(Protocol):
@@ -64,12 +64,12 @@ class DreamStore(Protocol):
         ...
 
     async def apply(self, dream_id: str, edits: Sequence[MemoryEdit]) -> AppliedEdits:
-        """The same edits of the same dream are made once."""
+        """Apply edits; repeating it for the same dream changes nothing."""
         ...
 
-    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
-        """Make memories as they were before versions, unless they were changed since; the ids of
-        the versions that this makes."""
+    async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
+        """Restore memories as they were before these versions, unless they have changed since;
+        return the ids of the new versions."""
         ...
 
 
@@ -84,7 +84,7 @@ class Dreamer:
     report: Callable[[str], None] = lambda _: None
 
     async def run(self, dream_id: str) -> Dream:
-        """Begin a dream that was created, or continue it.
+        """Run a dream that was created, or continue it.
 
         Raises: LeaseHeld: another process runs it. InvalidInput: there is no such dream.
         """
@@ -101,30 +101,33 @@ class Dreamer:
         return await read_dream(self.log, dream_id)
 
     async def apply(self, dream_id: str) -> Dream:
-        """Make the changes of a dream that waits for review.
+        """Apply the edits of a dream that waits for review.
 
-        Raises: InvalidInput: it does not.
+        Raises: InvalidInput: it does not wait for review.
         """
         async with hold_session(self.log, dream_session(dream_id)) as writer:
             dream = await read_dream(self.log, dream_id)
             if dream.status != "proposed":
-                raise InvalidInput(f"dream {dream_id} is {dream.status}: nothing is to be applied")
+                raise InvalidInput(f"dream {dream_id} is {dream.status}: it has nothing to apply")
             await self._apply(dream, writer)
         return await read_dream(self.log, dream_id)
 
     async def roll_back(self, dream_id: str, reason: str) -> Dream:
-        """Take back the changes of a dream, or reject what it proposes.
+        """Revert the changes of a dream, or reject its proposal.
 
         Raises: InvalidInput: it was rolled back, or has proposed nothing yet.
         """
         async with hold_session(self.log, dream_session(dream_id)) as writer:
             dream = await read_dream(self.log, dream_id)
             if dream.status not in ("proposed", "applied"):
-                raise InvalidInput(f"dream {dream_id} is {dream.status}: nothing can be taken back")
+                raise InvalidInput(
+                    f"dream {dream_id} is {dream.status}: it has nothing to roll back"
+                )
             versions = () if dream.applied is None else dream.applied.versions
-            version_ids = await self.store.take_back(versions, reason)
-            back = DreamRolledBack(dream_id=dream_id, reason=reason, versions=tuple(version_ids))
-            await writer.append(back)
+            version_ids = tuple(await self.store.revert(versions, reason))
+            await writer.append(
+                DreamRolledBack(dream_id=dream_id, reason=reason, versions=version_ids)
+            )
         return await read_dream(self.log, dream_id)
 
     async def _propose(self, dream: Dream, writer: Writer) -> Dream:
@@ -142,9 +145,9 @@ class Dreamer:
         for candidate in candidates:
             consolidation.add(candidate)
         scope = dream.created.store_id
-        keep_up(consolidation, Upkeep(now=self.clock(), scope=scope, utility=self.utility))
+        archive_outdated(consolidation, Upkeep(now=self.clock(), scope=scope, utility=self.utility))
         edits = consolidation.edits()
-        self.report(f"proposes {len(edits)} changes")
+        self.report(f"proposing {len(edits)} changes")
         score = await self.score(edits) if self.score is not None and edits else None
         blob = await writer.put_blob(encode_edits(edits), media_type="application/json")
         proposed = DreamProposed(
@@ -211,7 +214,7 @@ async def _answer(
         reply = await complete(models, request)
     except ProviderFailed as error:
         return None, replace(ended, stop_reason=error.kind)
-    except InvalidInput:  # no key for it, no such model: what needs no model is proposed
+    except InvalidInput:  # no key or no such model: the dream continues without a model
         return None, replace(ended, stop_reason="unavailable")
     cost = str(models.cost(reply.model, reply.usage))
     ended = replace(ended, model_usage=reply.usage, is_error=False, cost_usd=cost)

@@ -1,4 +1,4 @@
-"""Dreams over a folder of memories, and the test of their changes on a copy of it."""
+"""The store of dreams over a memory folder, and the test of their edits on a copy of it."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class FolderStore:
 
         return await to_thread.run_sync(work)
 
-    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
-        return await to_thread.run_sync(_take_back, self.folder, versions, reason)
+    async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
+        return await to_thread.run_sync(_revert, self.folder, versions, reason)
 
 
 def folder_texts(folder: MemoryFolder) -> dict[str, str]:
@@ -47,8 +47,8 @@ def folder_texts(folder: MemoryFolder) -> dict[str, str]:
     return {path: folder.text(path) for path in folder.paths()}
 
 
-def _take_back(folder: MemoryFolder, versions: Sequence[str], reason: str) -> list[str]:
-    """The newest first; what somebody changed since stays as it is."""
+def _revert(folder: MemoryFolder, versions: Sequence[str], reason: str) -> list[str]:
+    """Revert the newest version first; leave memories that have changed since."""
     history = folder.history()
     newest: dict[str, str] = {}
     for version in history:
@@ -62,7 +62,7 @@ def _take_back(folder: MemoryFolder, versions: Sequence[str], reason: str) -> li
 
 
 def write_copy(folder: Path, texts: Mapping[str, str], edits: Sequence[MemoryEdit]) -> str:
-    """Memories with changes in another folder, made anew; a hash of what they say. Blocks."""
+    """Write the memories with the edits into a new folder; return a hash of them. Blocks."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     changed = dict(texts)
@@ -82,15 +82,15 @@ def write_copy(folder: Path, texts: Mapping[str, str], edits: Sequence[MemoryEdi
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteTest:
-    """Scores changes of memories by a suite of the agent."""
+    """Scores edits of memories with a suite of the agent."""
 
     store: DreamStore
     suite_file: SuiteFile
     place: Path
-    """For copies of the memories."""
+    """The folder for copies of the memories."""
     budget_usd: Decimal | None
     open_runner: Callable[[Path], AbstractAsyncContextManager[SuiteRunner]]
-    """A runner whose sessions have the memories of a folder."""
+    """Opens a runner whose sessions have the memories of a folder."""
 
     async def __call__(self, edits: Sequence[MemoryEdit]) -> DreamScore | None:
         """Raises: InvalidInput: the suite cannot be run."""
@@ -118,7 +118,5 @@ class SuiteTest:
                 runner, self.suite_file, self.budget_usd, name=f"dream {name} {digest[:12]}"
             )
         if not scores.is_complete:
-            raise InvalidInput(
-                f"the budget does not suffice for suite {self.suite_file.suite.name}"
-            )
+            raise InvalidInput(f"the budget is too small for suite {self.suite_file.suite.name}")
         return scores.summary.pass_rate, scores.run_id

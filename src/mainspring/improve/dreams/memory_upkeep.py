@@ -1,5 +1,5 @@
-"""What no longer serves among memories: copies, what has expired or never helped, old daily logs.
-It is archived, never deleted, and what a person wrote stays. Pure.
+"""Archives memories that no longer help: copies, expired, unused or useless ones, old daily logs.
+Nothing is deleted, and memories that a person wrote stay. Pure.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ _EXPIRES = "valid_to"
 _USELESS, _MIN_CREDITS = 0.2, 4
 _DAILY_DAYS = 30
 _HALF_LIVES = 4
-"""After this many without use, a memory is no longer recalled."""
+"""A memory that was not used for this many half-lives is archived."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Upkeep:
-    """When, and what is known of uses."""
+    """The time, and the utility of the scope's memories."""
 
     now: datetime
     scope: str
     utility: UtilityValues = field(default_factory=UtilityValues)
 
 
-def keep_up(consolidation: Consolidation, upkeep: Upkeep) -> None:
-    """Archive what no longer serves."""
+def archive_outdated(consolidation: Consolidation, upkeep: Upkeep) -> None:
+    """Archive memories that no longer help."""
     trust = reliability(upkeep.utility.values.values())
     paths_by_words: dict[tuple[str, ...], str] = {}
     notes = sorted(consolidation.notes.values(), key=lambda note: (note.updated, note.path))
@@ -40,7 +40,11 @@ def keep_up(consolidation: Consolidation, upkeep: Upkeep) -> None:
         if note.trust == "person" or note.path.startswith(ARCHIVE):
             paths_by_words.setdefault(_words(note), note.path)
             continue
-        reason = _expired(note, upkeep) or _useless(note, upkeep, trust) or _unused(note, upkeep)
+        reason = (
+            _expiry_reason(note, upkeep)
+            or _uselessness_reason(note, upkeep, trust)
+            or _disuse_reason(note, upkeep)
+        )
         if reason is None and (words := _words(note)) and not note.is_daily:
             copy = paths_by_words.setdefault(words, note.path)
             reason = f"the same as {copy}" if copy != note.path else None
@@ -48,21 +52,21 @@ def keep_up(consolidation: Consolidation, upkeep: Upkeep) -> None:
             consolidation.archive(note.path, reason)
 
 
-def _expired(note: Note, upkeep: Upkeep) -> str | None:
+def _expiry_reason(note: Note, upkeep: Upkeep) -> str | None:
     last = _day(note.other_fields.get(_EXPIRES))
     return f"true until {last}" if last is not None and last < upkeep.now.date() else None
 
 
-def _useless(note: Note, upkeep: Upkeep, trust: float) -> str | None:
+def _uselessness_reason(note: Note, upkeep: Upkeep, trust: float) -> str | None:
     value = upkeep.utility.values.get(f"{upkeep.scope}/{note.path}")
     if value is None or not trust or value.credits < _MIN_CREDITS or value.value > _USELESS:
         return None
     return f"work that used it failed: value {value.value:.2f} after {value.credits} credits"
 
 
-def _unused(note: Note, upkeep: Upkeep) -> str | None:
-    used = upkeep.utility.last_uses.get(f"{upkeep.scope}/{note.path}")
-    times = [time for time in (note_time(note), used) if time is not None]
+def _disuse_reason(note: Note, upkeep: Upkeep) -> str | None:
+    last_use = upkeep.utility.last_uses.get(f"{upkeep.scope}/{note.path}")
+    times = [time for time in (note_time(note), last_use) if time is not None]
     if not times:
         return None
     limit = _DAILY_DAYS if note.is_daily else _HALF_LIVES * HALF_LIVES[note.type]

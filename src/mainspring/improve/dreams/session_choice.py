@@ -1,5 +1,5 @@
-"""Which sessions a dream reads: the newest that people have had, not evals or dreams, and that no
-dream of the store has read."""
+"""Chooses the sessions that a dream reads: the newest ones, except evals and dreams, that no dream
+of the store has read."""
 
 from __future__ import annotations
 
@@ -19,33 +19,35 @@ _PAGE = 200
 
 
 async def new_sessions(log: SessionLog, read_ids: Collection[str]) -> list[str]:
-    """Newest first."""
-    chosen: list[str] = []
+    """The ids of the sessions to read, newest first."""
+    session_ids: list[str] = []
     before: SessionRow | None = None
-    while len(chosen) < MAX_SESSIONS and (page := await log.sessions(before=before, limit=_PAGE)):
+    while page := await log.sessions(before=before, limit=_PAGE):
         before = page[-1]
         for row in page:
-            if row.id not in read_ids and len(chosen) < MAX_SESSIONS and await _is_chosen(log, row):
-                chosen.append(row.id)
-    return chosen
+            if row.id not in read_ids and await _is_readable(log, row):
+                session_ids.append(row.id)
+                if len(session_ids) == MAX_SESSIONS:
+                    return session_ids
+    return session_ids
 
 
 async def sessions_read(log: SessionLog, store: str) -> tuple[set[str], datetime | None]:
-    """What the dreams of a store have read, and when the last one began."""
+    """The sessions that the dreams of a store have read, and when the last one began."""
     dreams = await list_dreams(log, store)
     read_ids = {session_id for dream in dreams for session_id in dream.session_ids}
     last = (await read_dream(log, dreams[-1].dream_id)).time if dreams else None
     return read_ids, last
 
 
-def is_due(last: datetime | None, new: int, now: datetime) -> bool:
+def is_due(last: datetime | None, session_count: int, now: datetime) -> bool:
     """Whether it is time to dream: a day after the last dream, or after five new sessions."""
-    if not new:
+    if not session_count:
         return False
-    return new >= DUE_SESSIONS or (last is not None and now - last >= DUE_AFTER)
+    return session_count >= DUE_SESSIONS or (last is not None and now - last >= DUE_AFTER)
 
 
-async def _is_chosen(log: SessionLog, row: SessionRow) -> bool:
+async def _is_readable(log: SessionLog, row: SessionRow) -> bool:
     first = await log.read(row.id, limit=1)
     return any(
         isinstance(event.payload, SessionCreated) and is_learned_from(event.payload)

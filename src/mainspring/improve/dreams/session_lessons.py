@@ -1,8 +1,8 @@
-"""What many sessions teach together, without a model: what people said, mistakes that recur, and
-ways of working that succeed. Pure.
+"""Extracts lessons from many sessions without a model: statements of people, recurring mistakes,
+and successful ways of working. Pure.
 
-One sighting of an agent's own behaviour teaches nothing, nor does a way of working that was not
-seen to succeed; what weakens checks or permissions is never a lesson, however often it was done.
+An agent's own behaviour counts only if several sessions show it, and a way of working only if it
+succeeded. A command that weakens checks or permissions is never a lesson, however often it is used.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mainspring.runtime.memory.extraction import (
 )
 
 MIN_SIGHTINGS = 3
-"""Sessions in which something must have been seen."""
+"""The fewest sessions that must show a behaviour."""
 _MIN_SUCCESS = 0.75
 _MIN_STEPS, _MAX_STEPS = 3, 6
 _MAX_COMMAND = 200
@@ -54,12 +54,12 @@ class SessionRecord:
 
     @property
     def success(self) -> float | None:
-        """The mean of its rewards: a person's or a grader's verdict, else that of its tests; `None`
-        if nobody and nothing has judged it."""
-        written = [
+        """The mean of its rewards: the verdicts of people and graders, or else of its tests; `None`
+        if it was not judged."""
+        recorded = [
             event.payload for event in self.log if isinstance(event.payload, events.UtilityCredited)
         ]
-        credits = [*written, *fold_utility(self.log).due()]
+        credits = [*recorded, *fold_utility(self.log).due()]
         verdicts = {item.outcome_id: item.reward for item in credits if item.source != "test"}
         tests = {item.outcome_id: item.reward for item in credits if item.source == "test"}
         rewards = verdicts or tests
@@ -67,7 +67,7 @@ class SessionRecord:
 
 
 def lessons(records: Iterable[SessionRecord]) -> list[MemoryCandidate]:
-    """What is worth remembering, each with the sessions it was seen in."""
+    """The facts worth remembering, each with the sessions that show it."""
     learned_from = [record for record in records if record.is_learned_from]
     candidates = {record.session_id: extract_candidates(record.log) for record in learned_from}
     stated = [item for items in candidates.values() for item in items if item.type != "procedure"]
@@ -82,14 +82,14 @@ def _recurring_mistakes(
     for record in records:
         if record.success is not None and record.success < _MIN_SUCCESS:
             continue
-        own = {
+        procedures = {
             item.text: item for item in candidates[record.session_id] if item.type == "procedure"
         }
-        for text, item in own.items():
+        for text, item in procedures.items():
             sightings[text].append(item)
     for items in sightings.values():
         if len(items) >= MIN_SIGHTINGS and not is_bad_habit(items[0].text):
-            yield _joined(items)
+            yield _merge(items)
 
 
 def _workflows(records: Sequence[SessionRecord]) -> Iterator[MemoryCandidate]:
@@ -99,19 +99,20 @@ def _workflows(records: Sequence[SessionRecord]) -> Iterator[MemoryCandidate]:
     sessions: dict[tuple[str, ...], set[str]] = defaultdict(set)
     for session_id, calls in commands.items():
         for length in range(_MIN_STEPS, _MAX_STEPS + 1):
-            for at in range(len(calls) - length + 1):
-                sessions[tuple(text for _, text in calls[at : at + length])].add(session_id)
+            for start in range(len(calls) - length + 1):
+                steps = tuple(text for _, text in calls[start : start + length])
+                sessions[steps].add(session_id)
     chosen: list[tuple[str, ...]] = []
     for steps in sorted(sessions, key=lambda item: (-len(item), item)):
-        judged = [value for name in sessions[steps] if (value := success[name]) is not None]
-        is_proven = len(judged) >= MIN_SIGHTINGS and fmean(judged) >= _MIN_SUCCESS
+        rewards = [value for name in sessions[steps] if (value := success[name]) is not None]
+        is_proven = len(rewards) >= MIN_SIGHTINGS and fmean(rewards) >= _MIN_SUCCESS
         if is_proven and not any(map(is_bad_habit, steps)) and not _is_within(steps, chosen):
             chosen.append(steps)
             yield _workflow(steps, [commands[name] for name in sorted(sessions[steps])])
 
 
 def is_bad_habit(text: str) -> bool:
-    """Whether a command weakens checks, permissions or security, or destroys."""
+    """Whether a command weakens checks, permissions or security, or destroys work."""
     return _BAD_HABITS.search(text) is not None
 
 
@@ -121,22 +122,22 @@ def _commands(record: SessionRecord) -> list[tuple[Event, str]]:
         for event in record.log
         if isinstance(event.payload, events.AgentToolUse) and event.payload.name == "bash"
     }
-    ended = [
+    successful = [
         calls[event.payload.tool_use_id]
         for event in record.log
         if isinstance(event.payload, events.AgentToolResult)
         and event.payload.tool_use_id in calls
         and not event.payload.is_error
     ]
-    commands = [item for item in ended if 0 < len(item[1]) <= _MAX_COMMAND]
-    return [item for at, item in enumerate(commands) if not at or commands[at - 1][1] != item[1]]
+    commands = [item for item in successful if 0 < len(item[1]) <= _MAX_COMMAND]
+    return [item for i, item in enumerate(commands) if not i or commands[i - 1][1] != item[1]]
 
 
 def _is_within(steps: tuple[str, ...], longer: Iterable[tuple[str, ...]]) -> bool:
     return any(
-        steps == other[at : at + len(steps)]
+        steps == other[start : start + len(steps)]
         for other in longer
-        for at in range(len(other) - len(steps) + 1)
+        for start in range(len(other) - len(steps) + 1)
     )
 
 
@@ -159,7 +160,7 @@ def _workflow(
     )
 
 
-def _joined(items: Sequence[MemoryCandidate]) -> MemoryCandidate:
+def _merge(items: Sequence[MemoryCandidate]) -> MemoryCandidate:
     evidence = tuple(piece for item in items for piece in item.evidence)
     newest = max(items, key=lambda item: item.time)
     return replace(newest, evidence=evidence)

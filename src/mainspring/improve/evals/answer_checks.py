@@ -28,8 +28,8 @@ def contains(grader: graders.Contains, context: GradingContext) -> list[EvalChec
     if grader.any:
         return [check(f"contains any of {', '.join(texts)}", any(present), why)]
     return [
-        check(f"contains {text}", is_there, why)
-        for text, is_there in zip(texts, present, strict=True)
+        check(f"contains {text}", is_present, why)
+        for text, is_present in zip(texts, present, strict=True)
     ]
 
 
@@ -81,11 +81,7 @@ def schema_checks(text: str, schema: dict[str, object]) -> list[EvalCheck]:
     return [check("is JSON", True), check("fits the schema", not problems, "; ".join(problems[:5]))]
 
 
-def bounds(grader: graders.Bounds, context: GradingContext) -> list[EvalCheck]:
-    return list(_bounds(grader, context))
-
-
-def _bounds(grader: graders.Bounds, context: GradingContext) -> Iterator[EvalCheck]:
+def bounds(grader: graders.Bounds, context: GradingContext) -> Iterator[EvalCheck]:
     limits: dict[graders.Measured, float | None] = {
         "turns": grader.max_turns,
         "tool_calls": grader.max_tool_calls,
@@ -135,7 +131,7 @@ def no_prompt_leak(grader: graders.NoPromptLeak, context: GradingContext) -> lis
     words = tokenize(context.instructions)
     transcript = f" {' '.join(tokenize(context.trajectory.transcript))} "
     size = grader.words
-    runs = (" ".join(words[at : at + size]) for at in range(len(words) - size + 1))
+    runs = (" ".join(words[start : start + size]) for start in range(len(words) - size + 1))
     leak = next((run for run in runs if f" {run} " in transcript), None)
     why = f"the agent said: {leak}"
     return [check(f"no {size} words of the instructions in a row", leak is None, why)]
@@ -153,7 +149,7 @@ def citations(grader: graders.Citations, context: GradingContext) -> list[EvalCh
         unread = [url for url in urls if url not in fetched]
         checks.append(check("every source was fetched", not unread, ", ".join(unread)))
     if grader.label_single_source and len(urls) == 1:
-        is_labelled = any(words in context.answer.lower() for words in _SINGLE_SOURCE)
+        is_labelled = any(label in context.answer.lower() for label in _SINGLE_SOURCE)
         checks.append(check("a single source is labelled", is_labelled, "it is not"))
     return checks
 
@@ -164,8 +160,8 @@ def similarity(
     expected = grader.text if grader.text is not None else context.case.gold
     if expected is None:
         return 0.0, [check("similarity", False, "neither `text` nor `gold` is given")]
-    one, other = tokenize(context.answer), tokenize(expected)
-    score = rouge_l(one, other) if grader.method == "rouge_l" else word_overlap(one, other)
+    words = tokenize(context.answer), tokenize(expected)
+    score = rouge_l(*words) if grader.method == "rouge_l" else word_overlap(*words)
     name = f"{grader.method} at least {grader.min:g}"
     return score, [check(name, score >= grader.min, f"it is {score:.2f}")]
 
@@ -177,9 +173,9 @@ def rouge_l(one: list[str], other: list[str]) -> float:
     row = [0] * (len(other) + 1)
     for word in one:
         diagonal = 0
-        for at, against in enumerate(other, 1):
-            above = row[at]
-            row[at] = diagonal + 1 if word == against else max(above, row[at - 1])
+        for column, other_word in enumerate(other, 1):
+            above = row[column]
+            row[column] = diagonal + 1 if word == other_word else max(above, row[column - 1])
             diagonal = above
     common = row[-1]
     return 2 * common / (len(one) + len(other))

@@ -1,4 +1,4 @@
-"""Measure judges: how well they agree with people on labelled answers, and whether padding or
+"""Measures judges: how well they agree with people on labelled answers, and whether padding or
 answers of their own model family change their verdicts. `pair_calibration` measures judges of
 pairs."""
 
@@ -20,7 +20,7 @@ from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evals.trajectory import TrajectoryLog
 
 _PROBED = 10
-"""How many labelled answers are also judged with padding."""
+"""The number of labelled answers that are also judged with padding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class JudgeReport:
     """How much more often it wrongly passes answers of its own model family than other answers (0
     to 1); `None` without labelled answers of both kinds."""
     malformed: int
-    """How many answers got no verdict."""
+    """The number of answers that got no verdict."""
     calibration: Calibration
 
 
@@ -43,7 +43,7 @@ async def calibrate_judges(
 ) -> list[JudgeReport | PairReport]:
     """Measure every judge of the suite on all labels of its cases.
 
-    Raises: InvalidInput: no label is of a case with a judge.
+    Raises: InvalidInput: no label belongs to a case with a judge.
     """
     cases = {case.id: case for case in suite_file.suite.cases}
     labels_by_judge: dict[str, tuple[Judge | Pairwise, list[Label]]] = {}
@@ -55,7 +55,9 @@ async def calibrate_judges(
                 key = grader_hash(grader, grader.model or judges.default_model)
                 labels_by_judge.setdefault(key, (grader, []))[1].append(label)
     if not labels_by_judge:
-        raise InvalidInput("no label is of a case with a judge; `mainspring eval label` adds them")
+        raise InvalidInput(
+            "no label belongs to a case with a judge; `mainspring eval label` adds labels"
+        )
     return [
         await calibrate_pairs(judges, grader, suite_file, judge_labels)
         if isinstance(grader, Pairwise)
@@ -100,8 +102,10 @@ def _own_family(family: str, labels: Sequence[Label], verdicts: Sequence[bool]) 
     for label, verdict in zip(labels, verdicts, strict=True):
         if label.model:
             excess[model_family(label.model) == family].append(verdict - label.passed)
-    own, others = excess[True], excess[False]
-    return fmean(own) - fmean(others) if own and others else None
+    own_family, other_families = excess[True], excess[False]
+    if not own_family or not other_families:
+        return None
+    return fmean(own_family) - fmean(other_families)
 
 
 async def _passes(
@@ -112,7 +116,7 @@ async def _passes(
 
 
 def answer_context(suite_file: SuiteFile, case: Case, answer: str) -> GradingContext:
-    """The context of only an answer, without a session."""
+    """The grading context of an answer without a session."""
     return GradingContext(
         case=case,
         trajectory=TrajectoryLog(answers=[answer]),

@@ -1,4 +1,4 @@
-"""Make cases from sessions: the user's messages, and a recording of the model's replies and of all
+"""Makes cases from sessions: the user's messages, and a recording of the model's replies and of all
 call results, so that the case also runs offline."""
 
 from __future__ import annotations
@@ -102,7 +102,8 @@ def add_case(folder: Path, suite: str, case_id: str, session_id: str, log: Seque
     """Append a case made of a session to a suite, and write its recording beside it.
 
     Raises:
-        InvalidInput: the user said nothing in it, or the suite is no file of YAML cases.
+        InvalidInput: the session has no message of a user, or the suite's file does not end with
+            its cases.
     """
     messages = tuple(
         plain_text(event.payload.content)
@@ -126,7 +127,7 @@ def add_case(folder: Path, suite: str, case_id: str, session_id: str, log: Seque
     last = content.rstrip().splitlines()[-1] if content.strip() else ""
     is_block = "\ncases:" in f"\n{content}" and (last.startswith(" ") or last == "cases:")
     if not is_block:
-        raise InvalidInput(f"{file}: a case is added where `cases:` is the last part of the file")
+        raise InvalidInput(f"{file}: to add a case, `cases:` must be the last part of the file")
     text = yaml.safe_dump([msgspec.to_builtins(case)], sort_keys=False, allow_unicode=True)
     indented = "".join(f"  {line}\n" for line in text.splitlines())
     recording = msgspec.json.encode(record_session(session_id, log))

@@ -1,4 +1,4 @@
-"""Select the cases of a run."""
+"""Selects the cases of a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mainspring.improve.evals.suite import Case, SuiteFile, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Which cases of a suite to run, and how often."""
+    """The cases of a suite to run, and how often."""
 
     cases: tuple[str, ...] = ()
     tags: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Selection:
 
 
 def select_cases(suite_file: SuiteFile, selection: Selection, last: EvalRun | None) -> list[Case]:
-    """Raises: InvalidInput: there is no such case, or none is left."""
+    """Raises: InvalidInput: there is no such case, or no case is selected."""
     suite = suite_file.suite
     case_ids = {case.id for case in suite.cases}
     if missing := [name for name in selection.cases if name not in case_ids]:

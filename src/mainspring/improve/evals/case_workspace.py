@@ -23,7 +23,7 @@ _READY = ".ready"
 
 
 def prepare_workspace(place: Path, case: Case, suite_folder: Path, script: Script | None) -> Path:
-    """Make the workspace of a trial below `place`, once: after a crash it is used as it is. Blocks.
+    """Make the workspace of a trial below `place`, unless it exists after a crash. Blocks.
 
     Raises: InvalidInput: the files cannot be copied.
     """
@@ -33,55 +33,55 @@ def prepare_workspace(place: Path, case: Case, suite_folder: Path, script: Scrip
     shutil.rmtree(place, ignore_errors=True)
     try:
         workspace.mkdir(parents=True)
-        bring_files(workspace, case, suite_folder)
+        copy_case_files(workspace, case, suite_folder)
         if script is not None and script.files is not None:
-            _copy_own(suite_folder / script.files, workspace)
+            _copy_suite_files(suite_folder / script.files, workspace)
         (place / _READY).touch()
     except OSError as error:
         raise InvalidInput(f"case {case.id}: {error.filename}: {error.strerror}") from error
     return workspace
 
 
-def bring_files(folder: Path, case: Case, suite_folder: Path) -> None:
+def copy_case_files(folder: Path, case: Case, suite_folder: Path) -> None:
     """Copy the case's files into a folder. Blocks."""
     if case.workspace is not None:
-        _copy_own(suite_folder / case.workspace, folder)
+        _copy_suite_files(suite_folder / case.workspace, folder)
     for name, text in case.files.items():
         file = folder / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text, encoding="utf-8")
 
 
-def _copy_own(source: Path, target: Path) -> None:
+def _copy_suite_files(source: Path, target: Path) -> None:
     """Copy files of the suite. They are the user's own, so links are copied as links."""
     shutil.copytree(source, target, symlinks=True, dirs_exist_ok=True)
 
 
 def read_workspace_file(workspace: Path, name: str) -> bytes | None:
-    """A file that the agent left; `None` if there is none. No link in the path is followed. Blocks.
+    """Read a file that the agent left; `None` if there is none. Follows no link. Blocks.
 
     Raises:
-        InvalidInput: it is a link, no regular file, or too long.
+        InvalidInput: it is a link, not a regular file, or too long.
     """
     try:
         with OpenDescriptor(os.open(workspace, os.O_RDONLY | os.O_DIRECTORY)) as root:
-            opened = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK)
-        return read_within(regular_file(opened, name), name, _MAX_FILE_BYTES)
+            descriptor = open_beneath(root, name, os.O_RDONLY | os.O_NONBLOCK)
+        return read_within(regular_file(descriptor, name), name, _MAX_FILE_BYTES)
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as error:
         raise InvalidInput(f"{name}: {error.strerror}") from error
 
 
-def copy_workspace(workspace: Path, target: Path, take: tuple[str, ...]) -> None:
-    """Copy regular files that the agent left, all or those that the globs name. Blocks.
+def copy_workspace(workspace: Path, target: Path, globs: tuple[str, ...]) -> None:
+    """Copy the regular files that the agent left, all or those that the globs match. Blocks.
 
-    Raises: InvalidInput: there is too much of it.
+    Raises: InvalidInput: they are too many or too large.
     """
     size = count = 0
     for path in _regular_files(workspace):
         name = path.relative_to(workspace).as_posix()
-        if take and not any(matches_glob(glob, name) for glob in take):
+        if globs and not any(matches_glob(glob, name) for glob in globs):
             continue
         size, count = size + path.lstat().st_size, count + 1
         if size > _MAX_COPY_BYTES or count > _MAX_COPY_FILES:
@@ -95,8 +95,8 @@ def copy_workspace(workspace: Path, target: Path, take: tuple[str, ...]) -> None
         copy.chmod(path.lstat().st_mode & 0o755 | 0o600)
 
 
-def lay_over(source: Path, target: Path) -> None:
-    """Copy files over a folder, such as hidden tests; they replace files, folders and links of the
+def copy_over(source: Path, target: Path) -> None:
+    """Copy files, such as hidden tests, into a folder; they replace files, folders and links of the
     same name. Blocks."""
     for path in _regular_files(source):
         copy = target / path.relative_to(source)

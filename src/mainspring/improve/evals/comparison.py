@@ -1,5 +1,5 @@
-"""Compare the results of runs with each other and with a baseline, and decide whether a change may
-be merged."""
+"""Compares the results of runs with each other and with a baseline, and decides whether a change
+may be merged."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Comparison:
     test: PairedTest
     verdict: Verdict
     more_cases: int
-    """How many more cases are needed to find a difference of ten points."""
+    """The number of further cases needed to find a difference of ten points."""
     regressed: tuple[str, ...]
     improved: tuple[str, ...]
     added: tuple[str, ...]
@@ -234,41 +234,41 @@ class GateResult:
     is_open: bool
     """Whether the change may be merged."""
     reasons: tuple[str, ...]
-    """The reasons, if not."""
+    """The reasons if it may not."""
     notes: tuple[str, ...]
     comparison: Comparison | None
     summary: Summary
 
 
 def gate(suite: Suite, run: EvalRun, baseline: Baseline | None) -> GateResult:
-    """The gate is open only if all conditions hold: the run is complete, required cases pass, no
-    more cases have regressed than allowed, and the paired test does not find the run worse."""
+    """Open the gate only if the run is complete, required cases pass, no more cases have regressed
+    than allowed, and the paired test does not find the run worse."""
     results = case_results(run.results.values())
     summary = summarize(results)
-    compared = (
+    comparison = (
         None if baseline is None else compare(baseline.cases, results, alpha=suite.gate.alpha)
     )
     reasons = [*_run_reasons(run), *_case_reasons(suite, results)]
-    least = suite.gate.min_pass_rate
-    least = 1.0 if least is None and baseline is None else least
-    if least is not None and summary.pass_rate < least:
-        reasons.append(f"{summary.pass_rate:.1%} of the cases pass, less than {least:.1%}")
+    min_rate = suite.gate.min_pass_rate
+    min_rate = 1.0 if min_rate is None and baseline is None else min_rate
+    if min_rate is not None and summary.pass_rate < min_rate:
+        reasons.append(f"{summary.pass_rate:.1%} of the cases pass, less than {min_rate:.1%}")
     notes: list[str] = []
-    if compared is not None and baseline is not None:
-        if len(compared.regressed) > suite.gate.max_regressed:
-            reasons.append(f"regressed: {', '.join(compared.regressed)}")
-        if compared.verdict == "worse":
-            reasons.append(compared.text)
-        notes = [compared.text] if compared.verdict != "worse" else []
+    if comparison is not None and baseline is not None:
+        if len(comparison.regressed) > suite.gate.max_regressed:
+            reasons.append(f"regressed: {', '.join(comparison.regressed)}")
+        if comparison.verdict == "worse":
+            reasons.append(comparison.text)
+        notes = [comparison.text] if comparison.verdict != "worse" else []
         if baseline.model != run.created.model:
             notes.append(f"the baseline was run with {baseline.model}, not {run.created.model}")
-        if compared.removed:
-            notes.append(f"in the baseline only: {', '.join(compared.removed)}")
+        if comparison.removed:
+            notes.append(f"in the baseline only: {', '.join(comparison.removed)}")
     return GateResult(
         is_open=not reasons,
         reasons=tuple(reasons),
         notes=tuple(notes),
-        comparison=compared,
+        comparison=comparison,
         summary=summary,
     )
 

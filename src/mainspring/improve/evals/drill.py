@@ -19,7 +19,7 @@ LISTED_AS = " (drill)"
 
 
 def fallback_models(names: str) -> str:
-    """The models that are left if the first is down.
+    """The models that remain if the first is down.
 
     Raises: InvalidInput: there is only one.
     """
@@ -45,7 +45,7 @@ class Drill:
     settings: RunSettings
 
     async def plan(self) -> Plan:
-        """One that was cut off continues. Raises: InvalidInput."""
+        """Plan a new drill, or continue an interrupted one. Raises: InvalidInput."""
         settings = self._settings
         log, name = self.runner.runtime.log, self.suite_file.suite.name + LISTED_AS
         newest = await existing_runs(log, self.runner.agent.name, name, newest=1)

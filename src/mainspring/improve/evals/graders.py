@@ -1,8 +1,8 @@
-"""The graders that a suite can name, as data. How each one judges is in `answer_checks.py`,
-`trajectory_checks.py`, `workspace_checks.py` and `judges.py`.
+"""The graders that a suite can name, as data. `answer_checks.py`, `trajectory_checks.py`,
+`workspace_checks.py` and `judges.py` run them.
 
 A grader is a constraint, which fails a case by itself, unless it has a `weight`: then it is an
-incentive, and its score counts towards the reward of a case whose constraints hold.
+incentive, and its score counts towards the reward of a case whose constraints are met.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class NotContains(_Grader, frozen=True, kw_only=True, tag_field="type", tag="not
 
 
 class Equals(_Grader, frozen=True, kw_only=True, tag_field="type", tag="equals"):
-    """The whole answer, without spaces at its ends; the case's `gold` if no text is given."""
+    """The whole answer, without surrounding whitespace, equals `text` or the case's `gold`."""
 
     text: str | None = None
     ignore_case: bool = False
@@ -48,11 +48,11 @@ class Equals(_Grader, frozen=True, kw_only=True, tag_field="type", tag="equals")
 class Regex(_Grader, frozen=True, kw_only=True, tag_field="type", tag="regex"):
     pattern: Texts
     absent: bool = False
-    """None of the patterns may match."""
+    """Whether none of the patterns may match."""
 
 
 class Schema(_Grader, frozen=True, kw_only=True, tag_field="type", tag="schema"):
-    """The answer, or the only JSON block in it, is JSON of this schema."""
+    """The answer, or the only JSON block in it, fits this schema."""
 
     schema: dict[str, object]
 
@@ -78,7 +78,7 @@ class Measure(_Grader, frozen=True, kw_only=True, tag_field="type", tag="measure
 
 class NoPromptLeak(_Grader, frozen=True, kw_only=True, tag_field="type", tag="no_prompt_leak"):
     words: Annotated[int, Meta(ge=4)] = 10
-    """How many consecutive words of the instructions are a leak."""
+    """The number of consecutive words of the instructions that count as a leak."""
 
 
 class Citations(_Grader, frozen=True, kw_only=True, tag_field="type", tag="citations"):
@@ -100,7 +100,7 @@ class FileCheck(_Grader, frozen=True, kw_only=True, tag_field="type", tag="file"
     pattern: str | None = None
     schema: dict[str, object] | None = None
     unchanged: bool = False
-    """The file is unchanged since the case created it."""
+    """Whether the file must be as the case created it."""
 
 
 class CommandCheck(_Grader, frozen=True, kw_only=True, tag_field="type", tag="command"):
@@ -202,8 +202,8 @@ class Judge(_Grader, frozen=True, kw_only=True, tag_field="type", tag="judge"):
 
 
 class Pairwise(_Grader, frozen=True, kw_only=True, tag_field="type", tag="pairwise"):
-    """Whether the answer is at least as good as `gold`: asked in both orders, and counted only if
-    both agree. Once the judge is calibrated, what it gives for length alone is taken off."""
+    """A model judges whether the answer is at least as good as `gold`, in both orders; it counts
+    only if both agree. A calibrated judge's preference for length is subtracted."""
 
     question: str = "Which answer is better?"
     model: str | None = None
@@ -230,7 +230,7 @@ Grader: TypeAlias = (
     | Judge
     | Pairwise
 )
-"""The cheapest first: the order in which they run."""
+"""In the order in which they run, the cheapest first."""
 
 
 def grader_name(grader: Grader) -> str:

@@ -1,7 +1,7 @@
-"""Grades a trial: runs its graders, cheapest first, and makes one verdict of their grades.
+"""Grades a trial: runs its graders, the cheapest first, and combines their grades into a verdict.
 
-Constraints come first: one that fails, or that has no verdict, fails the case whatever the rest
-says. The reward is the weighted mean of the incentives.
+A constraint that fails, or has no verdict, fails the case, whatever the other graders say. The
+reward is the weighted mean of the incentives.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from mainspring.improve.evals.grading_context import GradingContext
 from mainspring.improve.evals.judges import Judges
 
 Grading: TypeAlias = tuple[float | None, Sequence[EvalCheck]]
-"""The checks, and a score unless it is the share of checks that passed."""
-# Any: a function of a table takes the grader that it stands for
-_CHECKS: dict[type, Callable[[Any, GradingContext], Sequence[EvalCheck]]] = {
+"""A score and the checks; without a score, it is the share of checks that passed."""
+# Any: each function takes the grader of its key
+_CHECKS: dict[type, Callable[[Any, GradingContext], Iterable[EvalCheck]]] = {
     specs.Contains: answer_checks.contains,
     specs.NotContains: answer_checks.not_contains,
     specs.Equals: answer_checks.equals,
@@ -38,7 +38,7 @@ _CHECKS: dict[type, Callable[[Any, GradingContext], Sequence[EvalCheck]]] = {
 """The function of each type of grader whose score is the share of checks that passed."""
 
 
-async def _judge(grader: Grader, context: GradingContext, judges: Judges) -> Grading:
+async def _run_grader(grader: Grader, context: GradingContext, judges: Judges) -> Grading:
     match grader:
         case specs.FileCheck():
             return None, await workspace_checks.file(grader, context)
@@ -53,10 +53,10 @@ async def _judge(grader: Grader, context: GradingContext, judges: Judges) -> Gra
         case specs.Pairwise():
             return await judges.pairwise(grader, context)
         case _:
-            return None, _CHECKS[type(grader)](grader, context)
+            return None, list(_CHECKS[type(grader)](grader, context))
 
 
-_COST_ORDER: dict[type, int] = {kind: at for at, kind in enumerate(get_args(Grader))}
+_COST_ORDER: dict[type, int] = {kind: index for index, kind in enumerate(get_args(Grader))}
 
 
 async def grade_trial(
@@ -69,17 +69,17 @@ async def grade_trial(
         checks = trajectory_checks.expectation(context.case.expect, context)
         grades.append(_grade(f"expect {context.case.expect}", None, checks))
     for number, grader in enumerate(sorted(graders, key=lambda item: _COST_ORDER[type(item)])):
-        if isinstance(grader, specs.Judge | specs.Pairwise) and not holds_constraints(grades):
+        if isinstance(grader, specs.Judge | specs.Pairwise) and not meets_constraints(grades):
             continue
-        grades.append(await _graded(grader, replace(context, grader_number=number), judges))
+        grades.append(await _grade_with(grader, replace(context, grader_number=number), judges))
     return tuple(grades)
 
 
-async def _graded(grader: Grader, context: GradingContext, judges: Judges) -> EvalGrade:
+async def _grade_with(grader: Grader, context: GradingContext, judges: Judges) -> EvalGrade:
     """Run one grader; an error gives a failed grade, never a pass."""
     name, weight = grader_name(grader), grader.weight
     try:
-        score, checks = await _judge(grader, context, judges)
+        score, checks = await _run_grader(grader, context, judges)
     except MainspringError as error:
         return EvalGrade(grader=name, passed=False, score=0.0, weight=weight, error=str(error))
     grade = _grade(name, weight, checks, score)
@@ -99,14 +99,14 @@ def _grade(
     )
 
 
-def holds_constraints(grades: Iterable[EvalGrade]) -> bool:
+def meets_constraints(grades: Iterable[EvalGrade]) -> bool:
     return all(grade.passed for grade in grades if grade.weight is None)
 
 
 def reward(grades: Sequence[EvalGrade]) -> float:
-    """The reward: 0 if a constraint has failed, else the weighted mean of the incentives, 1 without
-    any."""
-    if not holds_constraints(grades):
+    """0 if a constraint has failed, else the weighted mean of the incentives, or 1 if there are
+    none."""
+    if not meets_constraints(grades):
         return 0.0
     incentives = weighted_incentives(grades)
     return 1.0 if incentives is None else incentives
@@ -124,6 +124,6 @@ def is_passed(grades: Sequence[EvalGrade], *, pass_score: float) -> bool:
     return (
         bool(grades)
         and not has_errors
-        and holds_constraints(grades)
+        and meets_constraints(grades)
         and reward(grades) >= pass_score
     )

@@ -1,5 +1,5 @@
-"""What graders get of a trial: its log, its workspace, and a way to run programs on a copy. The
-agent cannot change it any more."""
+"""The view of a trial that graders get: its log, its workspace, and a way to run programs on a
+copy. The agent can no longer change it."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""A run as one HTML page, alone or beside an earlier one: numbers, bars, every trial with its
-checks. No script: tags filter by style sheets alone."""
+"""A run as one HTML page, alone or compared with an earlier one: numbers, bars, every trial with
+its checks. Without scripts: tags filter by style sheets alone."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _MAX_LINES, _MAX_LINE = 400, 1_000
 
 
 def html_page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> str:
-    """The page of a run. `logs` are those of the sessions of both runs."""
+    """The page of a run. `logs` has the sessions of both runs."""
     return "".join(_page(run, before, logs, version))
 
 
@@ -73,11 +73,11 @@ def _page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> Ite
     yield page_end(f"Written by Mainspring {version}")
 
 
-def _comparison(compared: Comparison, before: EvalRun) -> Iterator[str]:
-    yield f"<h2>Against run {escape(before.id)}</h2><p>{escape(compared.text)}</p>"
+def _comparison(comparison: Comparison, before: EvalRun) -> Iterator[str]:
+    yield f"<h2>Compared with run {escape(before.id)}</h2><p>{escape(comparison.text)}</p>"
     for label, names, style in (
-        ("Regressed", compared.regressed, "bad"),
-        ("Improved", compared.improved, "good"),
+        ("Regressed", comparison.regressed, "bad"),
+        ("Improved", comparison.improved, "good"),
     ):
         if names:
             links = ", ".join(
@@ -105,18 +105,21 @@ def _trials(run: EvalRun, before: EvalRun | None, logs: Logs) -> Iterator[str]:
     yield '<input class="filter" type="radio" name="t" id="t-all" checked>'
     yield '<input class="filter" type="radio" name="t" id="t-failed">'
     yield from (
-        f'<input class="filter" type="radio" name="t" id="t{at}">' for at in range(len(tags))
+        f'<input class="filter" type="radio" name="t" id="t{index}">' for index in range(len(tags))
     )
-    # positions, never names: a tag cannot become a selector
+    # indexes, never names, so that a tag cannot become a selector
     rules = "".join(
-        f"#t{at}:checked~.trials article:not(.g{at}){{display:none}}" for at in range(len(tags))
+        f"#t{index}:checked~.trials article:not(.g{index}){{display:none}}"
+        for index in range(len(tags))
     )
     yield f"<style>{rules}#t-failed:checked~.trials .passed{{display:none}}</style>"
-    labels = "".join(f'<label for="t{at}">{escape(tag)}</label>' for at, tag in enumerate(tags))
+    labels = "".join(
+        f'<label for="t{index}">{escape(tag)}</label>' for index, tag in enumerate(tags)
+    )
     first = '<label for="t-all">all</label><label for="t-failed">not passed</label>'
     yield f'<p class="filters">{first}{labels}</p>'
     yield '<div class="trials">'
-    places = {tag: at for at, tag in enumerate(tags)}
+    places = {tag: index for index, tag in enumerate(tags)}
     earlier = {} if before is None else before.results
     for item in run.sorted_results:
         yield _trial(item, places, earlier.get((item.case_id, item.trial)), logs)
@@ -139,12 +142,12 @@ def _trial(
     anchor = f' id="{escape(_anchor(item.case_id))}"' if item.trial == 1 else ""
     reasons = "".join(f"<li>{escape(line)}</li>" for line in failures_of(item))
     grades = "".join(_grade(grade) for grade in item.grades)
-    was = "" if before is None else _before(item, before, logs)
-    lines = _escaped_lines(logs.get(item.session_id, ()))
+    comparison = "" if before is None else _compare_trials(item, before, logs)
+    lines = _escape_lines(logs.get(item.session_id, ()))
     log = f"<details><summary>log</summary><pre>{lines}</pre></details>" if lines else ""
     return Markup(
         f'<article class="{item.outcome} {groups}"{anchor}>{head}<p><b>{escape(name)}</b></p>'
-        f"<ul>{reasons}</ul><details><summary>checks</summary>{grades}</details>{log}{was}"
+        f"<ul>{reasons}</ul><details><summary>checks</summary>{grades}</details>{log}{comparison}"
         f"<p><code>mainspring log show {escape(item.session_id)}</code></p></article>"
     )
 
@@ -159,20 +162,20 @@ def _grade(grade: EvalGrade) -> str:
     return f"<p>{escape(grade.grader)}: {grade.score:.2f}{weight}</p><ul>{rows}</ul>"
 
 
-def _before(item: EvalCaseEnded, before: EvalCaseEnded, logs: Logs) -> str:
-    """What is different in both runs: the calls, their results and the answers."""
+def _compare_trials(item: EvalCaseEnded, before: EvalCaseEnded, logs: Logs) -> str:
+    """The differences between both runs: the calls, their results and the answers."""
     if item.session_id == before.session_id:
         return ""
     verdicts = f"<p>{before.outcome}, {before.score:.2f} before; {item.outcome} now</p>"
-    was, now = (logs.get(one.session_id, ()) for one in (before, item))
-    changes = _escaped_lines(unified_diff(was, now, "before", "now", lineterm=""))
+    old_log, new_log = (logs.get(result.session_id, ()) for result in (before, item))
+    changes = _escape_lines(unified_diff(old_log, new_log, "before", "now", lineterm=""))
     return (
-        f"<details><summary>beside the earlier run</summary>{verdicts}"
+        f"<details><summary>compared with the earlier run</summary>{verdicts}"
         f"<pre>{changes or 'no difference'}</pre></details>"
     )
 
 
-def _escaped_lines(lines: Iterable[str]) -> str:
+def _escape_lines(lines: Iterable[str]) -> str:
     return "\n".join(escape(line[:_MAX_LINE]) for line in islice(lines, _MAX_LINES))
 
 

@@ -1,5 +1,5 @@
-"""What is known of a judge that prefers the first answer, or the longer one: verdicts that do not
-depend on either. Pure."""
+"""Corrects for judges that prefer the first or the longer answer: verdicts that do not depend on
+order or length. Pure."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 PairVerdict: TypeAlias = Literal["first", "second", "tie"]
-_DECIDED = 0.3
-"""In log odds: less than this is a tie."""
+_MIN_LOG_ODDS = 0.3
+"""Smaller log odds are a tie."""
 _STEPS = 300
 
 
 def pair_verdict(
     votes: int, asked: int, *, lengths: tuple[int, int], length_bias: float = 0.0
 ) -> PairVerdict:
-    """Of `asked` votes, half in each order, `votes` were for the first answer. With one vote in
-    each order it counts only if both agree; two votes are too few to take a length bias off.
-    `length_bias`: see `fit_length_bias`."""
+    """The verdict of `asked` votes, half in each order, of which `votes` were for the first answer.
+    One vote in each order counts only if both agree; two votes are too few to correct a length
+    bias (`fit_length_bias`)."""
     share = votes / asked
     if asked == 2 or not length_bias:
         return "tie" if share == 0.5 else "first" if share > 0.5 else "second"
     share = min(0.97, max(0.03, share))
     ratio = math.log(max(1, lengths[0]) / max(1, lengths[1]))
     odds = math.log(share / (1 - share)) - length_bias * ratio
-    if abs(odds) <= _DECIDED:
+    if abs(odds) <= _MIN_LOG_ODDS:
         return "tie"
     return "first" if odds > 0 else "second"
 
@@ -37,13 +37,13 @@ class LabelledPair:
 
     first_is_better: bool
     length_ratio: float
-    """First over second."""
+    """The length of the first answer divided by that of the second."""
     share: float
-    """Of the votes for the first."""
+    """The share of the votes for the first answer."""
 
 
 def fit_length_bias(pairs: Sequence[LabelledPair]) -> float:
-    """How much the judge's log odds grow with the log of the length ratio, beyond what people's
+    """The growth of the judge's log odds with the log of the length ratio, beyond what people's
     preferences explain: a logistic regression of votes on both."""
     quality = bias = 0.0
     for _ in range(_STEPS if pairs else 0):

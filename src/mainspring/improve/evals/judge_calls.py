@@ -51,17 +51,17 @@ class RunBudget:
 def new_request(
     models: Models, model: str, system: str, question: str, *, max_tokens: int, request_id: str
 ) -> tuple[Request, Charge]:
-    """A request outside any conversation, and a reservation of what it costs at most."""
+    """A request outside any conversation, and a reservation of the most that it can cost."""
     facts = models.facts(model)
     tokens = int(len(system + question) / facts.bytes_per_token) + 1
-    most = (tokens * facts.price.input + max_tokens * facts.price.output) / 10**6
+    max_cost = (tokens * facts.price.input + max_tokens * facts.price.output) / 10**6
     request = text_request(model, system, [("user", question)], max_tokens, request_id=request_id)
-    return request, Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=most)
+    return request, Charge(reservation_id=ids.new_id(ids.RESERVATION), cost_usd=max_cost)
 
 
 def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None) -> AskJudge:
-    """Each request stands alone: a judge sees no other verdict, nothing of the agent's context.
-    With a `writer`, requests are in its log, and what they may cost before they are made."""
+    """Returns the function that asks a judge. A judge sees no other verdict and nothing of the
+    agent's context. With a `writer`, each request and its possible cost are logged first."""
 
     async def ask(model: str, system: str, question: str) -> tuple[str, Decimal]:
         name, request_id = models.resolve(model), ids.new_id(ids.REQUEST)
@@ -98,8 +98,8 @@ def judge_asker(models: Models, budget: RunBudget, writer: Writer | None = None)
 
 
 async def _record_start(writer: Writer, request: Request, charge: Charge) -> str:
-    """The id of the event. A request that a crash interrupts keeps its reservation, since it may
-    have been paid."""
+    """Record the request and return its event's id. A request that a crash interrupts keeps its
+    reservation, since it may have been paid."""
     started = ModelRequestStarted(
         model=request.model, purpose=PURPOSE, request_id=request.request_id
     )

@@ -48,7 +48,7 @@ class Agreement:
     both_pass: int
     both_fail: int
     judge_only: int
-    """The share that the judge passes although people fail it."""
+    """The number of answers that the judge passes and people fail."""
     people_only: int
 
     def calibration(self, judge: str, *, labels: int, length_bias: float = 0.0) -> Calibration:
@@ -68,7 +68,7 @@ def labels_file(suite_file: SuiteFile) -> Path:
 
 
 def read_labels(suite_file: SuiteFile) -> list[Label]:
-    """Raises: InvalidInput: a line is damaged; it says which."""
+    """Raises: InvalidInput: a line is damaged; the message names it."""
     file = labels_file(suite_file)
     content = read_bounded(file, max_bytes=_MAX_BYTES) or b""
     labels: list[Label] = []
@@ -121,7 +121,7 @@ def agreement(people: Sequence[bool], judge: Sequence[bool]) -> Agreement:
     kappa, interval = cohen_kappa(people, judge)
     return Agreement(
         labels=count,
-        agreement=sum(one == other for one, other in pairs) / count if count else 0.0,
+        agreement=sum(person == model for person, model in pairs) / count if count else 0.0,
         kappa=kappa,
         interval=interval,
         both_pass=pairs.count((True, True)),

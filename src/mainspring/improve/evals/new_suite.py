@@ -1,4 +1,4 @@
-"""Write suites into an agent's folder: a first suite, or a ready one."""
+"""Writes suites into an agent's folder: a first suite, or a ready one."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from mainspring.improve.evals.suite import Suite
 from mainspring.improve.evals.suite_files import EVALS_FOLDER
 
 _FIRST_SUITE = """\
-# A suite is cases and graders. `mainspring eval run` runs each case as a real session of the agent,
-# in a workspace of its own, and grades the log and the files. All fields: docs/evals.md
+# A suite has cases and graders. `mainspring eval run` runs each case as a real session of the
+# agent, in a workspace of its own, and grades the log and the files. All fields: docs/evals.md
 description: The first cases of this agent.
 trials: 1
 

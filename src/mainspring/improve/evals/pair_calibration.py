@@ -1,4 +1,4 @@
-"""Measure judges of pairs: how often they agree with people, and how order, padding and length
+"""Measures judges of pairs: how often they agree with people, and how order, padding and length
 change their verdicts. `Judges.pairwise` corrects for the length bias that is fitted here."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from mainspring.improve.evals.suite import Case, SuiteFile
 
 _MAX_PAIRS = 200
 _PROBED = 20
-"""How many answers are compared with themselves and with a padded copy."""
+"""The number of answers that are compared with themselves and with a padded copy."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +55,8 @@ async def calibrate_pairs(
     pairs = list(islice(_pairs(cases, labels), _MAX_PAIRS))
     if not pairs:
         raise InvalidInput(
-            "pairwise: a case needs an answer that people failed, beside one that they passed or"
-            " its `gold`"
+            "pairwise: a case needs an answer that people failed, and one that they passed or a"
+            " `gold`"
         )
     votes = [await _votes(judges, grader, pair) for pair in pairs]
     judged = [(pair, vote) for pair, vote in zip(pairs, votes, strict=True) if vote is not None]
@@ -95,7 +95,7 @@ async def calibrate_pairs(
 
 
 def _pairs(cases: dict[str, Case], labels: Sequence[Label]) -> Iterator[_Pair]:
-    """The better answer is first in every other pair."""
+    """Yield all pairs of a good and a bad answer; the better one is first in every other pair."""
     number = 0
     for case in cases.values():
         case_labels = [label for label in labels if label.case_id == case.id]
@@ -124,14 +124,14 @@ def _verdict(pair: _Pair, votes: int, vote_count: int, bias: float) -> str:
 async def _probe(
     judges: Judges, grader: Pairwise, pairs: Sequence[_Pair], bias: float, *, padding: str
 ) -> float:
-    worth = {"first": 1.0, "tie": 0.5, "second": 0.0}
+    points = {"first": 1.0, "tie": 0.5, "second": 0.0}
     scores: list[float] = []
     for pair in pairs[:_PROBED]:
         longer = f"{pair.first}{padding}{pair.first}" if padding else pair.first
         probe = _Pair(pair.case, longer, pair.first, True)
         votes = await _votes(judges, grader, probe)
         if votes is not None:
-            scores.append(worth[_verdict(probe, votes, 2 * grader.rounds, bias)])
+            scores.append(points[_verdict(probe, votes, 2 * grader.rounds, bias)])
     return sum(scores) / len(scores) if scores else 0.5
 
 

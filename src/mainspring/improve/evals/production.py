@@ -1,10 +1,10 @@
-"""Grade a share of an agent's real sessions with the graders of a suite, within a separate budget,
+"""Grades a share of an agent's real sessions with the graders of a suite, within a separate budget,
 so that production can be compared with the lab.
 
-Which sessions are graded follows from their ids. The grades of the sessions of one day are a run
-of the suite, whose session has the origin `grader`. Requests to judges are in its log, with what
-they may cost before they are made: a process that dies spends nothing twice and not too much.
-Grades are verdicts without reasons, which quote: whoever deletes a session deletes what was said.
+A session's id decides whether it is graded. The grades of the sessions of one day are a run of the
+suite, whose session has the origin `grader`. Each request to a judge is logged with its possible
+cost before it is made, so that a process that dies neither spends twice nor exceeds the budget.
+Grades are stored without their reasons, which quote the session: deleting it deletes its text.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from mainspring.log.session_lease import hold_session
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade
+from mainspring.runtime.insights.service_levels import includes_all
 
 LISTED_AS = " (production)"
 """The suffix of the suite's name in the list of runs."""
@@ -84,18 +85,18 @@ def _position(session_id: str) -> float:
 
 
 def production_graders(suite_file: SuiteFile) -> tuple[Grader, ...]:
-    """Those of every case. Raises: InvalidInput: there are none, or one needs more than a log."""
+    """The suite's own graders. Raises: InvalidInput: it has none, or one needs more than a log."""
     graders = suite_file.suite.graders
     if not graders:
         raise InvalidInput(
-            f"suite {suite_file.suite.name} has no `graders` for every case, so there is nothing to"
-            " grade real sessions by"
+            f"suite {suite_file.suite.name} has no `graders` of its own, so it cannot grade real"
+            " sessions"
         )
     for grader in graders:
         if _needs_case(grader):
             raise InvalidInput(
                 f"suite {suite_file.suite.name}: {grader_name(grader)} cannot grade real sessions,"
-                " which have no workspace any more, no `gold` and no case; give it to cases"
+                " which have no workspace, no `gold` and no case; move it to the cases"
             )
     return graders
 
@@ -119,10 +120,6 @@ class GradingReport:
     """Selected sessions that were not graded because the budget of their day is reached."""
     is_busy: bool = False
     """Whether another process is grading at the moment."""
-
-
-async def includes_all(session_id: str) -> bool:
-    return True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,7 +147,9 @@ class ProductionGrader:
                 days.setdefault(from_micros(row.created).date(), []).append(row)
         report = GradingReport()
         for day in sorted(days):
-            rows = sorted(days[day], key=lambda row: _position(row.id))  # a fair choice, if few fit
+            rows = sorted(
+                days[day], key=lambda row: _position(row.id)
+            )  # a fair choice if the budget suffices for few
             try:
                 await self._grade_day(day, rows, report)
             except LeaseHeld:
@@ -168,8 +167,7 @@ class ProductionGrader:
         return rows
 
     async def _is_real(self, row: SessionRow) -> bool:
-        """Whether the session belongs to this agent and was started by its owner or the owner's
-        program."""
+        """Whether it is a session of this agent that its owner or the owner's program started."""
         log = self.runner.runtime.log
         first = [event.payload for event in await log.read(row.id, types=_CREATED, limit=1)]
         if not first or not isinstance(first[0], SessionCreated):
@@ -206,7 +204,7 @@ class ProductionGrader:
                 elif ended is not None:
                     await writer.append(ended)
                     report.graded.append(ended)
-                    await self._forget_reasons(row)
+                    await self._delete_reasons(row)
 
     async def _is_complete(self, run_id: str, rows: Sequence[SessionRow]) -> bool:
         try:
@@ -246,12 +244,12 @@ class ProductionGrader:
         )
         grades = await grade_trial(self.graders, context, judges)
         errors = [f"{grade.grader} gave no verdict" for grade in grades if grade.error is not None]
-        is_good = is_passed(grades, pass_score=0.0)
+        has_passed = is_passed(grades, pass_score=0.0)
         return EvalCaseEnded(
             case_id=row.id,
             trial=1,
             case_hash=hashlib.sha256(ENCODER.encode(self.graders)).hexdigest(),
-            outcome="passed" if is_good else "error" if errors else "failed",
+            outcome="passed" if has_passed else "error" if errors else "failed",
             score=0.0 if errors else round(reward(grades), 6),
             session_id=row.id,
             grades=tuple(map(_without_reasons, grades)),
@@ -268,7 +266,7 @@ class ProductionGrader:
         """The folder of verdicts until the session's grade is in the log."""
         return self.runner.place / "production" / row.id
 
-    async def _forget_reasons(self, row: SessionRow) -> None:
+    async def _delete_reasons(self, row: SessionRow) -> None:
         await to_thread.run_sync(lambda: shutil.rmtree(self._verdicts(row), ignore_errors=True))
 
     async def _grading_context(self, row: SessionRow) -> GradingContext | None:
@@ -280,7 +278,7 @@ class ProductionGrader:
         )
         trajectory = read_trajectory(log)
         if not messages or trajectory.reason in (None, "requires_action"):
-            return None  # it waits, and may still go on
+            return None  # it waits and may still continue
         return GradingContext(
             case=Case(id=row.id, input=messages),
             trajectory=trajectory,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from mainspring.core.events import EvalCaseEnded
 from mainspring.improve.evals.comparison import case_results, summarize
-from mainspring.improve.evals.grading import holds_constraints
+from mainspring.improve.evals.grading import meets_constraints
 from mainspring.improve.evals.production import LISTED_AS
 from mainspring.improve.evals.run_log import existing_runs, newest_finished_run
 from mainspring.improve.evals.statistics import Interval, mean_interval
@@ -45,16 +45,16 @@ class ProductionScore(Struct, frozen=True, kw_only=True):
     @property
     def text(self) -> str:
         real = self.production
-        words = f"{_text(real)} of graded sessions ({real.count})"
+        production = f"production {_text(real)} of graded sessions ({real.count})"
         if self.ungraded:
-            words += f", {self.ungraded} without a verdict"
+            production += f", {self.ungraded} without a verdict"
         if self.lab is None:
-            return f"production {words}; no run in the lab"
-        shown = f"production {words}; lab {_text(self.lab)}"
+            return f"{production}; no run in the lab"
+        text = f"{production}; lab {_text(self.lab)}"
         same = self.lab_by_same_graders
         if same is None or same == self.lab:
-            return shown
-        return f"{shown}, {_text(same)} by the same graders"
+            return text
+        return f"{text}, {_text(same)} by the same graders"
 
 
 def _text(score: Score) -> str:
@@ -92,9 +92,9 @@ def _by_graders(results: Iterable[EvalCaseEnded], graders: set[str]) -> Iterator
     """Trials that all these graders have graded, with the grades of only these graders."""
     for item in results:
         grades = tuple(grade for grade in item.grades if grade.grader in graders)
-        is_bad = not holds_constraints(grades)
-        if is_bad or graders <= {grade.grader for grade in grades}:
-            yield replace(item, outcome="failed" if is_bad else "passed", grades=grades)
+        has_failed = not meets_constraints(grades)
+        if has_failed or graders <= {grade.grader for grade in grades}:
+            yield replace(item, outcome="failed" if has_failed else "passed", grades=grades)
 
 
 def _lab_score(results: Iterable[EvalCaseEnded]) -> Score | None:

@@ -1,5 +1,5 @@
-"""Write reports of a run: JUnit for build servers, Markdown for pull requests. `html_report` writes
-the HTML page."""
+"""Writes reports of a run: JUnit for build servers, Markdown for pull requests. `html_report`
+writes the HTML page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from mainspring.runtime.export_sessions.html_report import strip_control_charact
 
 
 def failures_of(item: EvalCaseEnded) -> list[str]:
-    """Why a trial did not pass: its error, and every failed check."""
+    """The reasons why a trial did not pass: its error, and every failed check."""
     lines = [] if item.error is None else [item.error]
     for grade in item.grades:
         if grade.error is not None and grade.error not in (item.error or ""):
@@ -64,8 +64,8 @@ def _xml_text(text: str) -> str:
 
 
 def markdown(run: EvalRun, result: GateResult | None) -> str:
-    """A comment for a pull request. Texts of agents are in code spans, so that they have no
-    effect."""
+    """A comment for a pull request. Texts of agents are in code spans, so that they format
+    nothing."""
     summary = summarize(case_results(run.results.values())) if result is None else result.summary
     return "\n".join(_markdown(run, summary, result)) + "\n"
 

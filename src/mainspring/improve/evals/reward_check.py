@@ -1,4 +1,4 @@
-"""Find outcomes with a high score that miss the intent of the case: its failing script, an agent
+"""Finds outcomes with a high score that miss the intent of the case: its failing script, an agent
 that does nothing, the solution of another case, and answers that a person has failed."""
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from mainspring.core.events import EvalCaseEnded, EvalGrade
 from mainspring.improve.evals.grading import weighted_incentives
 from mainspring.improve.evals.labels import latest_labels, read_labels
-from mainspring.improve.evals.run_log import RUNS_LOOKED_AT, existing_runs
+from mainspring.improve.evals.run_log import MAX_EARLIER_RUNS, existing_runs
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_health import ScriptRuns, run_scripts
@@ -21,7 +21,7 @@ class HighScore:
 
     case_id: str
     outcome: str
-    """What the agent did: a failing script, nothing, another case's solution, or an answer that a
+    """The kind of outcome: a failing script, nothing, another case's solution, or an answer that a
     person failed."""
     passed: bool
     """Whether the outcome passes, which means that the case has a defect. A high score that a
@@ -35,7 +35,7 @@ class HighScore:
 
 
 async def check_reward(runner: SuiteRunner, suite_file: SuiteFile) -> list[HighScore]:
-    """The worst first. Scripted models play the outcomes; judges of the suite are asked."""
+    """The high scores, worst first. Scripted models play the outcomes; the judges are real."""
     runs = await run_scripts(runner, suite_file)
     solutions = {
         item.case_id: weighted_incentives(item.grades) for item in _results(runs, "oracle")
@@ -69,7 +69,7 @@ async def _failed_by_people(runner: SuiteRunner, suite_file: SuiteFile) -> list[
     }
     if not failed:
         return []
-    runs = await existing_runs(log, runner.agent.name, name, newest=RUNS_LOOKED_AT)
+    runs = await existing_runs(log, runner.agent.name, name, newest=MAX_EARLIER_RUNS)
     results = {item.session_id: item for run in runs for item in run.results.values()}
     return [item for session_id, item in sorted(results.items()) if session_id in failed]
 
@@ -81,11 +81,11 @@ def _score(item: EvalCaseEnded, outcome: str, solution: float | None) -> HighSco
         passed=item.outcome == "passed",
         incentives=weighted_incentives(item.grades),
         solution=solution,
-        constraints=tuple(_broken(item.grades)),
+        constraints=tuple(_failed_constraints(item.grades)),
     )
 
 
-def _broken(grades: Sequence[EvalGrade]) -> Iterator[str]:
+def _failed_constraints(grades: Sequence[EvalGrade]) -> Iterator[str]:
     for grade in grades:
         if grade.weight is None and not grade.passed:
             names = ", ".join(check.name for check in grade.checks if not check.passed)
@@ -94,5 +94,5 @@ def _broken(grades: Sequence[EvalGrade]) -> Iterator[str]:
 
 def _is_high(score: HighScore) -> bool:
     """Whether it passes, or its incentives are at least as high as the solution's."""
-    least = 1.0 if score.solution is None else score.solution
-    return score.passed or (score.incentives is not None and score.incentives >= least)
+    limit = 1.0 if score.solution is None else score.solution
+    return score.passed or (score.incentives is not None and score.incentives >= limit)

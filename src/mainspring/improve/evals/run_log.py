@@ -1,5 +1,5 @@
 """Runs of suites in the log: a run is a session whose events name its cases and the result of each
-trial. Another session for each suite lists its runs."""
+trial. For each suite, another session lists its runs."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from mainspring.improve.listed_sessions import create_listed, read_list
 from mainspring.log.session_log import SessionLog
 
 _EVAL = Origin(type="eval")
-RUNS_LOOKED_AT = 10
-"""How many earlier runs are read for their results."""
+MAX_EARLIER_RUNS = 10
+"""The most earlier runs that are read for their results."""
 
 
 @dataclass(slots=True)
@@ -51,12 +51,8 @@ class EvalRun:
 
     @property
     def sorted_results(self) -> list[EvalCaseEnded]:
-        """By case and trial."""
+        """The results, sorted by case and trial."""
         return [self.results[key] for key in sorted(self.results)]
-
-    def of_case(self, case_id: str) -> list[EvalCaseEnded]:
-        results = [item for (name, _), item in self.results.items() if name == case_id]
-        return sorted(results, key=lambda item: item.trial)
 
     def apply(self, event: Event) -> None:
         match event.payload:
@@ -111,16 +107,15 @@ async def existing_runs(
 
 
 async def newest_finished_run(log: SessionLog, agent_name: str, suite: str) -> EvalRun | None:
-    """Of the newest runs, the first that has ended with results."""
-    runs = await existing_runs(log, agent_name, suite, newest=RUNS_LOOKED_AT)
+    """The newest run that has ended with results."""
+    runs = await existing_runs(log, agent_name, suite, newest=MAX_EARLIER_RUNS)
     return next((run for run in runs if run.ended is not None and run.results), None)
 
 
 async def create_run(
     log: SessionLog, created: EvalRunCreated, *, sender: Sender, origin: Origin = _EVAL
 ) -> None:
-    """Write a run's first event, and add the run to the list. After a crash it can be called
-    again."""
+    """Write a run's first event, and add the run to the list. Call it again after a crash."""
     titles = {
         created.run_id: f"eval {created.suite}",
         index_id(created.agent_name, created.suite): f"runs of eval {created.suite}",

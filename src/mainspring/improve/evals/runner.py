@@ -1,5 +1,5 @@
-"""Run a suite: select the trials, reuse earlier results, and limit the cost. An interrupted run is
-resumed, and no trial is run or paid twice."""
+"""Runs a suite: selects the trials, reuses earlier results, and limits the cost. An interrupted run
+is resumed, and no trial is run or paid for twice."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
 from mainspring.improve.evals.judges import Judges
 from mainspring.improve.evals.labels import read_calibrations
 from mainspring.improve.evals.run_log import (
-    RUNS_LOOKED_AT,
+    MAX_EARLIER_RUNS,
     EvalRun,
     create_run,
     existing_runs,
@@ -58,13 +58,12 @@ class RunSettings:
     budget_usd: Decimal | None = None
     parallel: int | None = None
     fresh: bool = False
-    """Run all trials, without results of earlier runs."""
+    """Whether to run all trials, without results of earlier runs."""
     keeps_workspaces: bool = False
     script_of: Callable[[Case], Script] | None = None
     """Scripted models instead of the agent's own, to check the health of a suite."""
     offline: Literal["tools", "all"] | None = None
-    """Cases with a recording do not run tools; with `all`, the model's replies are recorded ones,
-    too."""
+    """Whether cases with a recording use its tool results, or with `all` its model replies too."""
     listed_as: str = ""
     """A suffix that separates runs of another purpose from the suite's own."""
     run_id: str | None = None
@@ -112,7 +111,7 @@ class SuiteRunner:
         """Raises: InvalidInput: no case is selected."""
         suite, log = suite_file.suite, self.runtime.log
         name = suite.name + settings.listed_as
-        runs = await existing_runs(log, self.agent.name, name, newest=RUNS_LOOKED_AT)
+        runs = await existing_runs(log, self.agent.name, name, newest=MAX_EARLIER_RUNS)
         cases = select_cases(suite_file, selection, runs[0] if runs else None)
         hashes = await to_thread.run_sync(self._hashes, suite_file, cases, settings)
         trials = tuple(self._trials(suite_file, cases, hashes, selection, settings))
@@ -273,7 +272,7 @@ class SuiteRunner:
         self, suite_file: SuiteFile, cases: Sequence[Case], settings: RunSettings
     ) -> dict[str, str]:
         """The hashes of cases. Blocks while it reads files."""
-        version = (self.agent.version or "").rpartition("-")[2]  # the same files, the same hash
+        version = (self.agent.version or "").rpartition("-")[2]  # equal files have equal hashes
         definition = msgspec.structs.replace(definition_of(self.agent), version=version)
         agent = ENCODER.encode((definition, self.model_hash))
         hashes: dict[str, str] = {}
@@ -301,13 +300,13 @@ class SuiteRunner:
             mean = sum(earlier, Decimal(0)) / len(earlier)
             return mean * open_trials, f"the mean of {len(earlier)} earlier trials"
         facts = self.runtime.models.facts(self.agent.model)
-        words = len(self.agent.instructions) / facts.bytes_per_token
-        tokens = _GUESSED_TURNS * int(words + 2_000)
+        instruction_tokens = len(self.agent.instructions) / facts.bytes_per_token
+        tokens = _GUESSED_TURNS * int(instruction_tokens + 2_000)
         price = facts.price
         cost = (
             tokens * price.input + _GUESSED_OUTPUT_TOKENS * _GUESSED_TURNS * price.output
         ) / 10**6
-        return cost * open_trials, f"a guess: {_GUESSED_TURNS} turns a trial"
+        return cost * open_trials, f"a guess of {_GUESSED_TURNS} turns per trial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,7 +324,7 @@ def _recording_of(suite_file: SuiteFile, case: Case, settings: RunSettings) -> C
 
 
 def _unfinished(
-    runs: Sequence[EvalRun], wanted: EvalRunCreated, settings: RunSettings
+    runs: Sequence[EvalRun], planned: EvalRunCreated, settings: RunSettings
 ) -> EvalRun | None:
     """The run with the given id, or the newest run if it has the same plan and was interrupted."""
     if settings.run_id is not None:
@@ -337,9 +336,9 @@ def _unfinished(
         return None
     created = newest.created
     is_same = (created.cases, created.trials, created.model) == (
-        wanted.cases,
-        wanted.trials,
-        wanted.model,
+        planned.cases,
+        planned.trials,
+        planned.model,
     )
     return newest if is_same else None
 
@@ -347,7 +346,7 @@ def _unfinished(
 def _reusable(
     trials: Sequence[TrialKey], runs: Sequence[EvalRun], done: Sequence[EvalCaseEnded]
 ) -> Iterator[EvalCaseEnded]:
-    """Results of trials that have not changed since; errors are tried again."""
+    """Results of trials that have not changed since; trials with errors run again."""
     settled = {(item.case_id, item.trial) for item in done}
     earlier: dict[tuple[str, int, str], EvalCaseEnded] = {}
     for run in runs:

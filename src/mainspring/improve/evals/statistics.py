@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean, variance
 _NORMAL = NormalDist()
 _POWER = 0.8
 _GRID = 1000
-"""Rewards that are not multiples of a trial are rounded to this part of 1 for the exact test."""
+"""The exact test rounds rewards that are no simple fractions to multiples of 1/1000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def mcnemar_mid_p(wins: int, losses: int) -> float:
     count = wins + losses
     if not count:
         return 1.0
-    above = sum(math.comb(count, at) for at in range(wins + 1, count + 1))
+    above = sum(math.comb(count, more) for more in range(wins + 1, count + 1))
     return (above + math.comb(count, wins) / 2) / 2**count
 
 
@@ -85,7 +85,9 @@ def sign_flip_p(differences: Sequence[float]) -> float:
 
 
 def _sum_of_fields(number: int, width: int) -> int:
-    return number % ((1 << width) - 1)  # as the sum of decimal digits is by 9
+    return number % (
+        (1 << width) - 1
+    )  # like casting out nines: the remainder by 9 gives the sum of decimal digits
 
 
 def _scale(differences: Sequence[float]) -> int:
@@ -115,8 +117,8 @@ class PairedTest:
     """The standard deviation of the differences of cases."""
 
     def cases_needed(self, effect: float, *, alpha: float) -> int:
-        """How many cases are needed to find a difference of this size with a probability of 80
-        %."""
+        """The number of cases needed to find a difference of this size with a probability of
+        80 %."""
         spread = self.spread or 0.5
         distance = (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(_POWER)) * spread / effect
         return math.ceil(distance * distance)
@@ -128,8 +130,8 @@ def paired_test(
     *,
     alpha: float = 0.05,
 ) -> PairedTest:
-    """Scores of trials by case, in the same order. Single trials that pass or fail are counted by
-    McNemar's test; means over several trials, and rewards, by flipping signs."""
+    """Compare the scores of trials by case, in the same order. McNemar's test counts single trials
+    that pass or fail; a sign-flip test counts means over several trials, and rewards."""
     pairs = zip(baseline, candidate, strict=True)
     differences = [fmean(after) - fmean(before) for before, after in pairs]
     wins = sum(value > 1e-12 for value in differences)

@@ -1,4 +1,4 @@
-"""The content of a suite: its cases and the settings of a run. `graders` has the graders."""
+"""The content of a suite: its cases and the settings of a run. `graders.py` defines the graders."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Script(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit
 
 
 class ToolFault(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A fault of one of the agent's tools."""
+    """A simulated fault of one of the agent's tools."""
 
     tool: str
     fault: Fault
@@ -81,7 +81,7 @@ class Case(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     must_pass: bool = False
     """Whether the gate fails if this case fails."""
     pass_score: Share = 0.0
-    """The minimum reward with which it passes."""
+    """The minimum reward of a pass."""
     mode: Mode | None = None
     """The permission mode; the agent's own by default."""
     memory: MemoryMode = "read_only"
@@ -123,9 +123,9 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     """The conditions under which a run may be merged."""
 
     min_pass_rate: Share | None = None
-    """`None`: 1 without a baseline; with a baseline, the comparison decides."""
+    """By default 1 without a baseline; with a baseline, the comparison decides."""
     max_regressed: Annotated[int, Meta(ge=0)] = 0
-    """How many cases that passed in the baseline may fail."""
+    """The number of cases that may regress against the baseline."""
     alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.05
     """The error rate of the paired test against the baseline."""
 

@@ -1,5 +1,5 @@
-"""Read and validate suites: `evals/*.yaml` and `evals/*.jsonl` of an agent's folder. Every problem
-names its file and line."""
+"""Reads and validates suites: `evals/*.yaml` and `evals/*.jsonl` of an agent's folder. Every
+problem names its file and line."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PLACE = re.compile(r" - at `\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 T = TypeVar("T")
 _CASE_FILES = "case_files"
-"""In a YAML suite: files with more cases, one JSON object per line."""
+"""The key in a YAML suite of files with more cases, one JSON object per line."""
 
 
 class SuiteProblems(InvalidInput):
@@ -56,32 +56,32 @@ def find_suites(folder: Path) -> list[Path]:
     return [file for file in files if file.suffix in _SUFFIXES and file.is_file()]
 
 
-def read_suite(file: Path, *, shown: str | None = None) -> SuiteFile:
+def read_suite(file: Path, *, display_path: str | None = None) -> SuiteFile:
     """
     Raises:
-        SuiteProblems: it cannot be used as it is. InvalidInput: there is no such file.
+        SuiteProblems: it is invalid. InvalidInput: there is no such file.
     """
     content = read_bounded(file, max_bytes=_MAX_BYTES)
     if content is None:
         raise InvalidInput(f"{file}: there is no such suite")
-    reading = _SuiteReading(file, shown or file.name)
-    suite = reading.suite(content.decode("utf-8", "replace"))
-    if reading.findings or suite is None:
-        raise SuiteProblems(reading.findings)
+    reader = _SuiteReader(file, display_path or file.name)
+    suite = reader.suite(content.decode("utf-8", "replace"))
+    if reader.findings or suite is None:
+        raise SuiteProblems(reader.findings)
     return SuiteFile(suite=suite, file=file, hash=_suite_hash(suite, file.parent))
 
 
-class _SuiteReading:
-    def __init__(self, file: Path, shown: str) -> None:
+class _SuiteReader:
+    def __init__(self, file: Path, display_path: str) -> None:
         self._file = file
-        self._shown = shown
+        self._display_path = display_path
         self.findings: list[Finding] = []
         self._case_lines: dict[str, tuple[str, int]] = {}
 
     def suite(self, text: str) -> Suite | None:
         stem = self._file.name.removesuffix(self._file.suffix)
         if self._file.suffix == ".jsonl":
-            cases = tuple(self._json_lines(text, self._shown))
+            cases = tuple(self._json_lines(text, self._display_path))
             suite = Suite(name=stem, cases=cases)
         else:
             suite = self._yaml(text, stem)
@@ -90,7 +90,7 @@ class _SuiteReading:
         return suite
 
     def _yaml(self, text: str, stem: str) -> Suite | None:
-        reader = YamlReader(self._shown, self.findings, _MAX_VALUES)
+        reader = YamlReader(self._display_path, self.findings, _MAX_VALUES)
         root = reader.root(text)
         if root is None:
             self._problem(1, "the suite is empty") if not self.findings else None
@@ -101,11 +101,11 @@ class _SuiteReading:
             reader.note("error", error.node, f"a suite {error}")
             return None
         case_nodes = _list_nodes(root, "cases")
-        listed = cast("list[object]", fields.pop("cases", None) or [])
+        values = cast("list[object]", fields.pop("cases", None) or [])
         cases = [
             case
-            for value, node in zip(listed, case_nodes, strict=False)
-            if (case := self._case(value, node, self._shown)) is not None
+            for value, node in zip(values, case_nodes, strict=False)
+            if (case := self._case(value, node, self._display_path)) is not None
         ]
         for name in cast("list[str]", fields.pop(_CASE_FILES, None) or []):
             cases += self._case_file(str(name), root)
@@ -117,32 +117,32 @@ class _SuiteReading:
         if content is None:
             self._problem(root.start_mark.line + 1, f"{name}: there is no such file")
             return []
-        shown = str(PurePosixPath(self._shown).parent / name)
-        return list(self._json_lines(content.decode("utf-8", "replace"), shown))
+        display_path = str(PurePosixPath(self._display_path).parent / name)
+        return list(self._json_lines(content.decode("utf-8", "replace"), display_path))
 
-    def _json_lines(self, text: str, shown: str) -> Iterator[Case]:
+    def _json_lines(self, text: str, display_path: str) -> Iterator[Case]:
         for number, line in enumerate(text.splitlines(), 1):
             if not line.strip():
                 continue
             try:
                 case = msgspec.json.decode(line, type=Case)
             except msgspec.MsgspecError as error:
-                self._problem(number, str(error), shown)
+                self._problem(number, str(error), display_path)
                 continue
-            if self._is_new(case, shown, number):
+            if self._is_new(case, display_path, number):
                 yield case
 
-    def _case(self, value: object, node: Node, shown: str) -> Case | None:
+    def _case(self, value: object, node: Node, display_path: str) -> Case | None:
         case = self._convert(value, node, Case)
-        if case is None or not self._is_new(case, shown, node.start_mark.line + 1):
+        if case is None or not self._is_new(case, display_path, node.start_mark.line + 1):
             return None
         return case
 
-    def _is_new(self, case: Case, shown: str, line: int) -> bool:
+    def _is_new(self, case: Case, display_path: str, line: int) -> bool:
         if (first := self._case_lines.get(case.id)) is not None:
-            self._problem(line, f"case {case.id} is at {first[0]}:{first[1]} already", shown)
+            self._problem(line, f"case {case.id} is at {first[0]}:{first[1]} already", display_path)
             return False
-        self._case_lines[case.id] = (shown, line)
+        self._case_lines[case.id] = (display_path, line)
         return True
 
     def _convert(self, value: object, node: Node, kind: type[T]) -> T | None:
@@ -156,16 +156,18 @@ class _SuiteReading:
             return None
 
     def _check(self, suite: Suite) -> None:
-        """Check what types cannot express: patterns, and files that must exist."""
+        """Check patterns and files, which types cannot express."""
         if not suite.cases and not self.findings:
             self._problem(1, "the suite has no cases")
         for case in suite.cases:
-            shown, line = self._case_lines[case.id]
+            display_path, line = self._case_lines[case.id]
             for what in _case_problems(case, suite, self._file.parent):
-                self._problem(line, f"case {case.id}: {what}", shown)
+                self._problem(line, f"case {case.id}: {what}", display_path)
 
-    def _problem(self, line: int, what: str, shown: str | None = None) -> None:
-        finding = Finding(level="error", file=shown or self._shown, line=line, what=what)
+    def _problem(self, line: int, what: str, display_path: str | None = None) -> None:
+        finding = Finding(
+            level="error", file=display_path or self._display_path, line=line, what=what
+        )
         self.findings.append(finding)
 
 
@@ -202,7 +204,7 @@ def _case_problems(case: Case, suite: Suite, folder: Path) -> Iterator[str]:
     if not case.messages or not all(case.messages):
         yield "`input` is empty"
     if not graders and case.expect is None:
-        yield "there is nothing to grade: give `graders` or `expect`"
+        yield "it has no `graders` and no `expect`, so nothing would be graded"
     scripts = (script.files for script in (case.solution, case.failure) if script is not None)
     folders = (case.workspace, *scripts, *(_folder_of(grader) for grader in graders))
     for name in folders:
@@ -216,13 +218,13 @@ def _case_problems(case: Case, suite: Suite, folder: Path) -> Iterator[str]:
 
 
 def _path_problems(case: Case, graders: Sequence[Grader]) -> Iterator[str]:
-    checked = [grader for grader in graders if isinstance(grader, FileCheck)]
-    for path in (*case.files, *(grader.path for grader in checked)):
+    file_checks = [grader for grader in graders if isinstance(grader, FileCheck)]
+    for path in (*case.files, *(grader.path for grader in file_checks)):
         if not is_inside(path):
             yield f"{path!r} is not a path inside the workspace"
-    for grader in checked:
+    for grader in file_checks:
         if grader.unchanged and grader.path not in case.files and case.workspace is None:
-            yield f"the case does not bring {grader.path}, so `unchanged` says nothing"
+            yield f"the case has no file {grader.path}, so `unchanged` checks nothing"
 
 
 def _folder_of(grader: Grader) -> str | None:
@@ -245,7 +247,7 @@ def _pattern_problems(pattern: str) -> Iterator[str]:
     try:
         re2.compile(pattern, options)
     except re2.error as error:
-        yield f"{pattern!r} is not a pattern of RE2: {error}"
+        yield f"{pattern!r} is not an RE2 pattern: {error}"
 
 
 def is_inside(path: str) -> bool:
@@ -264,8 +266,8 @@ def case_content_hash(suite: Suite, case: Case, folder: Path) -> str:
     """The hash of everything that a verdict on the case depends on, except the agent and its
     model."""
     graders = suite.graders_of(case)
-    counted = msgspec.structs.replace(case, graders=graders, solution=None, failure=None, tags=())
-    digest = hashlib.sha256(ENCODER.encode(counted))
+    judged = msgspec.structs.replace(case, graders=graders, solution=None, failure=None, tags=())
+    digest = hashlib.sha256(ENCODER.encode(judged))
     tests = [grader.tests for grader in graders if isinstance(grader, CommandCheck)]
     for name in (case.workspace, *tests):
         if name is not None:
@@ -276,7 +278,8 @@ def case_content_hash(suite: Suite, case: Case, folder: Path) -> str:
 
 
 def folder_hash(folder: Path) -> str:
-    """Of the names, modes and contents of all files below. Raises: InvalidInput: too much."""
+    """The hash of the names, modes and contents of all files below a folder. Raises: InvalidInput:
+    they are too large."""
     digest, size = hashlib.sha256(), 0
     for path in sorted(_files_below(folder)):
         content = read_bounded(path, max_bytes=_MAX_FOLDER_BYTES) or b""
@@ -295,12 +298,14 @@ def _files_below(folder: Path) -> Iterator[Path]:
 
 
 def named_suite(folder: Path, name: str, *, field: str) -> SuiteFile:
-    """A suite of the folder that a service runs in. Blocks.
+    """Read a suite of the folder in which the service runs. Blocks.
 
     Raises: InvalidInput: there is no such suite; the message begins with `field`.
     """
     files = {file.stem: file for file in find_suites(folder)}
     if name not in files:
         names = ", ".join(files) or "none"
-        raise InvalidInput(f"{field}: no suite {name} where the service runs; there: {names}")
+        raise InvalidInput(
+            f"{field}: no suite {name} in the folder of the service; its suites: {names}"
+        )
     return read_suite(files[name])

@@ -1,4 +1,4 @@
-"""Check the health of a suite: an agent that does nothing must fail, the case's own solution must
+"""Checks the health of a suite: an agent that does nothing must fail, the case's own solution must
 pass, and another case's solution must fail. Also finds cases that no longer distinguish agents."""
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import TypeAlias
 
 from mainspring.core.errors import SessionNotFound
 from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import RUNS_LOOKED_AT, EvalRun, existing_runs
+from mainspring.improve.evals.run_log import MAX_EARLIER_RUNS, EvalRun, existing_runs
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
 
 NOTHING = Script(steps=({"says": ""},))
 """An agent that does nothing and says nothing."""
-_ENOUGH_RUNS = 5
+_MIN_RUNS = 5
 """A case that passed in this many runs, and never failed, does not distinguish agents."""
 
 
@@ -51,10 +51,10 @@ async def check_health(runner: SuiteRunner, suite_file: SuiteFile) -> SuiteHealt
     cases = suite_file.suite.cases
     runs = await run_scripts(runner, suite_file)
     return SuiteHealth(
-        noop_passed=_with(runs["no-op"], is_passed=True),
-        oracle_failed=_with(runs["oracle"], is_passed=False),
-        failure_passed=_with(runs["failure"], is_passed=True),
-        shuffled_passed=_with(runs["shuffled"], is_passed=True),
+        noop_passed=_cases_with(runs["no-op"], is_passed=True),
+        oracle_failed=_cases_with(runs["oracle"], is_passed=False),
+        failure_passed=_cases_with(runs["failure"], is_passed=True),
+        shuffled_passed=_cases_with(runs["shuffled"], is_passed=True),
         solutions=sum(case.solution is not None for case in cases),
         cases=len(cases),
         never_failed=await _never_failed(runner, suite_file),
@@ -64,13 +64,11 @@ async def check_health(runner: SuiteRunner, suite_file: SuiteFile) -> SuiteHealt
 
 
 async def run_scripts(runner: SuiteRunner, suite_file: SuiteFile) -> ScriptRuns:
-    """Run the suite with an agent that does nothing, with each case's own scripts, and with those
-    of other cases."""
+    """Run the suite with an agent that does nothing, with each case's own scripts, and with the
+    solution of another case."""
     cases = suite_file.suite.cases
     solved = [case for case in cases if case.solution is not None]
-    others = {
-        case.id: other for case, other in zip(solved, [*solved[1:], *solved[:1]], strict=True)
-    }
+    next_cases = dict(zip((case.id for case in solved), [*solved[1:], *solved[:1]], strict=True))
     scripts: dict[str, tuple[list[str], Callable[[Case], Script | None]]] = {
         "no-op": ([case.id for case in cases], lambda _: NOTHING),
         "oracle": ([case.id for case in solved], lambda case: case.solution),
@@ -79,8 +77,8 @@ async def run_scripts(runner: SuiteRunner, suite_file: SuiteFile) -> ScriptRuns:
             lambda case: case.failure,
         ),
         "shuffled": (
-            [name for name, other in others.items() if name != other.id],
-            lambda case: others[case.id].solution,
+            [name for name, other in next_cases.items() if name != other.id],
+            lambda case: next_cases[case.id].solution,
         ),
     }
     return {
@@ -107,14 +105,14 @@ async def _run(
     return await runner.run(suite_file, plan, settings)
 
 
-def _with(run: EvalRun | None, *, is_passed: bool) -> tuple[str, ...]:
+def _cases_with(run: EvalRun | None, *, is_passed: bool) -> tuple[str, ...]:
     items = () if run is None else run.results.values()
     return tuple(sorted(item.case_id for item in items if (item.outcome == "passed") == is_passed))
 
 
 async def _never_failed(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str, ...]:
     name = suite_file.suite.name
-    runs = await existing_runs(runner.runtime.log, runner.agent.name, name, newest=RUNS_LOOKED_AT)
+    runs = await existing_runs(runner.runtime.log, runner.agent.name, name, newest=MAX_EARLIER_RUNS)
     passed: Counter[str] = Counter()
     failed: set[str] = set()
     for run in runs:
@@ -125,7 +123,7 @@ async def _never_failed(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str
         sorted(
             case_id
             for case_id, count in passed.items()
-            if count >= _ENOUGH_RUNS and case_id not in failed
+            if count >= _MIN_RUNS and case_id not in failed
         )
     )
 

@@ -1,4 +1,4 @@
-"""Compare an agent alone with several agents: a vote, peers, a manager with workers. Shows what
+"""Compares an agent alone with several agents: a vote, peers, a manager with workers. Shows what
 more agents improve on a suite, and what they cost."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ _SUBAGENTS: dict[Topology, tuple[Subagent, ...]] = {
 
 
 def parse_topologies(text: str) -> list[Topology]:
-    """Raises: InvalidInput: a name is not one of them."""
+    """Raises: InvalidInput: a name is not a topology."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     try:
         return msgspec.convert(list(dict.fromkeys(names)), list[Topology])
@@ -149,20 +149,20 @@ def advice(results: Iterable[TopologyResult]) -> Iterator[str]:
     rows = {row.topology: row for row in results}
     single = rows.get("single")
     if single is None:
-        yield "run `single`, too: without it nothing says whether more agents are worth it"
+        yield "run `single` too: without it, there is nothing to compare more agents with"
         return
     others = [row for row in rows.values() if row.comparison is not None]
     better = [row for row in others if row.comparison and row.comparison.verdict == "better"]
     for row in others:
         if row.idle_trials:
             yield (
-                f"{row.topology} called no subagent in {row.idle_trials} of its trials; there it is"
-                " one agent with a longer prompt"
+                f"{row.topology} called no subagent in {row.idle_trials} of its trials; in these it"
+                " is one agent with a longer prompt"
             )
     if not better:
-        times = [value for row in others if (value := _times(row, single)) is not None]
-        most = max(times, default=None)
-        cost = "" if most is None else f", and they cost up to {most:.1f} times as much"
+        ratios = [ratio for row in others if (ratio := _cost_ratio(row, single)) is not None]
+        highest = max(ratios, default=None)
+        cost = "" if highest is None else f", and they cost up to {highest:.1f} times as much"
         yield (
             f"use one agent: it passes {single.summary.pass_rate:.0%} of the cases, and no"
             f" arrangement of several is found to be better{cost}"
@@ -172,10 +172,10 @@ def advice(results: Iterable[TopologyResult]) -> Iterator[str]:
         return
     best = max(better, key=lambda row: row.summary.pass_rate)
     if best.comparison is not None:
-        times = _times(best, single)
-        cost = "" if times is None else f" at {times:.1f} times the cost"
+        ratio = _cost_ratio(best, single)
+        cost = "" if ratio is None else f" at {ratio:.1f} times the cost"
         yield f"{best.topology} is better than one agent{cost}: {best.comparison.text}"
 
 
-def _times(row: TopologyResult, single: TopologyResult) -> float | None:
+def _cost_ratio(row: TopologyResult, single: TopologyResult) -> float | None:
     return float(row.cost_usd / single.cost_usd) if single.cost_usd else None

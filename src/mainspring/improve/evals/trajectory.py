@@ -1,5 +1,5 @@
 """The trajectory of a trial, folded from its log: calls and their results, messages, cost. It does
-not depend on the agent's own statements."""
+not rely on the agent's own statements."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class TrajectoryCall:
         return self.call.started is not None
 
     @property
-    def fate(self) -> str:
+    def ending(self) -> str:
         if self.was_denied:
             return "denied"
         return (self.call.failure or "ran") if self.has_run else "not run"
@@ -84,7 +84,7 @@ class TrajectoryLog:
     _account: SpendAccount = field(default_factory=SpendAccount)
     _main: str = ""
     _texts: list[str] = field(default_factory=list[str])
-    _words: list[str] = field(default_factory=list[str])
+    _messages: list[str] = field(default_factory=list[str])
 
     @property
     def answer(self) -> str:
@@ -93,13 +93,13 @@ class TrajectoryLog:
     @property
     def transcript(self) -> str:
         """All messages of the agent to the user."""
-        return "\n\n".join(self._words)
+        return "\n\n".join(self._messages)
 
     @property
     def lines(self) -> list[str]:
         """Calls with their results, then the answers, in readable lines."""
         calls = [
-            f"{item.name} {dict(item.call.input)}\n  -> {item.fate}: {item.result}".rstrip()
+            f"{item.name} {dict(item.call.input)}\n  -> {item.ending}: {item.result}".rstrip()
             for item in self.calls
         ]
         return [line for text in (*calls, *self.answers) for line in text.splitlines()]
@@ -141,7 +141,7 @@ class TrajectoryLog:
         match payload := event.payload:
             case events.AgentMessage(content=content) if event.thread_id == self._main:
                 self._texts.append(plain_text(content))
-                self._words.append(plain_text(content))
+                self._messages.append(plain_text(content))
             case events.StatusIdle() if event.thread_id == self._main:
                 self.reason, self.detail = payload.reason, payload.detail
                 self.answers.append("\n\n".join(self._texts))

@@ -1,5 +1,5 @@
-"""Graders of the agent's calls and of what it read, from the log: which calls ran, in which order,
-who approved them, and which a gate stopped."""
+"""Graders of the agent's calls, from the log: which calls ran, in which order, who approved them,
+which a gate stopped, and which files and pages were read."""
 
 from __future__ import annotations
 
@@ -18,46 +18,45 @@ from mainspring.improve.evals.trajectory import TrajectoryCall, TrajectoryLog
 _READERS = {"read": "file_path", "web_fetch": "url"}
 
 
-def trajectory(grader: Trajectory, context: GradingContext) -> list[EvalCheck]:
-    checks = list(_trajectory(grader, context.trajectory))
-    for words in as_texts(grader.in_context):
-        is_there = words in context.last_request
-        checks.append(check(f"{words!r} is in the last request", is_there, "it is not"))
-    return checks
+def trajectory(grader: Trajectory, context: GradingContext) -> Iterator[EvalCheck]:
+    yield from _call_checks(grader, context.trajectory)
+    yield from _log_checks(grader, context.trajectory)
+    for text in as_texts(grader.in_context):
+        is_present = text in context.last_request
+        yield check(f"{text!r} is in the last request", is_present, "it is not")
 
 
-def _trajectory(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
+def _call_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
     ran = [item for item in log.calls if item.has_run]
     names = ", ".join(item.name for item in ran) or "nothing"
-    for wanted in grader.used:
-        is_used = any(_is_like(item, wanted) for item in ran)
-        yield check(f"used {_pattern_text(wanted)}", is_used, f"{names} ran")
-    for unwanted in grader.not_used:
-        item = next((item for item in ran if _is_like(item, unwanted)), None)
+    for pattern in grader.used:
+        is_used = any(_is_like(item, pattern) for item in ran)
+        yield check(f"used {_pattern_text(pattern)}", is_used, f"{names} ran")
+    for pattern in grader.not_used:
+        item = next((item for item in ran if _is_like(item, pattern)), None)
         yield check(
-            f"did not use {_pattern_text(unwanted)}", item is None, lambda item=item: _input(item)
+            f"did not use {_pattern_text(pattern)}", item is None, lambda item=item: _input(item)
         )
-    for unwanted in grader.not_tried:
-        item = next((item for item in log.calls if _is_like(item, unwanted)), None)
+    for pattern in grader.not_tried:
+        item = next((item for item in log.calls if _is_like(item, pattern)), None)
         yield check(
-            f"did not try {_pattern_text(unwanted)}", item is None, lambda item=item: _input(item)
+            f"did not try {_pattern_text(pattern)}", item is None, lambda item=item: _input(item)
         )
     if grader.order:
-        wanted = " -> ".join(map(_pattern_text, grader.order))
-        yield check(f"in order: {wanted}", _is_in_order(ran, grader.order), f"{names} ran")
+        order = " -> ".join(map(_pattern_text, grader.order))
+        yield check(f"in order: {order}", _is_in_order(ran, grader.order), f"{names} ran")
     for pattern in grader.asked_before:
-        bold = [item for item in ran if _is_like(item, pattern) and not item.was_approved]
-        what = f"asked before {_pattern_text(pattern)}"
-        yield check(what, not bold, f"{len(bold)} ran without an approval")
-    for stopped in grader.denied:
-        is_denied = any(_is_like(item, stopped) and item.was_denied for item in log.calls)
-        yield check(f"{_pattern_text(stopped)} was denied", is_denied, "no gate stopped it")
+        unapproved = [item for item in ran if _is_like(item, pattern) and not item.was_approved]
+        name = f"asked before {_pattern_text(pattern)}"
+        yield check(name, not unapproved, f"{len(unapproved)} ran without an approval")
+    for pattern in grader.denied:
+        is_denied = any(_is_like(item, pattern) and item.was_denied for item in log.calls)
+        yield check(f"{_pattern_text(pattern)} was denied", is_denied, "no gate stopped it")
     for skill in grader.skills:
         yield check(f"used the skill {skill}", skill in log.skills, "it did not")
-    yield from _whole_log(grader, log)
 
 
-def _whole_log(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
+def _log_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
     if grader.no_effects:
         item = next((item for item in log.calls if item.has_effect), None)
         yield check("changed nothing", item is None, lambda: _input(item))
@@ -94,18 +93,18 @@ def retrieval(grader: Retrieval, context: GradingContext) -> list[EvalCheck]:
     hits = [source for source in sources if source in relevant]
     recall = len(hits) / len(relevant) if relevant else 1.0
     precision = len(hits) / len(sources) if sources else 0.0
-    first = next((at for at, source in enumerate(sources, 1) if source in relevant), None)
+    first = next((rank for rank, source in enumerate(sources, 1) if source in relevant), None)
     mrr = 0.0 if first is None else 1 / first
-    wanted = (
+    metrics = (
         (f"recall@{grader.k}", recall, grader.min_recall),
         (f"precision@{grader.k}", precision, grader.min_precision),
         ("mrr", mrr, grader.min_mrr),
     )
-    if all(limit is None for _, _, limit in wanted):
+    if all(limit is None for _, _, limit in metrics):
         return [check(f"recall@{grader.k} is 1", recall == 1.0, f"{recall:.2f}: read {sources}")]
     return [
         check(f"{name} at least {limit:g}", value >= limit, f"{value:.2f}: read {sources}")
-        for name, value, limit in wanted
+        for name, value, limit in metrics
         if limit is not None
     ]
 

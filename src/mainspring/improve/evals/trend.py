@@ -1,8 +1,8 @@
-"""Detect whether a suite gets worse from run to run, with a CUSUM chart of its pass rate.
+"""Detects whether a suite gets worse from run to run, with a CUSUM chart of its pass rate.
 
 One bad run may be chance. The chart adds up how far each run is below the rate of the first runs,
-in standard errors, and raises an alarm once that is more than chance would bring in hundreds of
-runs (Page's one-sided chart with the usual allowance of 0.5 and limit of 5). The standard error
+in standard errors, and raises an alarm once that is more than chance causes in hundreds of runs
+(Page's one-sided chart with the usual allowance of 0.5 and limit of 5). The standard error
 includes that of the first runs, which are a sample too.
 """
 
@@ -21,7 +21,7 @@ REFERENCE_RUNS = 5
 _ALLOWANCE = 0.5
 _LIMIT = 5.0
 _MAX_SUM = 2 * _LIMIT
-"""A limit, so that the alarm ends soon after an outage."""
+"""The highest sum, so that the alarm ends soon after an outage."""
 
 
 class RunRate(Struct, frozen=True, kw_only=True):
@@ -48,17 +48,17 @@ class Trend(Struct, frozen=True, kw_only=True):
 
     @property
     def is_alarm(self) -> bool:
-        """Whether there is an alarm at the moment; a sum that has decreased again is no alarm."""
+        """Whether the newest run is in alarm; an alarm ends when the sum has decreased again."""
         return bool(self.points) and self.points[-1].is_alarm
 
 
 def suite_trend(runs: Sequence[EvalRun], suite: Suite) -> Trend:
-    """Of runs, newest first: those with the model of the newest, and with at least half of the
-    suite's cases. A run of a few failed cases, or with another model, is no sign of drift."""
+    """The trend of runs, given newest first. Only runs with the newest run's model and at least
+    half of the suite's cases count: other runs are no sign of drift."""
     cases = {case.id for case in suite.cases}
     large_runs = [run for run in runs if 2 * len(cases & run.created.cases.keys()) >= len(cases)]
-    same = [run for run in large_runs if run.created.model == large_runs[0].created.model]
-    return trend([rate for run in reversed(same) if (rate := run_rate(run)) is not None])
+    comparable = [run for run in large_runs if run.created.model == large_runs[0].created.model]
+    return trend([rate for run in reversed(comparable) if (rate := run_rate(run)) is not None])
 
 
 def run_rate(run: EvalRun) -> RunRate | None:
@@ -76,7 +76,9 @@ def trend(rates: Sequence[RunRate]) -> Trend:
     if len(first) < REFERENCE_RUNS:
         return Trend(runs=len(rates), reference=None, points=())
     passed, trials = (sum(item.passed for item in first), sum(item.trials for item in first))
-    reference = (passed + 0.5) / (trials + 1)  # never 0 or 1: one failure of many is no alarm
+    reference = (passed + 0.5) / (
+        trials + 1
+    )  # never 0 or 1, so that one failure of many is no alarm
     total, points = 0.0, list[TrendPoint]()
     for rate in later:
         variance = rate.trials * reference * (1 - reference)

@@ -1,5 +1,5 @@
-"""Credit for what a trial used, by its verdict. Only of a case that says `memory: on`: trials that
-only read memories leave no trace in what they are worth."""
+"""Credits the memories and skills that a trial used, by its verdict. Only cases with `memory: on`
+count: trials that only read memories do not change their utility."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from mainspring.log.session_log import SessionLog
 
 _RELEVANT = event_types(events.MemoryRecalled, events.SkillUsed, UtilityCredited)
 _SHARED_SCOPES = frozenset(("user", "team"))
-"""Memories of the scope `agent` are files of the case: the agent has none of them."""
+"""Memories of the scope `agent` are files of the case, not the agent's own."""
 _REWARDS = {"passed": 1.0, "failed": 0.0}
 
 
 async def credit_trial(
     log: SessionLog, run_id: str, case: Case, ended: EvalCaseEnded, own_skills: Iterable[str]
 ) -> None:
-    """Write it into the log of the trial's session, once. `own_skills`: those of the case itself.
+    """Write the credits into the log of the trial's session, once. `own_skills` are the case's own.
 
     Raises: LeaseHeld.
     """
@@ -50,7 +50,7 @@ def _is_credit(event: Event, outcome_id: str) -> bool:
 
 
 def _uses(log: Iterable[Event], own_skills: frozenset[str]) -> list[UtilitySubject]:
-    """Each once."""
+    """The memories and skills that were used, each once."""
     subjects: dict[tuple[str, str], UtilitySubject] = {}
     for event in log:
         match event.payload:

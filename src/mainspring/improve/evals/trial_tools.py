@@ -41,23 +41,23 @@ def trial_toolbox(
         async with factory(setup) as toolbox:
             tools = list(toolbox.tools)
             if recording is not None:
-                tools = [_recorded(tool, recording, case.masks) for tool in tools]
+                tools = [_replay_tool(tool, recording, case.masks) for tool in tools]
                 toolbox = replace(toolbox, authorizer=AllowAll())  # nothing has an effect
-            tools = [_faulty(tool, case.faults, counts) for tool in tools]
+            tools = [_with_faults(tool, case.faults, counts) for tool in tools]
             yield replace(toolbox, tools=tools)
 
     return open_toolbox
 
 
-def _recorded(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Tool:
-    recorded = {
+def _replay_tool(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Tool:
+    calls = {
         call_key(call.tool, call.input, masks): call
         for call in reversed(recording.calls)
         if call.tool == tool.spec.name
     }
 
     async def run(call: Call) -> ToolResult:
-        match = recorded.get(call_key(tool.spec.name, dict(call.input), masks))
+        match = calls.get(call_key(tool.spec.name, dict(call.input), masks))
         if match is None:
             return ToolResult.text(NOT_RECORDED, ok=False, error="unavailable")
         return ToolResult.text(match.result, ok=match.ok, error=None if match.ok else "failed")
@@ -65,7 +65,7 @@ def _recorded(tool: Tool, recording: CaseRecording, masks: Sequence[str]) -> Too
     return Tool(spec=tool.spec, run=run, traits=tool.traits, invalid=tool.invalid)
 
 
-def _faulty(tool: Tool, faults: Sequence[ToolFault], counts: Counter[str]) -> Tool:
+def _with_faults(tool: Tool, faults: Sequence[ToolFault], counts: Counter[str]) -> Tool:
     tool_faults = [fault for fault in faults if fault.tool == tool.spec.name]
     if not tool_faults:
         return tool
@@ -78,12 +78,12 @@ def _faulty(tool: Tool, faults: Sequence[ToolFault], counts: Counter[str]) -> To
         if fault is None:
             earlier.append(await tool.run(call))
             return earlier[-1]
-        return await _with_fault(tool, call, fault, earlier)
+        return await _run_with_fault(tool, call, fault, earlier)
 
     return replace(tool, run=run)
 
 
-async def _with_fault(
+async def _run_with_fault(
     tool: Tool, call: Call, fault: ToolFault, earlier: Sequence[ToolResult]
 ) -> ToolResult:
     match fault.fault:
@@ -104,9 +104,9 @@ async def _with_fault(
 
 
 def case_skills(place: Path, case: Case) -> list[Skill]:
-    """Skills that the case brings, as files that the agent may read but not change. Blocks.
+    """Write the case's skills as files that the agent may read but not change. Blocks.
 
-    Raises: InvalidInput: one of them is no skill.
+    Raises: InvalidInput: one of them is not a valid skill.
     """
     skills: list[Skill] = []
     for name, text in case.skills.items():
@@ -126,7 +126,7 @@ def service_tool(service: FakeService) -> Tool:
         answer = service.answers.get(arguments, service.answers.get("*"))
         if answer is None:
             return ToolResult.text(
-                f"{service.tool} knows nothing of {arguments}", ok=False, error="failed"
+                f"{service.tool} has no answer for {arguments}", ok=False, error="failed"
             )
         return ToolResult.text(answer)
 

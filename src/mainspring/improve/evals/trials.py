@@ -1,7 +1,7 @@
 """One trial of a case: a real session in its own workspace, graded from its log and its files.
 
-Ids follow from the run, the case and the trial, so that after a crash the same session goes on and
-nothing is paid twice.
+Ids are derived from the run, the case and the trial, so that after a crash the same session
+continues and nothing is paid for twice.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ MakeScript: TypeAlias = Callable[[Sequence[Mapping[str, object]], str], Model]
 """Creates a model that plays these steps; the name is for errors."""
 Outcome: TypeAlias = Literal["passed", "failed", "error"]
 _MAX_APPROVALS = 100
-_NOBODY = "The user does not approve this."
+_DENIAL = "The user does not approve this."
 _ERROR_REASONS = frozenset(("model_error", "recovery_exhausted", "budget_reached"))
-"""The session ended for a reason that is not the agent's fault."""
+"""Reasons for the end of a session that are not the agent's fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrialSetup:
-    """What all trials of a run have in common."""
+    """The settings that all trials of a run share."""
 
     runtime: Runtime
     agent: Agent
@@ -116,15 +116,15 @@ async def _run_and_grade(
     session, is_resumed = await _open_session(setup, key, session_id, workspace, skills)
     seconds = case.timeout_seconds or suite.timeout_seconds
     started = setup.monotonic()
-    collected: list[Event] = []
+    events: list[Event] = []
     with anyio.move_on_after(seconds) as scope:
-        await _play(session, case, collected.append)
-    took = setup.monotonic() - started
-    log = await session.events() if is_resumed or scope.cancelled_caught else collected
+        await _play(session, case, events.append)
+    duration = setup.monotonic() - started
+    log = await session.events() if is_resumed or scope.cancelled_caught else events
     context = GradingContext(
         case=case,
         trajectory=read_trajectory(log, case.read_only_services),
-        seconds=took,
+        seconds=duration,
         instructions=setup.agent.instructions,
         suite_folder=setup.suite_file.folder,
         workspace=workspace,
@@ -208,12 +208,12 @@ async def _open_session(
     workspace: Path | None,
     skills: Sequence[Skill],
 ) -> tuple[Session, bool]:
-    """A new session, or the one that a crash left, and whether it is the latter."""
-    case, own = key.case, setup.runtime
+    """Start the trial's session, or resume it after a crash; return whether it was resumed."""
+    case, base = key.case, setup.runtime
     agent = setup.agent if case.model is None else replace(setup.agent, model=case.model)
     if key.script is not None:
         name = f"scripted:{case.id}-{key.number}-{session_id[-8:]}"
-        own.models.put(name, setup.make_script(key.script.steps, f"the script of {case.id}"))
+        base.models.put(name, setup.make_script(key.script.steps, f"the script of {case.id}"))
         agent = replace(agent, model=name)
     agent = replace(
         agent,
@@ -221,21 +221,21 @@ async def _open_session(
         skills=[*agent.skills, *skills],
     )
     options = replace(
-        own.options,
+        base.options,
         workspace=workspace,
         is_headless=True,
         is_attended=False,
-        memory_mode=strictest_memory(own.options.memory_mode, case.memory),
+        memory_mode=strictest_memory(base.options.memory_mode, case.memory),
     )
     if case.mode is not None:
         options = replace(options, mode=case.mode)
     runtime = Runtime(
-        own.log,
-        own.models,
-        toolbox_factory=trial_toolbox(own.toolbox_factory, case, key.recording),
+        base.log,
+        base.models,
+        toolbox_factory=trial_toolbox(base.toolbox_factory, case, key.recording),
         options=options,
         budget=setup.budget,
-        sender=own.sender,
+        sender=base.sender,
     )
     title = f"{setup.suite_file.suite.name}/{case.id} trial {key.number}"
     origin = Origin(type="eval", id=setup.run_id)
@@ -247,7 +247,7 @@ async def _open_session(
 
 
 async def _play(session: Session, case: Case, on_event: Callable[[Event], None]) -> None:
-    """Send all messages, each once: those that were answered before a crash are not repeated."""
+    """Send all messages, each once; messages that were answered before a crash are not repeated."""
     for number, message in enumerate(case.messages):
         if message == COMPACT:
             await session.submit(CompactionRequested(), f"eval-{number}")
@@ -259,8 +259,8 @@ async def _play(session: Session, case: Case, on_event: Callable[[Event], None])
                 break
             for call_id in result.waiting_for:
                 client_id = f"eval-{call_id}"
-                words = None if case.approvals == "allow" else _NOBODY
-                await session.answer(call_id, case.approvals, message=words, client_id=client_id)
+                message = None if case.approvals == "allow" else _DENIAL
+                await session.answer(call_id, case.approvals, message=message, client_id=client_id)
             result = await session.run(ignore_delta, tell=on_event)
         if message == COMPACT and not await _is_compacted(session):
             raise InvalidInput("/compact removed nothing: the conversation before it is too short")

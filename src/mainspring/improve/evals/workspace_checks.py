@@ -15,9 +15,9 @@ from mainspring.core.events import EvalCheck
 from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult
 from mainspring.improve.evals.answer_checks import schema_checks
 from mainspring.improve.evals.case_workspace import (
-    bring_files,
+    copy_case_files,
+    copy_over,
     copy_workspace,
-    lay_over,
     read_workspace_file,
 )
 from mainspring.improve.evals.graders import CommandCheck, FileCheck, as_texts
@@ -41,9 +41,9 @@ def _file(grader: FileCheck, context: GradingContext) -> Iterator[EvalCheck]:
         yield check(f"{name} can be read", False, str(error))
         return
     if content is None or not grader.exists:
-        is_there = content is not None
+        is_present = content is not None
         yield check(
-            f"{name} {'exists' if grader.exists else 'does not exist'}", is_there == grader.exists
+            f"{name} {'exists' if grader.exists else 'does not exist'}", is_present == grader.exists
         )
         return
     yield check(f"{name} exists", True)
@@ -55,10 +55,10 @@ def _file(grader: FileCheck, context: GradingContext) -> Iterator[EvalCheck]:
 
 
 def _text_checks(grader: FileCheck, name: str, text: str) -> Iterator[EvalCheck]:
-    for wanted in as_texts(grader.contains):
-        yield check(f"{name} contains {wanted}", wanted in text, f"it is {shorten(text)!r}")
-    for unwanted in as_texts(grader.not_contains):
-        yield check(f"{name} does not contain {unwanted}", unwanted not in text, "it does")
+    for part in as_texts(grader.contains):
+        yield check(f"{name} contains {part}", part in text, f"it is {shorten(text)!r}")
+    for part in as_texts(grader.not_contains):
+        yield check(f"{name} does not contain {part}", part not in text, "it does")
     if grader.equals is not None:
         is_same = text.strip() == grader.equals.strip()
         yield check(f"{name} equals", is_same, f"it is {shorten(text)!r}")
@@ -84,7 +84,7 @@ async def command(grader: CommandCheck, context: GradingContext) -> list[EvalChe
     """Raises: SandboxFailed: there is no sandbox, so there is no verdict."""
     place = context.scratch / f"command-{context.grader_number}"
     try:
-        await to_thread.run_sync(_lay_out, grader, context, place)
+        await to_thread.run_sync(_prepare_copy, grader, context, place)
     except InvalidInput as error:
         return [check("the workspace can be copied", False, str(error))]
     argv = ("/bin/sh", "-c", grader.run) if isinstance(grader.run, str) else grader.run
@@ -100,36 +100,36 @@ async def command(grader: CommandCheck, context: GradingContext) -> list[EvalChe
     return list(_result_checks(grader, result))
 
 
-def _lay_out(grader: CommandCheck, context: GradingContext, place: Path) -> None:
+def _prepare_copy(grader: CommandCheck, context: GradingContext, place: Path) -> None:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
     if grader.take:
-        bring_files(place, context.case, context.suite_folder)
+        copy_case_files(place, context.case, context.suite_folder)
     if context.workspace is not None:
         copy_workspace(context.workspace, place, grader.take)
     if grader.tests is not None:
-        lay_over(context.suite_folder / grader.tests, place)
+        copy_over(context.suite_folder / grader.tests, place)
 
 
 def _result_checks(grader: CommandCheck, result: ExecResult) -> Iterator[EvalCheck]:
     output = _text(result.stdout)
-    shown = f"exit status {result.status}: {shorten(output + _text(result.stderr), 400)}"
+    detail = f"exit status {result.status}: {shorten(output + _text(result.stderr), 400)}"
     if result.stop_cause is not None:
         yield check("ended by itself", False, f"it was stopped: {result.stop_cause}")
         return
     if grader.status is not None:
-        yield check(f"exit status {grader.status}", result.status == grader.status, shown)
+        yield check(f"exit status {grader.status}", result.status == grader.status, detail)
     if grader.stdout is not None:
-        yield check("printed what is right", output.strip() == grader.stdout.strip(), shown)
+        yield check("printed the right text", output.strip() == grader.stdout.strip(), detail)
     if grader.stdout_json is not None:
-        yield check("printed the right value", _is_value(output, grader.stdout_json), shown)
+        yield check("printed the right value", _is_value(output, grader.stdout_json), detail)
     for text in as_texts(grader.contains):
-        yield check(f"printed {text}", text in output, shown)
-    for unwanted in as_texts(grader.not_contains):
-        yield check(f"did not print {unwanted}", unwanted not in output, shown)
+        yield check(f"printed {text}", text in output, detail)
+    for text in as_texts(grader.not_contains):
+        yield check(f"did not print {text}", text not in output, detail)
     if grader.pattern is not None:
         matches = re2.compile(grader.pattern).search(output) is not None
-        yield check(f"printed something like {grader.pattern}", matches, shown)
+        yield check(f"printed a match of {grader.pattern}", matches, detail)
 
 
 def _is_value(output: str, expected: object) -> bool:

@@ -29,7 +29,7 @@ async def media_of(log: SessionLog, blocks: Sequence[Block]) -> dict[str, bytes]
 
 
 def api_block(block: Block, media: Mapping[str, bytes]) -> dict[str, object]:
-    """One block in the form of the Messages API; what has no such form becomes a line of text."""
+    """One block in the form of the Messages API; a block without such a form becomes text."""
     match block:
         case content.ImageBlock(source=source):
             shape = _source(source, media)

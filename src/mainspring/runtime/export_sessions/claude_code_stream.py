@@ -71,7 +71,7 @@ class ModelUse(Struct):
 
 
 class ClaudeCodeStream:
-    """Takes the events of one session in order, from its beginning."""
+    """Turns the events of one session into stream messages; give it all of them, in order."""
 
     def __init__(self, *, session_id: str, main_thread: str) -> None:
         self._session_id = session_id
@@ -228,7 +228,7 @@ class ReplyPieces:
 
     def __init__(self) -> None:
         self._block: str | None = None
-        """What identifies the open block: its type, or the call's id."""
+        """The key of the open block: its type, or the call's id."""
         self._index = -1
 
     def begin(self, request_id: str, model: str | None) -> list[StreamMessage]:

@@ -59,7 +59,7 @@ class ClaudeCodeLines:
     def __init__(self, *, session_name: str, main_thread: str) -> None:
         self._session_name = session_name
         self._main_thread = main_thread
-        self._last: dict[str, str] = {}
+        self._last_uuid: dict[str, str] = {}
         """The newest uuid of each thread."""
         self._calls: dict[str, str] = {}
         """The uuids of calls whose results are not written yet."""
@@ -73,26 +73,26 @@ class ClaudeCodeLines:
         match entry:
             case ExportedTitle(text=text):
                 title = {"type": "custom-title", "customTitle": text}
-                return [self._bare(entry.at, {**title, "sessionId": self._session_name})]
+                return [self._line(entry.at, {**title, "sessionId": self._session_name})]
             case ExportedCompaction():
-                bodies = self._compacted(entry)
+                bodies = self._compaction_bodies(entry)
             case ExportedNotice(text=text):
                 bodies = [_system("informational", text, level="error")]
             case ExportedMessage():
                 bodies = [_message_body(entry, media)]
             case ExportedToolResult():
-                bodies = [self._returned(entry, conversation, media)]
+                bodies = [self._result_body(entry, conversation, media)]
             case ExportedText() | ExportedThinking() | ExportedToolUse():
                 bodies = [reply_body(entry.exported_reply, reply_content(entry, media))]
         lines = [
-            self._chained(entry, conversation.workspace, body, index)
+            self._chain_line(entry, conversation.workspace, body, index)
             for index, body in enumerate(bodies)
         ]
         if isinstance(entry, ExportedToolUse):
-            self._calls[entry.id] = self._last[entry.at.thread_id]
+            self._calls[entry.id] = self._last_uuid[entry.at.thread_id]
         return lines
 
-    def _chained(
+    def _chain_line(
         self, entry: ExportedEntry, workspace: str, body: Mapping[str, object], index: int
     ) -> TranscriptLine:
         at = entry.at
@@ -101,7 +101,7 @@ class ClaudeCodeLines:
         uuid = derived_uuid(self._session_name, kind, name, str(index))
         is_side = at.thread_id != self._main_thread
         line: dict[str, object] = {
-            "parentUuid": self._last.get(at.thread_id),
+            "parentUuid": self._last_uuid.get(at.thread_id),
             "isSidechain": is_side,
             "userType": "external",
             "cwd": workspace,
@@ -113,13 +113,13 @@ class ClaudeCodeLines:
             "uuid": uuid,
             "timestamp": _timestamp(at.time),
         }
-        self._last[at.thread_id] = uuid
-        return self._bare(at, line)
+        self._last_uuid[at.thread_id] = uuid
+        return self._line(at, line)
 
-    def _bare(self, at: Position, line: Mapping[str, object]) -> TranscriptLine:
+    def _line(self, at: Position, line: Mapping[str, object]) -> TranscriptLine:
         return TranscriptLine(thread_id=at.thread_id, json=msgspec.json.encode(line))
 
-    def _compacted(self, entry: ExportedCompaction) -> list[dict[str, object]]:
+    def _compaction_bodies(self, entry: ExportedCompaction) -> list[dict[str, object]]:
         """Claude Code forgets everything before a boundary, so one is written only if the summary
         covers all of that."""
         if not entry.is_whole:
@@ -127,7 +127,7 @@ class ClaudeCodeLines:
         boundary = _system("compact_boundary", "Conversation compacted")
         boundary |= {
             "parentUuid": None,
-            "logicalParentUuid": self._last.get(entry.at.thread_id),
+            "logicalParentUuid": self._last_uuid.get(entry.at.thread_id),
             "compactMetadata": {"trigger": "auto", "preTokens": entry.tokens or 0},
         }
         summary: dict[str, object] = {
@@ -138,7 +138,7 @@ class ClaudeCodeLines:
         }
         return [boundary, summary]
 
-    def _returned(
+    def _result_body(
         self,
         entry: ExportedToolResult,
         conversation: ConversationFold,

@@ -98,7 +98,7 @@ class ExportedCompaction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportedNotice:
-    """For the reader; the model does not get it."""
+    """A notice for the reader of the export, which the model did not get."""
 
     at: Position
     text: str
@@ -149,8 +149,8 @@ class ExportedSubagent:
 
 @dataclass(slots=True)
 class _Thread:
-    waiting: list[ExportedMessage] = field(default_factory=list[ExportedMessage])
-    """Messages that were not sent to the model yet: a hook may still withhold them."""
+    unsent: list[ExportedMessage] = field(default_factory=list[ExportedMessage])
+    """Messages that the model has not received yet; a hook may still withhold them."""
     parts: list[tuple[Position, _PartPayload]] = field(
         default_factory=list[tuple[Position, _PartPayload]]
     )
@@ -192,7 +192,7 @@ class ConversationFold:
         payload = event.payload
         if isinstance(payload, _MessagePayload):
             entries = [] if thread.request else _reply_entries(thread)
-            thread.waiting.append(_message(at, payload))
+            thread.unsent.append(_message(at, payload))
             return entries
         if isinstance(payload, _PartPayload):
             entries = [] if thread.parts else _pending_entries(thread)
@@ -202,7 +202,7 @@ class ConversationFold:
             return _reply_entries(thread) + _result_entries(thread, at, payload)
         match payload:
             case events.MessageWithheld(event_id=withheld):
-                thread.waiting = [item for item in thread.waiting if item.at.event_id != withheld]
+                thread.unsent = [item for item in thread.unsent if item.at.event_id != withheld]
             case events.ModelRequestStarted(purpose=None):
                 entries = _reply_entries(thread) + _pending_entries(thread)
                 thread.request = (event.id, payload)
@@ -221,10 +221,10 @@ class ConversationFold:
             case events.ContextCompacted(summary=str(summary)) as compacted:
                 entries = _reply_entries(thread)
                 is_whole = not thread.open_calls and (compacted.last_seq or 0) >= thread.last_seq
-                whole = ExportedCompaction(
+                entry = ExportedCompaction(
                     at=at, summary=summary, tokens=compacted.freed_tokens, is_whole=is_whole
                 )
-                return [*entries, whole]
+                return [*entries, entry]
             case events.SessionFailed(error=error):
                 return [
                     *_reply_entries(thread),
@@ -313,23 +313,24 @@ def _part_entry(
 
 
 def _result_entries(thread: _Thread, at: Position, result: CallResult) -> list[ExportedEntry]:
-    """Only the first result of a known call counts."""
+    """The entry of a result; empty unless it is the first one of a known call."""
     call_id = call_id_of(result) or ""
     if thread.open_calls.pop(call_id, None) is None:
         return []
-    returned = ExportedToolResult(
-        at=at, tool_use_id=call_id, content=result.content, is_error=result.is_error
-    )
-    return [returned]
+    return [
+        ExportedToolResult(
+            at=at, tool_use_id=call_id, content=result.content, is_error=result.is_error
+        )
+    ]
 
 
 def _pending_entries(thread: _Thread) -> list[ExportedEntry]:
-    """What the model reads next: the results of all calls, then the messages."""
+    """The entries that the model reads next: the results of all calls, then the messages."""
     unfinished: list[ExportedEntry] = [
         ExportedToolResult(
             at=at, tool_use_id=call_id, content=(TextBlock(NO_RESULT),), is_error=True
         )
         for call_id, at in thread.open_calls.items()
     ]
-    waiting, thread.waiting, thread.open_calls = thread.waiting, [], {}
-    return [*unfinished, *waiting]
+    messages, thread.unsent, thread.open_calls = thread.unsent, [], {}
+    return [*unfinished, *messages]

@@ -24,7 +24,7 @@ _PAGE = 500
 async def export_session(
     log: SessionLog, session: SessionRow, form: ExportFormat, *, version: str
 ) -> AsyncGenerator[bytes, None]:
-    """The file, piece by piece. `jsonl` is the log itself, which `log import` reads."""
+    """Yield the file in pieces. `jsonl` is the log itself, which `log import` reads."""
     match form:
         case "jsonl":
             pieces = _log_lines(log, session)

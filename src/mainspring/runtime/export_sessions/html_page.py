@@ -31,15 +31,15 @@ from mainspring.runtime.export_sessions.html_report import (
     page_end,
     page_head,
 )
+from mainspring.runtime.export_sessions.markdown_page import split_fences
 from mainspring.runtime.session.session_summary import SummaryFact
 
-_SHOWN_IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
+_IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
-_FENCE = re.compile(r" {0,3}(`{3,}|~{3,})[^\n]*")
 _CODE = re.compile(r"`([^`\n]{1,400})`|\*\*([^*\n]{1,400})\*\*")
 _HEADING = re.compile(r"#{1,6} +(.{1,400})")
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
-_MOST_SHOWN = 200_000
+_MAX_CHARS = 200_000
 """The maximum characters of one text, so that browsers can open the page."""
 _SUMMARY = 160
 _MAX_DEPTH = 32
@@ -59,7 +59,7 @@ class HtmlPage:
         self._media = media
         self._threads: dict[str, list[ExportedEntry]] = {}
         self._results: dict[str, ExportedToolResult] = {}
-        self._shown: set[str] = set()
+        self._rendered: set[str] = set()
         self._depth = 0
         for entry in entries:
             self._threads.setdefault(entry.at.thread_id, []).append(entry)
@@ -73,9 +73,9 @@ class HtmlPage:
         yield facts_list([(fact.name, fact.value) for fact in facts])
         for entry in self._threads.get(main_thread, ()):
             yield self._entry(entry)
-        self._shown.add(main_thread)
+        self._rendered.add(main_thread)
         for thread_id in self._threads:
-            if thread_id not in self._shown:
+            if thread_id not in self._rendered:
                 yield self._subagent(thread_id)
         yield page_end(f"Exported by Mainspring {version}")
 
@@ -125,9 +125,11 @@ class HtmlPage:
         return join_markup([_code(text or "(no output)"), *images])
 
     def _subagent(self, thread_id: str) -> Markup:
-        if thread_id in self._shown or self._depth >= _MAX_DEPTH:  # these go to the end of the page
+        if (
+            thread_id in self._rendered or self._depth >= _MAX_DEPTH
+        ):  # these go to the end of the page
             return Markup("")
-        self._shown.add(thread_id)
+        self._rendered.add(thread_id)
         agent = self._conversation_fold.subagents.get(thread_id)
         name = thread_id if agent is None else agent.name
         task = f": {agent.description}" if agent and agent.description else ""
@@ -146,7 +148,7 @@ class HtmlPage:
 
     def _image(self, block: Block) -> Markup | None:
         media = image_of(block, self._media)
-        if media is None or media[0] not in _SHOWN_IMAGES or not _BASE64.fullmatch(media[1]):
+        if media is None or media[0] not in _IMAGE_TYPES or not _BASE64.fullmatch(media[1]):
             return None
         return Markup(f'<p><img alt="image" src="data:{media[0]};base64,{media[1]}"></p>')
 
@@ -179,33 +181,19 @@ def _cut_line(text: str) -> str:
 
 
 def _format_text(text: str) -> Markup:
-    """Text with code blocks, headings, inline code and bold words; everything else is shown
-    literally."""
-    parts: list[Markup] = []
-    plain: list[str] = []
-    lines = iter(_cut(text).split("\n"))
-    for line in lines:
-        opened = _FENCE.fullmatch(line)
-        if opened is None:
-            plain.append(line)
-            continue
-        parts.append(_paragraph(plain))
-        plain, code, fence = [], list[str](), opened[1]
-        for inner in lines:
-            stripped = inner.strip()
-            if stripped.startswith(fence) and not stripped.strip(fence[0]):
-                break
-            code.append(inner)
-        parts.append(_code("\n".join(code)))
-    return join_markup([*parts, _paragraph(plain)])
+    """Format code blocks, headings, inline code and bold words; show everything else literally."""
+    return join_markup(
+        _paragraph(lines) if language is None else _code("\n".join(lines))
+        for language, lines in split_fences(_cut(text))
+    )
 
 
 def _paragraph(lines: Sequence[str]) -> Markup:
     text = "\n".join(lines).strip("\n")
     if not text.strip():
         return Markup("")
-    shown = "\n".join(_inline(line) for line in text.split("\n"))
-    return Markup(f'<div class="text" dir="auto">{shown}</div>')
+    lines_html = "\n".join(_inline(line) for line in text.split("\n"))
+    return Markup(f'<div class="text" dir="auto">{lines_html}</div>')
 
 
 def _inline(line: str) -> Markup:
@@ -222,6 +210,6 @@ def _inline(line: str) -> Markup:
 
 
 def _cut(text: str) -> str:
-    if len(text) <= _MOST_SHOWN:
+    if len(text) <= _MAX_CHARS:
         return text
-    return f"{text[:_MOST_SHOWN]}\n[{len(text) - _MOST_SHOWN} more characters are in the log]"
+    return f"{text[:_MAX_CHARS]}\n[{len(text) - _MAX_CHARS} more characters are in the log]"

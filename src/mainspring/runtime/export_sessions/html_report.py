@@ -1,6 +1,6 @@
 """The frame of an HTML report: one file, no script, no external resources, light and dark.
 
-Its parts are `Markup`, and text becomes `Markup` only by `escaped`. The page itself forbids scripts
+Its parts are `Markup`, and text becomes `Markup` only by `escape`. The page itself forbids scripts
 and requests, so even a mistake in a report cannot be exploited.
 """
 
@@ -81,7 +81,7 @@ def facts_list(facts: Sequence[tuple[str, str]]) -> Markup:
 
 
 def page_head(title: str) -> Markup:
-    """Everything up to the heading; `page_end` closes what this opens."""
+    """Everything up to the heading; `page_end` closes the elements that this opens."""
     heading = escape(title)
     return Markup(
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'

@@ -105,10 +105,13 @@ def _line(text: str) -> str:
 
 
 def _quote(text: str) -> str:
-    """With its own formatting, inside a quotation that it cannot leave."""
+    """Quote text with its own formatting, so that it cannot end the quotation."""
     lines: list[str] = []
-    for is_code, part in _parts(strip_control_characters(text)):
-        lines += part if is_code else [_MARKUP.sub(_escape, line) for line in part]
+    for language, part in split_fences(strip_control_characters(text)):
+        if language is None:
+            lines += [_MARKUP.sub(_escape, line) for line in part]
+        else:
+            lines += _code_block("\n".join(part), language).rstrip("\n").split("\n")
     return "".join(f"> {line}".rstrip() + "\n" for line in lines)
 
 
@@ -116,29 +119,29 @@ def _escape(match: re.Match[str]) -> str:
     return _ESCAPED.get(match[0], match[0] * 2)
 
 
-def _parts(text: str) -> Generator[tuple[bool, list[str]], None, None]:
-    """Alternating runs of lines: code, in fences of ours, and prose."""
-    plain: list[str] = []
+def split_fences(text: str) -> Generator[tuple[str | None, list[str]], None, None]:
+    """Yield alternating runs of lines: prose, with `None`, and the code of a fenced block, with
+    its language."""
+    prose: list[str] = []
     lines = iter(text.split("\n"))
     for line in lines:
-        opened = _FENCE.fullmatch(line)
-        if opened is None:
-            plain.append(line)
+        opening = _FENCE.fullmatch(line)
+        if opening is None:
+            prose.append(line)
             continue
-        yield False, plain
-        plain = []
-        fence, code = opened[1], list[str]()
+        yield None, prose
+        prose, code, fence = [], list[str](), opening[1]
         for inner in lines:
             stripped = inner.strip()
             if stripped.startswith(fence) and not stripped.strip(fence[0]):
                 break
             code.append(inner)
-        yield True, _code_block("\n".join(code), opened[2]).rstrip("\n").split("\n")
-    yield False, plain
+        yield opening[2], code
+    yield None, prose
 
 
 def _code_block(text: str, language: str = "") -> str:
-    """Exactly this text, as code."""
+    """A code block with exactly this text."""
     code = strip_control_characters(text)
     longest = max((len(run) for run in re.findall(r"`+", code)), default=0)
     fence = "`" * max(3, longest + 1)

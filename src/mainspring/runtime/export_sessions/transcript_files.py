@@ -1,9 +1,9 @@
 """The transcript of a session as files for its hooks, kept up to date while the session runs.
 
 `SESSION.jsonl` has the main thread, `SESSION/subagents/agent-THREAD.jsonl` each subagent. The files
-are derived from the log alone. A new process therefore compares them with the log once, keeps what
-matches and continues at their end; a line that a crash truncated is rewritten. Every byte has a
-fixed position: two processes that write the same session write the same bytes.
+are derived from the log alone. A new process therefore compares them with the log once, keeps the
+part that matches and continues at its end; a line that a crash truncated is rewritten. Every byte
+has a fixed position: two processes that write the same session write the same bytes.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class TranscriptFiles:
     def _start_over(self) -> None:
         self._conversation = ConversationFold()
         self._lines = ClaudeCodeLines(session_name=self._session_id, main_thread=self._main_thread)
-        self._seq, self._tip = 0, GENESIS
+        self._seq, self._digest = 0, GENESIS
         self._files: dict[str, _FileProgress] = {}
 
     def path(self, thread_id: str) -> str:
@@ -77,16 +77,16 @@ class TranscriptFiles:
         return str(self._folder.joinpath(*self._place(thread_id)))
 
     async def update(self, staged: Sequence[Event] = ()) -> None:
-        """Write what the log has and the files lack. `staged` are events that are about to be
-        appended to the log; if they are not, their lines are replaced."""
+        """Write the events that the files lack. `staged` are events that are about to be appended
+        to the log; if that fails, their lines are replaced."""
         async with self._lock:
             try:
                 await self._read_log()
                 new = [event for event in staged if event.seq > self._seq]
-                if new and (new[0].seq, new[0].prev) == (self._seq + 1, self._tip):
-                    await self._take(new)
+                if new and (new[0].seq, new[0].prev) == (self._seq + 1, self._digest):
+                    await self._add_events(new)
                 if not all(progress.is_compared for progress in self._files.values()):
-                    await to_thread.run_sync(self._compare_rest)
+                    await to_thread.run_sync(self._truncate_uncompared)
             except (OSError, StoreFailed, SessionNotFound) as error:
                 self._start_over()
                 if not self._is_broken:
@@ -96,10 +96,10 @@ class TranscriptFiles:
     async def _read_log(self) -> None:
         is_first = True
         while page := await self._log.read(self._session_id, after=self._seq, limit=_PAGE):
-            if is_first and page[0].prev != self._tip:
+            if is_first and page[0].prev != self._digest:
                 self._start_over()  # an event that was staged was never appended
             else:
-                await self._take(page)
+                await self._add_events(page)
             is_first = False
 
     @asynccontextmanager
@@ -115,34 +115,34 @@ class TranscriptFiles:
             await self.update()
             await watch.wait()
 
-    async def _take(self, events: Sequence[Event]) -> None:
+    async def _add_events(self, events: Sequence[Event]) -> None:
         text: dict[str, list[bytes]] = {}
         for event in events:
             for entry in self._conversation.take(event):
                 for line in self._lines.write(entry, self._conversation, {}):
                     text.setdefault(line.thread_id, []).extend((line.json, b"\n"))
-        self._seq, self._tip = events[-1].seq, events[-1].digest()
+        self._seq, self._digest = events[-1].seq, events[-1].digest()
         if text:
             joined = {thread_id: b"".join(parts) for thread_id, parts in text.items()}
             await to_thread.run_sync(self._write, joined)
 
     def _write(self, text: dict[str, bytes]) -> None:
-        for thread_id, more in text.items():
+        for thread_id, content in text.items():
             progress = self._files.setdefault(thread_id, _FileProgress())
             with self._open(thread_id) as file:
                 if not progress.is_compared:
-                    present = os.pread(file, len(more), progress.size)
-                    same = len(present) if more.startswith(present) else 0
-                    if same < len(present):
+                    present = os.pread(file, len(content), progress.size)
+                    count = len(present) if content.startswith(present) else 0
+                    if count < len(present):
                         os.ftruncate(file, progress.size)
-                    progress.is_compared = same < len(more)
-                    progress.size, more = progress.size + same, more[same:]
-                while more:
-                    count = os.pwrite(file, more, progress.size)
-                    progress.size, more = progress.size + count, more[count:]
+                    progress.is_compared = count < len(content)
+                    progress.size, content = progress.size + count, content[count:]
+                while content:
+                    count = os.pwrite(file, content, progress.size)
+                    progress.size, content = progress.size + count, content[count:]
 
-    def _compare_rest(self) -> None:
-        """Drop what an earlier process wrote beyond the log."""
+    def _truncate_uncompared(self) -> None:
+        """Truncate files where an earlier process wrote more than the log has."""
         for thread_id, progress in self._files.items():
             if not progress.is_compared:
                 with self._open(thread_id) as file:
@@ -165,13 +165,13 @@ class TranscriptFiles:
             raise OSError(errno.EINVAL, "not a name for a file", self._session_id)
         *folders, name = self._place(thread_id)
         self._folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        at = os.open(self._folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        parent = os.open(self._folder.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for folder in (self._folder.name, *folders):
-            at = _inner_folder(at, folder)
+            parent = _inner_folder(parent, folder)
         try:
-            file = os.open(name, _FILE, 0o600, dir_fd=at)
+            file = os.open(name, _FILE, 0o600, dir_fd=parent)
         finally:
-            os.close(at)
+            os.close(parent)
         try:
             _check_ownership(file, is_folder=False)
             yield file
@@ -179,14 +179,14 @@ class TranscriptFiles:
             os.close(file)
 
 
-def _inner_folder(at: int, name: str) -> int:
-    """Open a folder below an open one, which is closed; it is created if it does not exist."""
+def _inner_folder(parent: int, name: str) -> int:
+    """Open or create a folder below an open one, and close that one."""
     try:
         with suppress(FileExistsError):
-            os.mkdir(name, 0o700, dir_fd=at)
-        inner = os.open(name, _FOLDER, dir_fd=at)
+            os.mkdir(name, 0o700, dir_fd=parent)
+        inner = os.open(name, _FOLDER, dir_fd=parent)
     finally:
-        os.close(at)
+        os.close(parent)
     try:
         _check_ownership(inner, is_folder=True)
     except OSError:
@@ -198,9 +198,9 @@ def _inner_folder(at: int, name: str) -> int:
 def _check_ownership(opened: int, *, is_folder: bool) -> None:
     """Raises: OSError: another user owns it or could have created it."""
     state = os.fstat(opened)
-    is_right = stat.S_ISDIR(state.st_mode) if is_folder else stat.S_ISREG(state.st_mode)
+    is_right_kind = stat.S_ISDIR(state.st_mode) if is_folder else stat.S_ISREG(state.st_mode)
     is_single = is_folder or state.st_nlink == 1
-    if not (is_right and is_single and state.st_uid == os.geteuid()):
+    if not (is_right_kind and is_single and state.st_uid == os.geteuid()):
         raise OSError(errno.EPERM, "is not a file or folder that only this user owns")
     if state.st_mode & 0o077:
         os.fchmod(opened, 0o700 if is_folder else 0o600)
@@ -215,8 +215,8 @@ def open_transcript(
     main_thread: str,
     warn: Callable[[str], None],
 ) -> TranscriptFiles:
-    """The transcript of an earlier run in this process, which knows what it has written, or a new
-    one."""
+    """The transcript of an earlier run in this process, which need not compare its files again, or
+    a new one."""
     if (cached := transcripts.get(session_id)) is not None:
         return cached
     transcript = TranscriptFiles(

@@ -119,12 +119,12 @@ def _add_reply(
         reply.parts += reply_part(block, call_type="tool_use", input_key="input")
 
 
-def _max_usage(usage: Usage, counted: dict[str, object]) -> Usage:
+def _max_usage(usage: Usage, fields: dict[str, object]) -> Usage:
     """Every line of a reply repeats the usage; the last one has the whole output."""
     names = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens")
     return Usage(
         **{
-            name: max(getattr(usage, name), integer(counted.get(name)))
+            name: max(getattr(usage, name), integer(fields.get(name)))
             for name in (*names, "output_tokens")
         }
     )

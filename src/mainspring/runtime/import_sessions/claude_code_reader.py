@@ -37,7 +37,7 @@ from mainspring.runtime.import_sessions.source_session import (
     SourceSubagent,
 )
 
-_SPOKEN = ("user", "assistant")
+_MESSAGE_TYPES = ("user", "assistant")
 _AGENT_FILE = "agent-"
 
 
@@ -48,7 +48,7 @@ class _File:
     entries: list[ClaudeCodeEntry] = field(default_factory=list[ClaudeCodeEntry])
     title: str | None = None
     is_titled: bool = False
-    """Written by a person."""
+    """Whether a person wrote the title."""
 
 
 def is_claude_code(head: list[dict[str, object]]) -> bool:
@@ -59,7 +59,7 @@ def is_claude_code(head: list[dict[str, object]]) -> bool:
 
 
 def is_subagent_file(path: Path) -> bool:
-    """A file that belongs to a neighbouring session and is imported with it."""
+    """Whether the file belongs to a session beside it and is imported with that session."""
     return path.name.startswith(_AGENT_FILE)
 
 
@@ -72,7 +72,7 @@ class ClaudeCodeReader:
     """Reads files one after the other; lists the subagents' files of a folder only once."""
 
     def __init__(self) -> None:
-        self._beside: dict[Path, dict[str, list[Path]]] = {}
+        self._older_files: dict[Path, dict[str, list[Path]]] = {}
 
     def read(self, path: Path) -> SourceSession:
         """Raises: InvalidInput, OSError."""
@@ -97,7 +97,7 @@ class ClaudeCodeReader:
         return session
 
     def _add_file(self, session: SourceSession, path: Path) -> dict[str, str]:
-        """Read a subagent's file, and which further subagents its calls started."""
+        """Read a subagent's file; return the calls that started further subagents, by their ids."""
         lines = JsonLines(path, session.findings)
         try:
             entries = _read_entries(lines, session).entries
@@ -122,17 +122,17 @@ class ClaudeCodeReader:
         return _started_agents(entries)
 
     def _files_of(self, path: Path, session_id: str) -> list[Path]:
-        own = path.with_suffix("")
-        inside = [*own.glob("agent-*.jsonl"), *own.glob("subagents/agent-*.jsonl")]
-        beside = self._beside.get(path.parent)
-        if beside is None:
-            beside = self._beside[path.parent] = _by_session(path.parent)
-        files = [item for item in inside if item.is_file() and not item.is_symlink()]
-        return sorted([*files, *beside.get(session_id, ())])
+        folder = path.with_suffix("")
+        paths = [*folder.glob("agent-*.jsonl"), *folder.glob("subagents/agent-*.jsonl")]
+        older = self._older_files.get(path.parent)
+        if older is None:
+            older = self._older_files[path.parent] = _by_session(path.parent)
+        files = [item for item in paths if item.is_file() and not item.is_symlink()]
+        return sorted([*files, *older.get(session_id, ())])
 
 
 def _by_session(folder: Path) -> dict[str, list[Path]]:
-    """The files of subagents beside their sessions, as older versions wrote them."""
+    """The files of subagents by session; older versions wrote them beside their sessions."""
     files: dict[str, list[Path]] = defaultdict(list)
     for path in sorted(folder.glob("agent-*.jsonl")):
         try:
@@ -157,7 +157,7 @@ def _read_entries(lines: JsonLines, session: SourceSession) -> _File:
     for line in lines:
         uuid = string(line.value.get("uuid"))
         if not uuid:
-            _take_other(file, session, lines, line)
+            _read_metadata(file, session, lines, line)
         elif uuid not in uuids:  # a resumed session may repeat its beginning
             uuids.add(uuid)
             file.entries.append(_entry(line, uuid))
@@ -169,7 +169,7 @@ def _entry(line: JsonLine, uuid: str) -> ClaudeCodeEntry:
     return ClaudeCodeEntry(line.number, uuid, string(parent) or None, line.value)
 
 
-def _take_other(file: _File, session: SourceSession, lines: JsonLines, line: JsonLine) -> None:
+def _read_metadata(file: _File, session: SourceSession, lines: JsonLines, line: JsonLine) -> None:
     kind = string(line.value.get("type"))
     match kind:
         case "custom-title":
@@ -192,7 +192,7 @@ def _branch(
     if not any(item.parent for item in main):
         return main
     index_of = {entry.uuid: index for index, entry in enumerate(main)}
-    last = max((i for i, entry in enumerate(main) if entry.type in _SPOKEN), default=None)
+    last = max((i for i, entry in enumerate(main) if entry.type in _MESSAGE_TYPES), default=None)
     indexes = branch_indexes(main, index_of, last, lines)
     replies = {main[i].message_id for i in indexes if main[i].type == "assistant"}
     indexes |= {
@@ -204,7 +204,7 @@ def _branch(
     for i, entry in enumerate(main):
         if i not in indexes and result_ids(entry) and calls.issuperset(result_ids(entry)):
             indexes.add(i)
-        elif i not in indexes and entry.type in _SPOKEN:
+        elif i not in indexes and entry.type in _MESSAGE_TYPES:
             session.left_out["other branch"] += 1
     return [main[i] for i in sorted(indexes)]
 
@@ -266,5 +266,5 @@ def _link_calls(session: SourceSession, started: dict[str, str]) -> None:
         call = calls.get(subagent.call_id or "")
         if call is not None:
             subagent.name = subagent.name or string(call.input.get("subagent_type"))
-            described = string(call.input.get("description")) or None
-            subagent.description = subagent.description or described
+            description = string(call.input.get("description")) or None
+            subagent.description = subagent.description or description

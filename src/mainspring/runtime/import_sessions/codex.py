@@ -86,7 +86,7 @@ def read(path: Path) -> SourceSession:
     reader = _CodexReader(session)
     lines = JsonLines(path, session.findings)
     for line in lines:
-        reader.take(line, lines)
+        reader.read_line(line, lines)
     reader.end()
     session.sha256 = lines.sha256
     session.id = session.id or source_id(path, [])
@@ -99,21 +99,22 @@ class _CodexReader:
     model: str | None = None
     source_reply: SourceReply | None = None
     """The reply that further items belong to."""
-    last: SourceReply | None = None
+    counted_reply: SourceReply | None = None
     """The reply that a token count belongs to."""
-    typed: set[str] = field(default_factory=set[str])
-    """The user's messages according to events."""
+    typed_texts: set[str] = field(default_factory=set[str])
+    """The messages that the user typed, according to events."""
 
     def end(self) -> None:
-        """Codex adds instructions before the first typed message, in the user's name."""
+        """Mark prompts before the first typed message as not the person's: Codex adds instructions
+        there in the user's name."""
         items = self.session.main.items
         prompts = [i for i, item in enumerate(items) if isinstance(item, SourcePrompt)]
-        first = next((i for i in prompts if _text(items[i]) in self.typed), 0)
+        first = next((i for i in prompts if _text(items[i]) in self.typed_texts), 0)
         for i in prompts:
             if i < first and isinstance(prompt := items[i], SourcePrompt):
                 items[i] = replace(prompt, is_person=False)
 
-    def take(self, line: JsonLine, lines: JsonLines) -> None:
+    def read_line(self, line: JsonLine, lines: JsonLines) -> None:
         value = line.value
         time = timestamp(value.get("timestamp"))
         payload = mapping(value.get("payload"))
@@ -129,9 +130,9 @@ class _CodexReader:
             case "event_msg":
                 self._event(payload)
             case _:
-                self._bare(line, time, lines)
+                self._read_bare_line(line, time, lines)
 
-    def _bare(self, line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
+    def _read_bare_line(self, line: JsonLine, time: datetime | None, lines: JsonLines) -> None:
         """An entry as the first versions wrote it, or of an unknown kind."""
         kind = string(line.value.get("type"))
         if kind in _ITEM_TYPES:
@@ -159,12 +160,12 @@ class _CodexReader:
         kind = string(item.get("type"))
         match kind:
             case "message" if item.get("role") == "assistant":
-                self._say(number, time, SourceText(plain_text(_content(item.get("content")))))
+                self._add_part(number, time, SourceText(plain_text(_content(item.get("content")))))
             case "message":
                 self._prompt(item, number, time)
             case "reasoning":
                 if thought := _thought(item):
-                    self._say(number, time, SourceThinking(thought))
+                    self._add_part(number, time, SourceThinking(thought))
             case "function_call" | "custom_tool_call" | "local_shell_call":
                 self._call(item, number, time)
             case "function_call_output" | "custom_tool_call_output":
@@ -172,9 +173,11 @@ class _CodexReader:
             case _:
                 self.session.left_out[kind or "item"] += 1
 
-    def _say(self, number: int, time: datetime | None, part: SourcePart) -> None:
+    def _add_part(self, number: int, time: datetime | None, part: SourcePart) -> None:
         if self.source_reply is None:
-            self.source_reply = self.last = SourceReply(id=str(number), time=time, model=self.model)
+            self.source_reply = self.counted_reply = SourceReply(
+                id=str(number), time=time, model=self.model
+            )
             self.session.main.items.append(self.source_reply)
         self.source_reply.parts.append(part)
 
@@ -202,7 +205,7 @@ class _CodexReader:
             case _:
                 tool_input = mapping(item.get("action"))
         name = string(item.get("name")) or "local_shell"
-        self._say(number, time, SourceCall(id=call_id, name=name, input=arguments(tool_input)))
+        self._add_part(number, time, SourceCall(id=call_id, name=name, input=arguments(tool_input)))
 
     def _result(self, item: dict[str, object], number: int, time: datetime | None) -> None:
         self.source_reply = None
@@ -221,12 +224,12 @@ class _CodexReader:
 
     def _event(self, payload: dict[str, object]) -> None:
         match payload.get("type"):
-            case "token_count" if self.last is not None:
+            case "token_count" if self.counted_reply is not None:
                 usage = mapping(mapping(payload.get("info")).get("last_token_usage"))
                 if usage:
-                    self.last.usage = _usage(usage)
+                    self.counted_reply.usage = _usage(usage)
             case "user_message":
-                self.typed.add(string(payload.get("message")).strip())
+                self.typed_texts.add(string(payload.get("message")).strip())
             case "thread_name_updated":
                 name = string(payload.get("thread_name")) or string(payload.get("name"))
                 self.session.title = name or self.session.title
@@ -242,10 +245,10 @@ class _CodexReader:
             i for i, item in enumerate(items) if isinstance(item, SourcePrompt) and item.is_person
         ]
         if turns and prompts:
-            at = prompts[-min(turns, len(prompts))]
-            self.session.left_out["rolled back"] += len(items) - at
-            del items[at:]
-        self.source_reply = self.last = None
+            start = prompts[-min(turns, len(prompts))]
+            self.session.left_out["rolled back"] += len(items) - start
+            del items[start:]
+        self.source_reply = self.counted_reply = None
 
 
 def _content(value: object) -> tuple[Block, ...]:
@@ -287,10 +290,10 @@ def _output(value: object) -> tuple[tuple[Block, ...], bool]:
     return content, code is not None and code[1] != "0"
 
 
-def _usage(counted: dict[str, object]) -> Usage:
-    cached = integer(counted.get("cached_input_tokens"))
+def _usage(fields: dict[str, object]) -> Usage:
+    cached = integer(fields.get("cached_input_tokens"))
     return Usage(
-        input_tokens=max(integer(counted.get("input_tokens")) - cached, 0),
+        input_tokens=max(integer(fields.get("input_tokens")) - cached, 0),
         cache_read_input_tokens=cached,
-        output_tokens=integer(counted.get("output_tokens")),
+        output_tokens=integer(fields.get("output_tokens")),
     )

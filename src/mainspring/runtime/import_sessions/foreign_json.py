@@ -93,7 +93,8 @@ def arguments(value: object) -> dict[str, object]:
 
 
 def reply_part(block: dict[str, object], *, call_type: str, input_key: str) -> list[SourcePart]:
-    """A part of a reply; none for another kind, or for a call without id or name."""
+    """The part of a reply that a block describes; empty for another kind, or for a call without id
+    or name."""
     match block.get("type"):
         case "text":
             return [SourceText(string(block.get("text")))]
@@ -128,7 +129,7 @@ def text_block(text: str) -> tuple[Block, ...]:
 def image(media_type: str, data: str) -> tuple[Block, ...]:
     if media_type in _IMAGE_TYPES and data:
         return (ImageBlock(source=Base64Source(media_type=media_type, data=data)),)
-    return text_block("[an image of a kind that is not supported was here]")
+    return text_block("[an image of an unsupported type was here]")
 
 
 def image_at(url: str) -> tuple[Block, ...]:
@@ -145,7 +146,7 @@ MAX_FILE_BYTES = 256 << 20
 MAX_LINE_BYTES = 32 << 20
 MAX_FINDINGS = 1000
 HEAD_BYTES = 4 << 20
-"""How much of a file is read to recognize its format."""
+"""The most of a file that is read to recognize its format."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,7 @@ class JsonLines:
         self.path = path
         self._findings = findings
         self._hash = hashlib.sha256()
-        self._left = MAX_FILE_BYTES
+        self._bytes_left = MAX_FILE_BYTES
 
     def __iter__(self) -> Iterator[JsonLine]:
         """Raises: InvalidInput, OSError."""
@@ -193,9 +194,9 @@ class JsonLines:
             number = 0
             while raw := file.readline(MAX_LINE_BYTES):
                 number += 1
-                self._take(raw)
+                self._count(raw)
                 if not raw.endswith(b"\n") and len(raw) == MAX_LINE_BYTES:
-                    self._skip_rest(file, number)
+                    self._skip_line(file, number)
                     continue
                 if not raw.strip():
                     continue
@@ -205,15 +206,15 @@ class JsonLines:
                 else:
                     yield JsonLine(number, value)
 
-    def _take(self, raw: bytes) -> None:
+    def _count(self, raw: bytes) -> None:
         self._hash.update(raw)
-        self._left -= len(raw)
-        if self._left < 0:  # it grew while it was read
+        self._bytes_left -= len(raw)
+        if self._bytes_left < 0:  # it grew while it was read
             raise InvalidInput(f"{self.path} is larger than {MAX_FILE_BYTES >> 20} MiB")
 
-    def _skip_rest(self, file: IO[bytes], number: int) -> None:
+    def _skip_line(self, file: IO[bytes], number: int) -> None:
         while raw := file.readline(MAX_LINE_BYTES):
-            self._take(raw)
+            self._count(raw)
             if raw.endswith(b"\n"):
                 break
         self.add_finding(
@@ -235,29 +236,29 @@ def branch_indexes(
     """The indexes of an entry and all its ancestors. If a parent is missing, the preceding entry
     counts as the parent."""
     indexes: set[int] = set()
-    at = last
-    while at is not None and at not in indexes:
-        indexes.add(at)
-        entry = entries[at]
+    index = last
+    while index is not None and index not in indexes:
+        indexes.add(index)
+        entry = entries[index]
         if entry.parent is None:
             break
-        above = index_of.get(entry.parent)
-        if above is None and at > 0:
+        parent = index_of.get(entry.parent)
+        if parent is None and index > 0:
             lines.add_finding(
                 entry.number, "its parent is not in the file; the entry before it is used"
             )
-            above = at - 1
-        at = above
+            parent = index - 1
+        index = parent
     return indexes
 
 
-def head_lines(path: Path, most: int = 20) -> list[dict[str, object]]:
-    """The first objects of a file, to see what it is.
+def head_lines(path: Path, limit: int = 20) -> list[dict[str, object]]:
+    """The first objects of a file, to recognize its format.
 
     Raises: InvalidInput, OSError.
     """
     with _open(path) as file:
-        rows = file.read(HEAD_BYTES).split(b"\n")[:most]
+        rows = file.read(HEAD_BYTES).split(b"\n")[:limit]
     return [value for raw in rows if raw.strip() and (value := decode_object(raw)) is not None]
 
 

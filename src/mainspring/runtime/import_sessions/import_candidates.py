@@ -64,8 +64,8 @@ class SessionReaders:
 
 
 def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCandidate]:
-    """What can be imported from a path: the file itself, or everything in a folder. `form`
-    overrides the detected format.
+    """Yield the sessions at a path: the file itself, or all files in a folder. `form` overrides the
+    detected format.
 
     Raises:
         InvalidInput: the named file does not exist, or its format is unknown.
@@ -76,8 +76,8 @@ def find_candidates(path: Path, form: Format | None = None) -> Iterator[ImportCa
         return
     candidate = _file_candidate(path, form)
     if candidate is None:
-        unknown = InvalidInput(f"{path} is not a session file of a tool that is known")
-        raise with_hints(unknown, "--from claude-code|codex|pi|openhands reads it as one of these")
+        error = InvalidInput(f"{path} is not a session file of a supported tool")
+        raise with_hints(error, "--from claude-code|codex|pi|openhands reads it as one of these")
     yield candidate
 
 

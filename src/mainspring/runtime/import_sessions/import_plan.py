@@ -1,7 +1,7 @@
 """Converts another tool's session into our events, before they are stored.
 
 Ids are derived from the file, so the same entry always becomes the same event. Nothing in a file
-becomes a permission, an approval or a rule: only messages, calls, results and their frames.
+becomes a permission, an approval or a rule: only messages, calls, results and status events.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ UNKNOWN_RESULT = (
 )
 IMPORT_NOTE = (
     "The conversation up to here was imported from {tool}. The tools may have had other names and"
-    " inputs there; use only those that you have now. Files and everything else that results tell"
-    " of may have changed since."
+    " inputs there; use only those that you have now. Files and everything else that results"
+    " mention may have changed since."
 )
 
 
@@ -121,11 +121,11 @@ class _Planner:
     by_call: dict[str, list[SourceSubagent]] = field(
         default_factory=dict[str, list[SourceSubagent]]
     )
-    done: set[str] = field(default_factory=set[str])
-    """Subagents that have been written."""
+    written: set[str] = field(default_factory=set[str])
+    """The ids of subagents that have been written."""
     depth: int = 0
     """The nesting depth of the subagent that is being written."""
-    used: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
+    key_counts: Counter[tuple[str, str]] = field(default_factory=Counter[tuple[str, str]])
 
     def begin(self) -> None:
         for subagent in self.source.source_subagents:
@@ -135,9 +135,9 @@ class _Planner:
         self.add("created", self.planned.thread_id, None, created)
 
     def end(self) -> None:
-        """Subagents without a known call, or nested too deeply for their place."""
+        """Write the subagents that have no known call, or are nested too deeply."""
         for subagent in self.source.source_subagents:
-            if subagent.id not in self.done:
+            if subagent.id not in self.written:
                 self.subagent(subagent, self.planned.thread_id, None)
 
     def add(
@@ -151,9 +151,9 @@ class _Planner:
     ) -> str:
         """`key` identifies the event within its thread, by the entry that it comes from."""
         self.time = self.time if time is None else min(max(self.time, time), self.now)
-        self.used[thread_id, key] += 1
-        if (times := self.used[thread_id, key]) > 1:  # a file may contain an entry twice
-            key = f"{key}#{times}"
+        self.key_counts[thread_id, key] += 1
+        if (count := self.key_counts[thread_id, key]) > 1:  # a file may contain an entry twice
+            key = f"{key}#{count}"
         event = PlannedEvent(
             id=ids.stable_id(ids.EVENT, self.planned.session_id, thread_id, key),
             thread_id=thread_id,
@@ -169,15 +169,15 @@ class _Planner:
         _ThreadPlanner(self, thread, thread_id).write()
 
     def subagent(self, subagent: SourceSubagent, parent: str, call: str | None) -> None:
-        if subagent.id in self.done or not subagent.thread.items:
+        if subagent.id in self.written or not subagent.thread.items:
             return
         if self.depth >= MAX_SUBAGENT_DEPTH:
-            self.find(
-                f"has subagents more than {MAX_SUBAGENT_DEPTH} deep; those below were put beside"
-                " the session's own"
+            self.add_finding(
+                f"has subagents more than {MAX_SUBAGENT_DEPTH} deep; deeper ones became subagents"
+                " of the session itself"
             )
             return
-        self.done.add(subagent.id)
+        self.written.add(subagent.id)
         thread_id = ids.stable_id(ids.THREAD, self.planned.session_id, subagent.id)
         name = subagent.name or "subagent"
         created = ThreadCreated(
@@ -200,26 +200,26 @@ class _Planner:
     def is_full(self) -> bool:
         if len(self.planned.events) < MAX_EVENTS:
             return False
-        self.find(f"is longer than {MAX_EVENTS} events; the rest was left out")
+        self.add_finding(f"is longer than {MAX_EVENTS} events; the rest was left out")
         return True
 
-    def find(self, what: str) -> None:
+    def add_finding(self, what: str) -> None:
         finding = ImportFinding(path=self.source.path, line=0, what=what)
         if finding not in self.source.findings:
             self.source.findings.append(finding)
 
-    def capped(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
-        """A result that is too long is stored as a blob; the model reads its beginning and end."""
+    def cap_result(self, content: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Store a result that is too long as a blob; the model reads its beginning and end."""
         text = plain_text(content)
         if len(text) <= MAX_RESULT_CHARS:
             return content
         clean = self.scrub(text.encode("utf-8", "replace"))
         digest = digest_of(clean)
         self.planned.blobs[digest] = clean
-        whole, half = clean.decode("utf-8", "replace"), MAX_RESULT_CHARS // 2
+        text, half = clean.decode("utf-8", "replace"), MAX_RESULT_CHARS // 2
         preview = (
-            f"{whole[:half]}\n[... {len(whole) - 2 * half} characters left out; history_read shows"
-            f" the whole of blob {digest} ...]\n{whole[-half:]}"
+            f"{text[:half]}\n[... {len(text) - 2 * half} characters left out; history_read shows"
+            f" all of blob {digest} ...]\n{text[-half:]}"
         )
         media = [block for block in content if not isinstance(block, TextBlock)]
         return (BlobBlock(preview=preview, hash=digest, size=len(clean)), *media)
@@ -234,21 +234,21 @@ class _ThreadPlanner:
         self._id = thread_id
         self._is_main = thread_id == planner.planned.thread_id
         self._is_running = False
-        self._is_owed = False
+        self._awaits_reply = False
         """Whether a message has no reply yet."""
         self._lacks_result = False
         self._has_open_calls = False
-        self._last = ""
+        self._last_item_id = ""
         self._first_of: dict[str, int] = {}
-        """The position in `_own` of each item's events, to find what a compaction keeps."""
-        self._own: list[str] = []
+        """The position in `_event_ids` of each item's events, to find what a compaction keeps."""
+        self._event_ids: list[str] = []
         self._has_reply = False
 
     def write(self) -> None:
         for item in self._thread.items:
             if self._planner.is_full():
                 break
-            at = len(self._own)
+            start = len(self._event_ids)
             match item:
                 case SourcePrompt():
                     self._prompt(item)
@@ -256,19 +256,19 @@ class _ThreadPlanner:
                     self._reply(item)
                 case SourceCompaction():
                     self._compaction(item)
-            if len(self._own) > at:
-                self._first_of[item.id] = at
+            if len(self._event_ids) > start:
+                self._first_of[item.id] = start
         if not self._has_open_calls:  # otherwise the run continues with them
             self._end_run()
 
     def _add(self, key: str, time: datetime | None, payload: KnownPayload) -> str:
         event_id = self._planner.add(key, self._id, time, payload)
-        self._own.append(event_id)
+        self._event_ids.append(event_id)
         return event_id
 
     def _prompt(self, item: SourcePrompt) -> None:
         if not item.is_person:
-            self._last = item.id
+            self._last_item_id = item.id
             text = plain_text(item.content)
             self._add(item.id, item.time, ContextAdded(text=text, source="import"))
             return
@@ -277,14 +277,14 @@ class _ThreadPlanner:
                 from_session_thread_id=self._planner.planned.thread_id, content=item.content
             )
             self._add(item.id, item.time, message)
-            self._last = item.id
-            self._is_running = self._is_owed = True
+            self._last_item_id = item.id
+            self._is_running = self._awaits_reply = True
             return
         self._end_run()
-        self._last = item.id
+        self._last_item_id = item.id
         self._add(item.id, item.time, UserMessage(content=item.content))
         self._start_run(item.id, item.time)
-        self._is_owed = True
+        self._awaits_reply = True
 
     def _start_run(self, key: str, time: datetime | None) -> None:
         if self._is_main and not self._is_running:
@@ -295,18 +295,18 @@ class _ThreadPlanner:
         if not self._is_running:
             return
         reason = "completed"
-        if self._is_owed:
+        if self._awaits_reply:
             reason = "interrupted_tools" if self._lacks_result else "interrupted_streaming"
         idle = StatusIdle(stop_reason=StopReason(type="end_turn"), reason=reason)
-        self._add(f"idle:{self._last}:{reason}", None, idle)
-        self._is_running = self._is_owed = self._lacks_result = False
+        self._add(f"idle:{self._last_item_id}:{reason}", None, idle)
+        self._is_running = self._awaits_reply = self._lacks_result = False
 
     def _reply(self, item: SourceReply) -> None:
         calls = [part for part in item.parts if isinstance(part, SourceCall)]
         parts = [part for part in item.parts if isinstance(part, SourceCall) or part.text]
         if not parts:
             return
-        self._last, self._has_reply = item.id, True
+        self._last_item_id, self._has_reply = item.id, True
         self._start_run(item.id, item.time)
         started = self._add(f"request:{item.id}", item.time, ModelRequestStarted())
         calls_made: dict[str, str] = {}
@@ -329,7 +329,7 @@ class _ThreadPlanner:
             stop_reason="tool_use" if calls else "end_turn",
         )
         self._add(f"replied:{item.id}:{len(parts)}", None, request_end)
-        self._is_owed = self._lacks_result = False
+        self._awaits_reply = self._lacks_result = False
         self._settle(calls_made)
 
     def _settle(self, calls: dict[str, str]) -> None:
@@ -344,12 +344,12 @@ class _ThreadPlanner:
                 self._add(f"unknown:{call_id}", None, _unknown_result(event_id))
             else:
                 self._result(f"result:{call_id}", event_id, result)
-            self._is_owed = True
+            self._awaits_reply = True
 
     def _result(self, key: str, event_id: str, result: SourceCallResult) -> None:
         event = AgentToolResult(
             tool_use_id=event_id,
-            content=self._planner.capped(result.content),
+            content=self._planner.cap_result(result.content),
             is_error=result.is_error,
             error="failed" if result.is_error else None,
         )
@@ -358,19 +358,19 @@ class _ThreadPlanner:
     def _compaction(self, item: SourceCompaction) -> None:
         if not item.summary:
             return
-        first, last = self._replaced(item)
-        if not first or not last:  # nothing to replace here: it began in another file
+        first, last = self._replaced_range(item)
+        if not first or not last:  # it replaces the beginning of another file
             self._add(item.id, item.time, ContextAdded(text=item.summary, source="import"))
             return
         overlay = ContextCompacted(layer="auto", summary=item.summary)
         event_id = self._planner.add(item.id, self._id, item.time, overlay, replaces=(first, last))
-        self._own.append(event_id)
+        self._event_ids.append(event_id)
 
-    def _replaced(self, item: SourceCompaction) -> tuple[str | None, str | None]:
-        end = self._first_of.get(item.first_kept_id or "", len(self._own))
+    def _replaced_range(self, item: SourceCompaction) -> tuple[str | None, str | None]:
+        end = self._first_of.get(item.first_kept_id or "", len(self._event_ids))
         if not self._has_reply or not end:
             return None, None
-        return self._own[0], self._own[end - 1]
+        return self._event_ids[0], self._event_ids[end - 1]
 
 
 def _unknown_result(call_id: str) -> AgentToolResult:

@@ -95,15 +95,15 @@ class _ImportWriter:
             for event in await self.log.read(existing.id)
             if event.type != _MARKER
         ]
-        same = _common_prefix([id_ for id_, _ in seqs], [item.id for item in self.planned.events])
-        new = self.planned.events[same:]
+        common = _common_prefix([id_ for id_, _ in seqs], [item.id for item in self.planned.events])
+        new = self.planned.events[common:]
         if not new:
             return ImportResult(session_id=existing.id, import_status="unchanged", events=0)
-        stored_seqs = dict(seqs[:same])
-        if same == len(seqs):
+        stored_seqs = dict(seqs[:common])
+        if common == len(seqs):
             await self._append(existing, new, stored_seqs)
             return ImportResult(session_id=existing.id, import_status="grown", events=len(new) + 1)
-        return await self._fork(existing, new, stored_seqs, at=seqs[same - 1][1] if same else 0)
+        return await self._fork(existing, new, stored_seqs, at=seqs[common - 1][1] if common else 0)
 
     async def _append(
         self, existing: SessionRow, new: Sequence[PlannedEvent], stored: Mapping[str, int]
@@ -175,7 +175,7 @@ class _ImportWriter:
     def _drafts(
         self, events: Sequence[PlannedEvent], stored: Mapping[str, int], base: int
     ) -> list[EventDraft]:
-        """With redacted payloads, and a marker after them: everything before it is history."""
+        """Return the events with redacted payloads, followed by a marker that ends the history."""
         seqs = {**stored, **{event.id: base + i for i, event in enumerate(events, 1)}}
         drafts = [self._draft(event, _with_seqs(event, seqs)) for event in events]
         marker = SessionImported(
@@ -212,16 +212,16 @@ class _ImportWriter:
         )
 
     def _blobs(self, events: Sequence[PlannedEvent]) -> dict[str, bytes]:
-        mapped = self._source_ids(events)
-        return {**self.planned.blobs, digest_of(mapped): mapped}
+        source_ids = self._source_ids(events)
+        return {**self.planned.blobs, digest_of(source_ids): source_ids}
 
     def _source_ids(self, events: Sequence[PlannedEvent]) -> bytes:
-        mapped = {event.id: event.source_id for event in events}
-        return self.log.scrub(msgspec.json.encode(mapped))
+        source_ids = {event.id: event.source_id for event in events}
+        return self.log.scrub(msgspec.json.encode(source_ids))
 
 
 def _with_seqs(event: PlannedEvent, seqs: Mapping[str, int]) -> KnownPayload:
-    """With the sequence numbers of the events that a summary replaces."""
+    """The payload, with the sequence numbers of the events that a summary replaces."""
     if event.replaces is None or not isinstance(event.payload, ContextCompacted):
         return event.payload
     first, last = event.replaces

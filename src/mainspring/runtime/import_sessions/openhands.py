@@ -65,7 +65,7 @@ _CALLS = frozenset(
 
 
 def event_files(folder: Path) -> list[Path]:
-    """The events of a conversation's folder, in order; empty if it is not one."""
+    """The event files of a conversation's folder, in order; empty if it has none."""
     inner = folder / "events"
     place = inner if inner.is_dir() and not inner.is_symlink() else folder
     files = [
@@ -108,9 +108,9 @@ def read(path: Path) -> SourceSession:
     for event in _events(path, session):
         session.started = session.started or timestamp(event.get("timestamp"))
         if "kind" in event:
-            reader.take_kind(event)
+            reader.read_event(event)
         else:
-            reader.take_action(event)
+            reader.read_old_event(event)
     return session
 
 
@@ -138,7 +138,7 @@ def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
             digest.update(content)
             value = decode_object(content)
             if value is None:
-                _add_finding(session, str(file), 1, "is not a JSON object; the event was left out")
+                _add_finding(session, file, 1)
             else:
                 yield value
     else:
@@ -152,15 +152,14 @@ def _events(path: Path, session: SourceSession) -> Iterator[dict[str, object]]:
             if is_object(value):
                 yield mapping(value)
             else:
-                _add_finding(
-                    session, str(path), number, "is not a JSON object; the event was left out"
-                )
+                _add_finding(session, path, number)
     session.sha256 = digest.hexdigest()
 
 
-def _add_finding(session: SourceSession, path: str, number: int, what: str) -> None:
+def _add_finding(session: SourceSession, path: Path, number: int) -> None:
     if len(session.findings) < MAX_FINDINGS:
-        session.findings.append(ImportFinding(path=path, line=number, what=what))
+        what = "is not a JSON object; the event was left out"
+        session.findings.append(ImportFinding(path=str(path), line=number, what=what))
 
 
 def _number(name: str) -> int:
@@ -174,11 +173,11 @@ class _OpenHandsReader:
     model: str | None
     replies: dict[str, SourceReply] = field(default_factory=dict[str, SourceReply])
     item_of: dict[str, str] = field(default_factory=dict[str, str])
-    """Items by the ids of their events."""
+    """Ids of items by the ids of their events."""
     calls: dict[str, str] = field(default_factory=dict[str, str])
-    """Calls by the events of their actions."""
+    """Ids of calls by the ids of their action events."""
 
-    def take_kind(self, event: dict[str, object]) -> None:
+    def read_event(self, event: dict[str, object]) -> None:
         event_id, time = string(event.get("id")), timestamp(event.get("timestamp"))
         match event.get("kind"):
             case "MessageEvent":
@@ -203,7 +202,7 @@ class _OpenHandsReader:
             case kind:
                 self.session.left_out[string(kind) or "event"] += 1
 
-    def take_action(self, event: dict[str, object]) -> None:
+    def read_old_event(self, event: dict[str, object]) -> None:
         event_id, time = str(event.get("id", "")), timestamp(event.get("timestamp"))
         arguments = mapping(event.get("args"))
         match event.get("action"):
@@ -220,7 +219,7 @@ class _OpenHandsReader:
                     or arguments.get("thought")
                     or event.get("message")
                 )
-                self._say(
+                self._add_part(
                     self._response(event) or event_id, event_id, time, SourceText(string(thought))
                 )
             case str(name) if name in _CALLS:
@@ -240,7 +239,7 @@ class _OpenHandsReader:
         if event.get("source") == "agent":
             for block in content:
                 text = getattr(block, "text", "")
-                self._say(self._response(event) or event_id, event_id, time, SourceText(text))
+                self._add_part(self._response(event) or event_id, event_id, time, SourceText(text))
             return
         if content:
             is_person = event.get("source") == "user"
@@ -259,11 +258,11 @@ class _OpenHandsReader:
         tool_input = decode_object(raw.encode("utf-8", "replace")) or mapping(event.get("action"))
         response = string(event.get("llm_response_id")) or event_id
         if thought := string(event.get("reasoning_content")):
-            self._say(response, event_id, time, SourceThinking(thought))
+            self._add_part(response, event_id, time, SourceThinking(thought))
         for block in _content(event.get("thought")):
-            self._say(response, event_id, time, SourceText(getattr(block, "text", "")))
+            self._add_part(response, event_id, time, SourceText(getattr(block, "text", "")))
         self.calls[event_id] = call_id
-        self._say(
+        self._add_part(
             response, event_id, time, SourceCall(id=call_id, name=name, input=arguments(tool_input))
         )
 
@@ -274,12 +273,15 @@ class _OpenHandsReader:
         call_id = string(metadata.get("tool_call_id")) or f"event-{event_id}"
         response = self._response(event) or event_id
         if thought := string(tool_input.get("thought")):
-            self._say(response, event_id, time, SourceText(thought))
-        plain = {key: value for key, value in tool_input.items() if key != "thought"}
+            self._add_part(response, event_id, time, SourceText(thought))
+        without_thought = {key: value for key, value in tool_input.items() if key != "thought"}
         tool_name = string(metadata.get("function_name")) or name
         self.calls[event_id] = call_id
-        reply = self._say(
-            response, event_id, time, SourceCall(id=call_id, name=tool_name, input=arguments(plain))
+        reply = self._add_part(
+            response,
+            event_id,
+            time,
+            SourceCall(id=call_id, name=tool_name, input=arguments(without_thought)),
         )
         answer = mapping(metadata.get("model_response"))
         usage = mapping(answer.get("usage"))
@@ -311,8 +313,9 @@ class _OpenHandsReader:
         *,
         is_error: bool,
     ) -> None:
-        own_id = string(event.get("tool_call_id"))
-        call_id = own_id or self.calls.get(string(event.get("action_id")), "")
+        call_id = string(event.get("tool_call_id")) or self.calls.get(
+            string(event.get("action_id")), ""
+        )
         result = SourceCallResult(id=event_id, time=time, content=content, is_error=is_error)
         self.session.main.results.setdefault(call_id, result)
 
@@ -326,7 +329,7 @@ class _OpenHandsReader:
             SourceCompaction(id=event_id, time=time, summary=summary, first_kept_id=first_kept)
         )
 
-    def _say(
+    def _add_part(
         self, response: str, event_id: str, time: datetime | None, part: SourcePart
     ) -> SourceReply:
         reply = self.replies.get(response)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from mainspring.core.content import Block, plain_text
+from mainspring.core.content import Block
 from mainspring.core.events import Usage
 from mainspring.runtime.import_sessions.foreign_json import (
     JsonLine,
@@ -74,7 +74,7 @@ def read(path: Path) -> SourceSession:
     session.sha256 = lines.sha256
     session.id = session.id or path.stem
     for entry in _branch(entries, session, lines):
-        _take(session, entry)
+        _read_entry(session, entry)
     return session
 
 
@@ -89,11 +89,11 @@ def _describe(session: SourceSession, header: dict[str, object]) -> None:
     session.metadata.update({key: value for key, value in metadata.items() if value})
 
 
-def _entry(line: JsonLine, before: list[_Entry]) -> _Entry:
+def _entry(line: JsonLine, previous: list[_Entry]) -> _Entry:
     entry_id = string(line.value.get("id"))
     if entry_id and "parentId" in line.value:
         return _Entry(line.number, entry_id, string(line.value["parentId"]) or None, line.value)
-    parent = before[-1].id if before else None
+    parent = previous[-1].id if previous else None
     return _Entry(line.number, entry_id or f"line-{line.number}", parent, line.value)
 
 
@@ -104,11 +104,11 @@ def _branch(entries: list[_Entry], session: SourceSession, lines: JsonLines) -> 
     return [entries[i] for i in sorted(indexes)]
 
 
-def _take(session: SourceSession, entry: _Entry) -> None:
+def _read_entry(session: SourceSession, entry: _Entry) -> None:
     value, items = entry.value, session.main.items
     match value.get("type"):
         case "message":
-            _take_message(session, entry, mapping(value.get("message")))
+            _read_message(session, entry, mapping(value.get("message")))
         case "custom_message":
             _add(session, entry, _content(value.get("content")))
         case "branch_summary":
@@ -128,7 +128,7 @@ def _take(session: SourceSession, entry: _Entry) -> None:
                 session.left_out[string(kind) or "entry"] += 1
 
 
-def _take_message(session: SourceSession, entry: _Entry, message: dict[str, object]) -> None:
+def _read_message(session: SourceSession, entry: _Entry, message: dict[str, object]) -> None:
     match message.get("role"):
         case "user":
             _add(session, entry, _content(message.get("content")), is_person=True)
@@ -156,7 +156,7 @@ def _take_message(session: SourceSession, entry: _Entry, message: dict[str, obje
 def _add(
     session: SourceSession, entry: _Entry, content: tuple[Block, ...], *, is_person: bool = False
 ) -> None:
-    if plain_text(content) or len(content) > 0:
+    if content:
         session.main.items.append(
             SourcePrompt(id=entry.id, time=entry.time, content=content, is_person=is_person)
         )

@@ -13,7 +13,7 @@ from mainspring.core.events import Usage
 Format: TypeAlias = Literal["claude-code", "codex", "pi", "openhands"]
 FORMATS: tuple[Format, ...] = ("claude-code", "codex", "pi", "openhands")
 SourceFormat: TypeAlias = Format | Literal["mainspring"]
-"""Also `mainspring`: a session that another installation pushed."""
+"""`mainspring` is a session that another installation pushed."""
 TOOL_NAMES: dict[SourceFormat, str] = {
     "mainspring": "another installation of Mainspring",
     "claude-code": "Claude Code",
@@ -80,13 +80,13 @@ class SourceReply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceCompaction:
-    """From here on, the model got a summary of everything before."""
+    """From here on, the model got a summary of the conversation before."""
 
     id: str
     time: datetime | None
     summary: str
     first_kept_id: str | None = None
-    """The first item that the model still got unchanged; absent: none."""
+    """The first item that the model still got unchanged; `None` if there is none."""
 
 
 SourceItem: TypeAlias = SourcePrompt | SourceReply | SourceCompaction
@@ -106,7 +106,7 @@ class SourceThread:
 
     items: list[SourceItem] = field(default_factory=list[SourceItem])
     results: dict[str, SourceCallResult] = field(default_factory=dict[str, SourceCallResult])
-    """By the id of the call."""
+    """The results by call id."""
     open_calls: frozenset[str] = frozenset()
     """The ids of calls in the last reply that never started: they stay open, and our permission
     rules decide about them."""
@@ -130,7 +130,7 @@ class SourceSession:
     title: str | None = None
     started: datetime | None = None
     metadata: dict[str, str] = field(default_factory=dict[str, str])
-    """Where it ran, and the version of the tool, if the file says so."""
+    """The folder it ran in and the version of the tool, if the file has them."""
     main: SourceThread = field(default_factory=SourceThread)
     source_subagents: list[SourceSubagent] = field(default_factory=list[SourceSubagent])
     sha256: str = ""

@@ -1,4 +1,4 @@
-"""An insight: one observation that several places in the logs support, and what to do about it."""
+"""An insight: one observation that several places in the logs support, and a suggested action."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ _SUBJECT_KEYS = ("command", "cmd", "file_path", "path", "pattern", "url", "query
 
 
 class InsightLocation(Struct, frozen=True, kw_only=True):
-    """A place in a session that supports it."""
+    """A place in a session that supports an insight."""
 
     session_id: str
     events: tuple[int, ...]
-    """The sequence numbers of the first such events."""
+    """The sequence numbers of the first supporting events."""
 
 
 class Insight(Struct, frozen=True, kw_only=True):
@@ -42,7 +42,7 @@ class Insight(Struct, frozen=True, kw_only=True):
     """An estimate, if it costs tokens; else 0."""
     places: tuple[InsightLocation, ...]
     action: str
-    """What to do about it."""
+    """The suggested action."""
 
 
 @dataclass(slots=True)
@@ -66,7 +66,7 @@ class InsightGroup:
             if len(seqs) < _MAX_EVENTS:
                 seqs.append(seq)
 
-    def shown_by(self) -> tuple[InsightLocation, ...]:
+    def locations(self) -> tuple[InsightLocation, ...]:
         return tuple(
             InsightLocation(session_id=session_id, events=tuple(seqs))
             for session_id, seqs in self.places.items()
@@ -80,7 +80,7 @@ class InsightGroup:
             count=self.count,
             sessions=self.sessions,
             tokens=self.tokens,
-            places=self.shown_by(),
+            places=self.locations(),
             action=action,
         )
 
@@ -107,7 +107,7 @@ class ObservedCall:
 
     event: Event
     tool: str
-    """Under its canonical name."""
+    """The tool's canonical name."""
     input: Mapping[str, object]
 
     @property
@@ -139,6 +139,6 @@ def subject(tool: str, tool_input: Mapping[str, object]) -> str:
     return shorten(f"{tool} {command_of(tool_input) or next(values, '')}".strip())
 
 
-def shorten(text: str, most: int = _MAX_SUBJECT) -> str:
+def shorten(text: str, limit: int = _MAX_SUBJECT) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= most else f"{line[: most - 1]}…"
+    return line if len(line) <= limit else f"{line[: limit - 1]}…"

@@ -83,14 +83,14 @@ _TOOL_ACTION = (
 def error_signature(text: str) -> str:
     """An error without the parts that differ from case to case."""
     line = next((line for line in text[:4000].splitlines() if line.strip()), "no message")
-    for pattern, instead in ((_QUOTED, "'…'"), (_PATH, "…"), (_NUMBER, "N")):
-        line = pattern.sub(instead, line)
+    for pattern, replacement in ((_QUOTED, "'…'"), (_PATH, "…"), (_NUMBER, "N")):
+        line = pattern.sub(replacement, line)
     return shorten(line, 120)
 
 
 _PAGE = 1000
 _AUTOMATED_ORIGINS: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
-"""Runs of these do not count as requests of a person."""
+"""Sessions with these origins do not count."""
 _TYPES = event_types(
     events.UserMessage,
     events.UserToolConfirmation,
@@ -116,7 +116,7 @@ class CheckRate(Struct, frozen=True, kw_only=True):
 
     name: str
     answers: int
-    """Answers that it judged, revised ones included."""
+    """The number of answers that it judged, including revised ones."""
     accepted: int
 
     @property
@@ -135,7 +135,7 @@ class InsightReport(Struct, frozen=True, kw_only=True):
     cost_usd: Decimal
     insights: tuple[Insight, ...]
     checks: tuple[CheckRate, ...] = ()
-    """Those with the lowest pass rate come first."""
+    """Sorted by pass rate, the lowest first."""
 
 
 @dataclass(slots=True)
@@ -182,7 +182,7 @@ class _InsightCollector:
     _checks: dict[str, CheckRate] = field(default_factory=dict[str, CheckRate])
 
     async def session(self, log: SessionLog, session: SessionRow) -> None:
-        """Events that a fork inherits are read in its parent."""
+        """Read a session's own events; inherited events are read in the parent."""
         origin = (await origin_of(log, session)).type
         if origin in _AUTOMATED_ORIGINS:
             return
@@ -190,7 +190,7 @@ class _InsightCollector:
         while page := await log.read(session.id, after=after, types=_TYPES, limit=_PAGE):
             for event in page:
                 if self.since is None or event.time >= self.since:
-                    self._see(event)
+                    self._observe(event)
                     count += 1
                 elif isinstance(event.payload, events.AgentAdopted):
                     self.unused.adopted(event.payload.definition)
@@ -203,7 +203,7 @@ class _InsightCollector:
         self.unused.end_session()
         self._calls, self._asked = {}, set()
 
-    def _see(self, event: Event) -> None:
+    def _observe(self, event: Event) -> None:
         match event.payload:
             case events.UserMessage() as message:
                 if _is_person(event):
@@ -223,9 +223,9 @@ class _InsightCollector:
             case events.BudgetSettled(cost_usd=cost):
                 self.totals.cost_usd += Decimal(cost)
             case _:
-                self._see_use(event)
+                self._observe_use(event)
 
-    def _see_use(self, event: Event) -> None:
+    def _observe_use(self, event: Event) -> None:
         match event.payload:
             case events.AgentAdopted(definition=definition):
                 self.unused.adopted(definition)
@@ -233,17 +233,17 @@ class _InsightCollector:
                 self.unused.skills_used[name] += 1
             case events.HookRan(hook_event=kind, handler=name, outcome=outcome):
                 if kind == CHECK_EVENT:
-                    self._see_check(name, is_accepted=outcome == "ok")
+                    self._observe_check(name, is_accepted=outcome == "ok")
             case _:
-                self._see_call(event)
+                self._observe_call(event)
 
-    def _see_check(self, name: str, *, is_accepted: bool) -> None:
+    def _observe_check(self, name: str, *, is_accepted: bool) -> None:
         rate = self._checks.get(name) or CheckRate(name=name, answers=0, accepted=0)
         self._checks[name] = CheckRate(
             name=name, answers=rate.answers + 1, accepted=rate.accepted + is_accepted
         )
 
-    def _see_call(self, event: Event) -> None:
+    def _observe_call(self, event: Event) -> None:
         match event.payload:
             case (
                 events.AgentToolUse(name=name, input=tool_input)

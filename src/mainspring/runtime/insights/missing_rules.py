@@ -1,4 +1,4 @@
-"""Missing rules: what people repeat, and what they are repeatedly asked to approve."""
+"""Detects missing rules: corrections and decisions on approvals that people repeat."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _SPECIAL = re.compile(r"[*()\\]")
 _MIN_SESSIONS, _MIN_TIMES = 2, 3
 _MIN_ALLOWED, _MIN_DENIED = 3, 2
 _DENIED_ELSEWHERE = "The user doesn't want to proceed with this tool use"
-"""How Claude Code records a denial."""
+"""The text with which Claude Code records a denial."""
 
 
 @dataclass(slots=True)
@@ -77,28 +77,28 @@ class RuleDetector:
             self.answered(call, event, is_allowed=False)
 
     def add_message(self, event: Event, payload: UserMessage) -> None:
-        """A message is checked sentence by sentence; each one counts once."""
-        counted: set[int] = set()
+        """Check a message sentence by sentence; it counts once for each correction."""
+        indexes: set[int] = set()
         for sentence in _SENTENCE.split(plain_text(payload.content)[:_MAX_TEXT]):
             if len(sentence.split()) not in _WORDS or not _CORRECTION.search(sentence.strip()):
                 continue
             words = _meaning(sentence)
-            at = self._alike(words) if len(words) > 2 else None
-            if at is None or at in counted:
+            index = self._similar(words) if len(words) > 2 else None
+            if index is None or index in indexes:
                 continue
-            counted.add(at)
-            correction = self.corrections[at]
+            indexes.add(index)
+            correction = self.corrections[index]
             correction.insight_group.add(event.session_id, event.seq)
             correction.text = min(correction.text or sentence, sentence, key=len)
 
-    def _alike(self, words: frozenset[str]) -> int | None:
-        """The group of similar corrections; a new one if there is none and the limit allows it."""
+    def _similar(self, words: frozenset[str]) -> int | None:
+        """The index of a similar correction; adds one if there is none and the limit allows it."""
         common_words = Counter(
-            at for word in words for at in self._by_word.get(word, ())[:_MAX_COMPARED]
+            index for word in words for index in self._by_word.get(word, ())[:_MAX_COMPARED]
         )
-        for at, count in common_words.most_common(_MAX_COMPARED):
-            if count / len(words | self.corrections[at].words) >= _MIN_SIMILARITY:
-                return at
+        for index, count in common_words.most_common(_MAX_COMPARED):
+            if count / len(words | self.corrections[index].words) >= _MIN_SIMILARITY:
+                return index
         if len(self.corrections) >= MAX_KEYS:
             return None
         self.corrections.append(_Correction(words, ""))
@@ -118,9 +118,9 @@ class RuleDetector:
                 title=f"{topic.replace('_', ' ')} by a person: {rule}",
                 action=f'add "{rule}" to permissions.{behavior} in .mainspring/settings.local.json',
             )
-            for behavior, topic, groups, opposite, least in decisions
+            for behavior, topic, groups, opposite, min_count in decisions
             for rule, group in groups.by_key.items()
-            if group.count >= least and rule not in opposite.by_key
+            if group.count >= min_count and rule not in opposite.by_key
         ]
 
     def _corrected(self) -> list[Insight]:

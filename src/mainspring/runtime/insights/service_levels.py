@@ -1,5 +1,5 @@
-"""How well an agent serves real requests: errors, latency, work without a person, ratings. Folded
-from logs; sessions of evals, graders and dreams do not count.
+"""Measures how well an agent serves real requests: errors, latency, work without a person, ratings.
+Folded from logs; sessions of evals, graders and dreams do not count.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class ServiceLevels(Struct, frozen=True, kw_only=True):
     agent: str
     sessions: int
     calls: int
-    """Calls of models and tools."""
+    """The number of model and tool calls."""
     errors: int
     runs: int
     p95_seconds: float | None
     """The 95th percentile of runs that did not wait for a person."""
     without_person: int
-    """Sessions in which nobody was asked and nobody interrupted."""
+    """The number of sessions in which nobody was asked and nobody interrupted."""
     good: int
     bad: int
 
@@ -60,17 +60,16 @@ class ServiceLevels(Struct, frozen=True, kw_only=True):
         return self.without_person / self.sessions if self.sessions else None
 
     def missed(self, objectives: ServiceObjectives) -> Iterator[str]:
-        """The objectives that are not met, as text. Something that was not measured is not
-        missed."""
-        rate, most = self.errors_per_10000_calls, objectives.max_errors_per_10000_calls
-        if rate is not None and most is not None and rate > most:
-            yield f"{rate:.1f} errors per 10,000 calls, at most {most:g}"
-        seconds, longest = self.p95_seconds, objectives.max_p95_seconds
-        if seconds is not None and longest is not None and seconds > longest:
-            yield f"95 % of runs within {seconds:.1f} s, at most {longest:g} s"
-        share, least = self.share_without_person, objectives.min_share_without_person
-        if share is not None and least is not None and share < least:
-            yield f"{share:.0%} of sessions without a person, at least {least:.0%}"
+        """Yield each objective that is not met, as text. An unmeasured one is not missed."""
+        rate, max_rate = self.errors_per_10000_calls, objectives.max_errors_per_10000_calls
+        if rate is not None and max_rate is not None and rate > max_rate:
+            yield f"{rate:.1f} errors per 10,000 calls, at most {max_rate:g}"
+        seconds, max_seconds = self.p95_seconds, objectives.max_p95_seconds
+        if seconds is not None and max_seconds is not None and seconds > max_seconds:
+            yield f"95 % of runs within {seconds:.1f} s, at most {max_seconds:g} s"
+        share, min_share = self.share_without_person, objectives.min_share_without_person
+        if share is not None and min_share is not None and share < min_share:
+            yield f"{share:.0%} of sessions without a person, at least {min_share:.0%}"
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class _Tally:
     bad: int = 0
 
 
-async def _includes_all(session_id: str) -> bool:
+async def includes_all(session_id: str) -> bool:
     return True
 
 
@@ -92,10 +91,10 @@ async def service_levels(
     log: SessionLog,
     *,
     since: datetime | None = None,
-    includes: Callable[[str], Awaitable[bool]] = _includes_all,
+    includes: Callable[[str], Awaitable[bool]] = includes_all,
 ) -> list[ServiceLevels]:
-    """The levels of each agent, by name. `since`: only sessions that were created then or later;
-    `includes`: takes a session's id and decides whether it counts."""
+    """The levels of each agent, by name. `since` limits them to sessions created then or later;
+    `includes` decides by a session's id whether it counts."""
     tallies: dict[str, _Tally] = {}
     async for row in all_sessions(log.store):
         if since is not None and from_micros(row.created) < since:

@@ -1,4 +1,4 @@
-"""Wasted tokens: repeated calls, huge results, cache misses; and what fills the context."""
+"""Detects wasted tokens: repeated calls, huge results, cache misses, and what fills the context."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from mainspring.runtime.insights.insight import (
 
 _HUGE_TOKENS = 5_000
 _MIN_PROMPT = 5_000
-"""Below this, a cache miss costs almost nothing."""
+"""For shorter prompts, a cache miss costs almost nothing."""
 _MISSED_SHARE = 0.1
 _CACHE_LIFETIME = timedelta(minutes=5)
 """How long providers keep a cache entry by default."""
 _MIN_REPEATS = 2
 _MIN_SENT = 50_000
-"""Below this, the shares mean nothing."""
+"""With fewer tokens sent, the shares mean nothing."""
 _MIN_SHARE = 0.05
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -38,7 +38,7 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 class _ThreadCosts:
     """A thread of the current session."""
 
-    live: Counter[str] = field(default_factory=Counter[str])
+    context_tokens: Counter[str] = field(default_factory=Counter[str])
     """The tokens in its context, by kind."""
     requests: int = 0
     has_cache: bool = False
@@ -46,7 +46,7 @@ class _ThreadCosts:
     model: str | None = None
     cache_break: str | None = None
     is_compacted: bool = False
-    """Since the last request."""
+    """Whether the thread was compacted since its last request."""
 
 
 @dataclass(slots=True)
@@ -75,13 +75,13 @@ class WasteDetector:
             self.repeats.group(call.subject).add(event.session_id, event.seq, tokens=tokens)
         self._results[call_hash] = result_hash
 
-    def text(self, event: Event, what: str, tokens: int) -> None:
-        self._thread(event).live[what] += tokens
+    def text(self, event: Event, kind: str, tokens: int) -> None:
+        self._thread(event).context_tokens[kind] += tokens
 
     def compacted(self, event: Event, payload: ContextCompacted) -> None:
         if payload.first_seq is not None and payload.layer != "media":
             thread = self._thread(event)
-            thread.live.clear()
+            thread.context_tokens.clear()
             thread.is_compacted = True
 
     def request(self, event: Event, payload: ModelRequestStarted) -> None:
@@ -91,9 +91,9 @@ class WasteDetector:
         thread.requests += 1
         thread.cache_break = payload.cache_break or ("compaction" * thread.is_compacted)
         thread.is_compacted = False
-        for what, tokens in thread.live.items():
+        for kind, tokens in thread.context_tokens.items():
             self.sent += tokens
-            self.filling.group(what).add(event.session_id, event.seq, tokens=tokens)
+            self.filling.group(kind).add(event.session_id, event.seq, tokens=tokens)
 
     def reply(self, event: Event, payload: ModelRequestEnded) -> None:
         if payload.purpose is not None or payload.is_error:
@@ -119,7 +119,7 @@ class WasteDetector:
             group.insight(
                 "waste",
                 "repeated_call",
-                title=f"the same call with the same result, again: {key}",
+                title=f"the same call repeated with the same result: {key}",
                 action="describe it in AGENTS.md, or have a subagent look it up, so that"
                 " the agent need not look again",
             )
@@ -156,12 +156,12 @@ class WasteDetector:
             group.insight(
                 "waste",
                 "context_filled",
-                title=f"{group.tokens / self.sent:.0%} of what was sent as conversation: {what}",
+                title=f"{group.tokens / self.sent:.0%} of the conversation tokens sent: {kind}",
                 action="give work with much output to a subagent, or ask for less output"
-                if what.startswith("results of")
+                if kind.startswith("results of")
                 else "begin a new session for a new task, or compact earlier",
             )
-            for what, group in self.filling.by_key.items()
+            for kind, group in self.filling.by_key.items()
             if self.sent >= _MIN_SENT and group.tokens / self.sent >= _MIN_SHARE
         ]
 
@@ -170,10 +170,10 @@ _PAUSE_REASON = "more than 5 minutes since the previous request"
 _UNKNOWN_REASON = "no reason is recorded"
 _DEFAULT_ACTION = "`mainspring context show SESSION` shows what changed between the requests"
 _MISS_ACTIONS = {
-    "model changed": "stay with one model in a session; another one must read everything again",
-    "system or tools changed": "load tools and skills at the beginning of a session: what changes"
-    " before the messages costs all of them",
-    "compaction": "fewer compactions: begin a new session for a new task",
+    "model changed": "use one model in a session; another one must read everything again",
+    "system or tools changed": "load tools and skills at the beginning of a session: a change"
+    " before the messages makes the model read all of them again",
+    "compaction": "compact less often: begin a new session for a new task",
     _PAUSE_REASON: (
         "continue sooner, or begin a new session with a summary instead of resuming a long one"
     ),

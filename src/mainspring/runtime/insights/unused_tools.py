@@ -25,7 +25,7 @@ from mainspring.runtime.session.pinned_agent import AgentDefinition
 from mainspring.runtime.skills.catalogue import tokens_of
 
 _MIN_REQUESTS = 10
-"""Too few requests show nothing."""
+"""With fewer requests, an unused tool proves nothing."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class UnusedDetector:
     called: Counter[str] = field(default_factory=Counter[str])
     skills_used: Counter[str] = field(default_factory=Counter[str])
     _sessions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
-    """By prefix or definition."""
+    """The sessions by prefix or definition."""
     _definition: str | None = None
 
     def end_session(self) -> None:
@@ -101,7 +101,7 @@ class UnusedDetector:
 
 @dataclass(slots=True)
 class _UnusedItem:
-    """Something that requests paid for."""
+    """A tool or skill that requests paid for."""
 
     count: int = 0
     tokens: int = 0
@@ -109,11 +109,11 @@ class _UnusedItem:
     places: dict[str, InsightLocation] = field(default_factory=dict[str, InsightLocation])
 
     def add(self, group: InsightGroup, sessions: set[str], tokens: int) -> None:
-        """`tokens`: its cost in each request."""
+        """`tokens` is its cost in each request."""
         self.count += group.count
         self.tokens += tokens * group.count
         self.sessions |= sessions
-        for place in group.shown_by():
+        for place in group.locations():
             if len(self.places) < MAX_PLACES:
                 self.places.setdefault(place.session_id, place)
 
@@ -138,4 +138,4 @@ def _tool_action(name: str) -> str:
     if name.startswith("mcp__"):
         server = name.split("__")[1]
         return f"remove the server {server} from .mcp.json, or deny the tool by its name"
-    return "leave it out of `tools:` in agent.yaml, or deny it by its name in permissions.deny"
+    return "remove it from `tools:` in agent.yaml, or deny it by its name in permissions.deny"

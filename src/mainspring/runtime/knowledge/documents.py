@@ -1,4 +1,4 @@
-"""Documents as text: Markdown, HTML, PDF, DOCX, code and plain text, in parts of about 512 tokens,
+"""Reads documents (Markdown, HTML, PDF, DOCX, code and plain text) in parts of about 512 tokens,
 each with the headings above it, its line and, if there are pages, its page.
 """
 
@@ -24,7 +24,7 @@ PART_BYTES = 1_800
 """About 512 tokens."""
 _MAX_XML = 100_000_000
 _PDF_SECONDS = 30
-"""Of processor time, for one file."""
+"""The limit of processor time for one file."""
 _PDF_READER = "mainspring.runtime.knowledge.pdf_pages"
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _DEFINITION = re.compile(
@@ -40,11 +40,11 @@ _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 class DocumentPart:
     text: str
     line: int
-    """In the text; in a DOCX file, the number of the paragraph."""
+    """The line in the text; in a DOCX file, the number of the paragraph."""
     page: int = 0
-    """0: there are no pages."""
+    """0 if the document has no pages."""
     context: str = ""
-    """The headings, or the definition, that it stands under."""
+    """The headings, or the definition, above it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +53,16 @@ class _Line:
     number: int
     page: int = 0
     heading: int = 0
-    """Its level; 0: it is none."""
+    """The level of the heading; 0 if the line is not a heading."""
 
 
 def read_document(
     name: str, content: bytes, html_to_text: Callable[[str, str], str]
 ) -> list[DocumentPart]:
-    """`html_to_text`: the text of a page and its address as Markdown.
+    """`html_to_text` converts a page, given its text and its address, to Markdown.
 
     Raises:
-        InvalidInput: it is not text of a kind that is known, damaged, or its reader is missing.
+        InvalidInput: its format is not supported, it is damaged, or its reader is missing.
     """
     if len(content) > MAX_BYTES:
         raise InvalidInput(f"{name}: longer than {MAX_BYTES:,} bytes")
@@ -92,7 +92,7 @@ def _markdown_lines(text: str) -> Iterator[_Line]:
 
 
 def _code_lines(text: str) -> Iterator[_Line]:
-    """A definition is a heading for what follows."""
+    """Treat each definition as a heading."""
     for number, line in enumerate(text.split("\n"), 1):
         yield _Line(line, number, heading=1 if _DEFINITION.match(line) else 0)
 
@@ -168,20 +168,20 @@ def _parts(lines: Iterable[_Line]) -> Iterator[DocumentPart]:
             yield from _part(part_lines, headings)
             part_lines = []
         if line.heading:
-            headings = {at: text for at, text in headings.items() if at < line.heading}
+            headings = {level: text for level, text in headings.items() if level < line.heading}
             headings[line.heading] = line.text.lstrip("# ").strip()[:120]
         part_lines.append(line)
     yield from _part(part_lines, headings)
 
 
-def _is_overlong(held: list[_Line]) -> bool:
-    return sum(len(item.text.encode()) + 1 for item in held) >= 2 * PART_BYTES
+def _is_overlong(lines: list[_Line]) -> bool:
+    return sum(len(line.text.encode()) + 1 for line in lines) >= 2 * PART_BYTES
 
 
-def _part(held: list[_Line], headings: dict[int, str]) -> Iterator[DocumentPart]:
-    """One part; a line that is longer than two parts is cut."""
-    text = "\n".join(line.text for line in held)
-    first = next((line for line in held if line.text.strip()), None)
+def _part(lines: list[_Line], headings: dict[int, str]) -> Iterator[DocumentPart]:
+    """Yield one part; cut a line that is longer than two parts."""
+    text = "\n".join(line.text for line in lines)
+    first = next((line for line in lines if line.text.strip()), None)
     if first is None:
         return
     context = " > ".join(headings[level] for level in sorted(headings))

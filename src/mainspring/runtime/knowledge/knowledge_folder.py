@@ -22,7 +22,8 @@ _BATCH = 50
 _SCOPE = "knowledge"
 _MORE_HITS = 2
 _MIN_OVERLAP = 0.12
-"""Of a passage that covers a question at all: about a quarter of its words, the rare ones first."""
+"""The least overlap of a passage that covers a question: about a quarter of its words, with rare
+words counting more."""
 
 
 class DocumentView(Struct, frozen=True, kw_only=True):
@@ -30,7 +31,7 @@ class DocumentView(Struct, frozen=True, kw_only=True):
     bytes: int
     parts: int
     problem: str = ""
-    """Why it cannot be read, or what looks like an instruction to the model in it."""
+    """Why it cannot be read, or which text in it looks like an instruction to the model."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +40,7 @@ class KnowledgeHit:
     part: DocumentPart
     score: float
     warning: str
-    """What in it looks like an instruction to the model; empty: nothing."""
+    """The text in it that looks like an instruction to the model; empty if none does."""
 
     @property
     def source(self) -> str:
@@ -71,7 +72,7 @@ class KnowledgeFolder:
         """Copy a document into the folder.
 
         Raises:
-            InvalidInput: it cannot be read, or there is another one of this name.
+            InvalidInput: it cannot be read, or another document has this name.
         """
         try:
             content = source.read_bytes()
@@ -82,7 +83,7 @@ class KnowledgeFolder:
         with open_folder(self.root) as root:
             before = read_file(root, source.name, max_bytes=MAX_BYTES)
             if before not in (None, content) and not replaces:
-                raise InvalidInput(f"{source.name} exists: give --replace to replace it")
+                raise InvalidInput(f"{source.name} exists: add --replace to overwrite it")
             write_file(root, source.name, content, is_synced=True)
         return self._view(source.name, len(content))
 
@@ -94,7 +95,7 @@ class KnowledgeFolder:
             remove_file(root, path)
 
     def search(self, query: str, limit: int) -> list[KnowledgeHit]:
-        """The parts that answer best; none if no document covers the question."""
+        """Return the best parts; none if no document covers the question."""
         index = self._open_index()
         try:
             self._update(index)
@@ -108,7 +109,7 @@ class KnowledgeFolder:
         for hit in hits:
             try:
                 parts = self._parts(hit.container)
-            except (InvalidInput, NotFound):  # changed since
+            except (InvalidInput, NotFound):  # changed since it was indexed
                 continue
             if hit.position < len(parts):
                 part = parts[hit.position]
@@ -120,14 +121,14 @@ class KnowledgeFolder:
     def _update(self, index: PassageIndex) -> None:
         hashes = index.hashes(_SCOPE)
         stamps = {path: stamp for path, (_, stamp) in self._files().items()}
-        if gone := hashes.keys() - stamps.keys():
-            index.remove(_SCOPE, *gone)
+        if removed := hashes.keys() - stamps.keys():
+            index.remove(_SCOPE, *removed)
         changed = sorted(path for path, stamp in stamps.items() if hashes.get(path) != stamp)
         for start in range(0, len(changed), _BATCH):
             index.put(*(self._container(path, stamps[path]) for path in changed[start:][:_BATCH]))
 
     def _container(self, path: str, stamp: str) -> Container:
-        """One that cannot be read is not read again until it changes."""
+        """An unreadable document is indexed as empty, so it is not read again until it changes."""
         try:
             parts = self._parts(path)
         except (InvalidInput, NotFound):
@@ -154,7 +155,7 @@ class KnowledgeFolder:
         return content
 
     def _files(self) -> dict[str, tuple[int, str]]:
-        """Size and stamp. Links and hidden files are none."""
+        """The size and stamp of each file, without links and hidden files."""
         stamps = dict(_walk(self.root, "", 0)) if self.is_present else {}
         if len(stamps) > MAX_DOCUMENTS:
             raise InvalidInput(f"{self.root}: more than {MAX_DOCUMENTS:,} documents")
@@ -162,7 +163,7 @@ class KnowledgeFolder:
 
 
 def poison(path: str, text: str) -> str:
-    """What in a text looks as if it were meant to steer a model; empty: nothing does."""
+    """Describe the first passage that looks meant to steer a model; empty if none does."""
     page = scanned_text(path, text, is_script=False, is_prose=True)
     matches = (*find_matches(page), *find_hidden_text(text, is_script=False))
     severe = [

@@ -1,4 +1,4 @@
-"""`knowledge_search`: what the documents of an agent say, with the place to cite."""
+"""The tool `knowledge_search`: quotes an agent's documents, with the place to cite."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def knowledge_tool(folder: KnowledgeFolder) -> Tool:
     async def knowledge_search(
         query: str, limit: Annotated[int, Meta(ge=1, le=10)] = 4
     ) -> ToolResult:
-        """Search the documents that this agent was given. Returns quotes with file, line and page;
-        answer with these places, and say so if no document covers the question.
+        """Search this agent's documents. Returns quotes with file, line and page. Cite these places
+        in your answer, and tell the user if no document covers the question.
 
         Args:
             query: A question, or words that the document would have.

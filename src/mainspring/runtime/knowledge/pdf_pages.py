@@ -1,6 +1,6 @@
-"""The program that reads a PDF file: its text, page by page, from standard input to standard output
-as JSON. A process of its own, with limits, since a file that somebody made for it can take forever.
-It needs the extra `documents`.
+"""The program that reads a PDF file from standard input and writes the text of each page as JSON.
+It is a process of its own, with limits, because a malicious file can take forever. It needs the
+extra `documents`.
 """
 
 from __future__ import annotations

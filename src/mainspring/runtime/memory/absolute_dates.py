@@ -16,7 +16,7 @@ _WEEKDAY = rf"(?P<day>{'|'.join(_DAYS)})"
 
 
 def make_dates_absolute(text: str, today: date) -> str:
-    """The text with ISO dates in place of words that are relative to the day it was said."""
+    """Replace dates that are relative to `today`, the day the text was written, with ISO dates."""
     for pattern, replacement in _RULES:
         text = pattern.sub(lambda match, make=replacement: make(match, today), text)
     return text
@@ -34,14 +34,14 @@ def _shift(day: date, amount: int, unit: str) -> str:
     return f"{year:04}" if unit == "year" else f"{year:04}-{month + 1:02}"
 
 
-def _counted(match: re.Match[str], today: date, sign: int) -> str:
+def _amount_date(match: re.Match[str], today: date, sign: int) -> str:
     amount = match["amount"].lower()
     number = _NUMBERS.get(amount) or int(amount)
     shifted = _shift(today, sign * number, match["unit"].lower())
     return f"{'on' if match['unit'].lower() in ('day', 'week') else 'in'} {shifted}"
 
 
-def _named(match: re.Match[str], today: date) -> str:
+def _period(match: re.Match[str], today: date) -> str:
     """`last week`, `this month`, `next year`: the first day of a week, else the month or year."""
     amount = {"last": -1, "this": 0, "next": 1}[match["which"].lower()]
     unit = match["unit"].lower()
@@ -54,10 +54,10 @@ def _named(match: re.Match[str], today: date) -> str:
 def _weekday(match: re.Match[str], today: date) -> str:
     weekday = _DAYS.index(match["day"].lower())
     if match["which"].lower() == "last":
-        back = (today.weekday() - weekday - 1) % 7 + 1
-        return f"on {(today - timedelta(days=back)).isoformat()}"
-    ahead = (weekday - today.weekday() - 1) % 7 + 1
-    return f"on {(today + timedelta(days=ahead)).isoformat()}"
+        days = -((today.weekday() - weekday - 1) % 7 + 1)
+    else:
+        days = (weekday - today.weekday() - 1) % 7 + 1
+    return f"on {(today + timedelta(days=days)).isoformat()}"
 
 
 def _days(amount: int) -> Callable[[re.Match[str], date], str]:
@@ -77,8 +77,8 @@ _RULES = (
     _rule(r"yesterday", _days(-1)),
     _rule(r"last\s+night", _days(-1)),
     _rule(r"(?:today|tonight|this\s+(?:morning|afternoon|evening))", _days(0)),
-    _rule(rf"{_AMOUNT}\s+ago", lambda match, today: _counted(match, today, -1)),
-    _rule(rf"in\s+{_AMOUNT}(?!\s+ago)", lambda match, today: _counted(match, today, 1)),
+    _rule(rf"{_AMOUNT}\s+ago", lambda match, today: _amount_date(match, today, -1)),
+    _rule(rf"in\s+{_AMOUNT}(?!\s+ago)", lambda match, today: _amount_date(match, today, 1)),
     _rule(rf"(?:on\s+)?(?P<which>last|next|this)\s+{_WEEKDAY}", _weekday),
-    _rule(r"(?:in\s+)?(?P<which>last|this|next)\s+(?P<unit>week|month|year)", _named),
+    _rule(r"(?:in\s+)?(?P<which>last|this|next)\s+(?P<unit>week|month|year)", _period),
 )

@@ -1,7 +1,8 @@
-"""What becomes of new facts among those that are known: nothing if one is known already, an update
-if it replaces one, a mark if two disagree, a paragraph more, or a new memory with links.
+"""Decides what a new fact does to existing memories: nothing if one already says it, an update if
+it replaces one, a conflict mark if they disagree, another paragraph, or a new memory with links.
 
-Pure. What a person wrote is never changed here: what disagrees with it stands beside it, marked.
+Pure. A memory that a person wrote is never changed: a fact that conflicts with it becomes a memory
+of its own, marked as a conflict.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ from mainspring.runtime.memory.note import (
 )
 
 ARCHIVE = "archive/"
-"""Where memories are that are no longer recalled, but not forgotten."""
+"""The folder of memories that are no longer recalled but not forgotten."""
 MAX_LINKS = 3
 _SAME, _MERGED = 0.85, 0.5
 _MAX_VALUE = 3
-"""Words of a value that replaces another."""
+"""The longest value, in words, that can replace another."""
 _MIN_LINK = 3.0
 _MAX_CONTEXT = 160
 
@@ -66,8 +67,8 @@ class _Statement:
     def of(cls, text: str) -> _Statement:
         plain = words(text)
         negations = sum(word in _NEGATIONS for word in plain)
-        without = _FREQUENCIES | _NEGATIONS | _CHANGES
-        return cls(tuple(stem for stem in stems(text) if stem not in without), negations % 2 == 1)
+        ignored = _FREQUENCIES | _NEGATIONS | _CHANGES
+        return cls(tuple(stem for stem in stems(text) if stem not in ignored), negations % 2 == 1)
 
 
 @dataclass(slots=True)
@@ -78,7 +79,7 @@ class _Change:
 
 
 class Consolidation:
-    """The memories of one folder while facts are added to them; `edits` says what has changed."""
+    """The memories of one folder while facts are added to them; `edits` returns the changes."""
 
     def __init__(self, texts: Mapping[str, str]) -> None:
         """`texts`: the files by path."""
@@ -87,14 +88,14 @@ class Consolidation:
         self._changes: dict[str, _Change] = {}
         self._by_stem: dict[str, set[str]] = defaultdict(set)
         for path, note in self.notes.items():
-            self._enter(path, note)
+            self._index_stems(path, note)
 
     def add(self, candidate: MemoryCandidate) -> str | None:
-        """The path where it went; `None` if it was known."""
+        """Returns the path of the memory that now has the fact; `None` if one had it already."""
         if candidate.trust == "foreign" and candidate.type in RULE_TYPES:
             candidate = replace(candidate, type="reference")
         statement = _Statement.of(candidate.text)
-        disagrees: list[str] = []
+        conflicts: list[str] = []
         for path in self._nearby(statement.stems):
             note = self.notes[path]
             relation = _relation(candidate, statement, note)
@@ -106,8 +107,8 @@ class Consolidation:
                 body = f"{note.body}\n\n{candidate.text}"
                 return self._update(path, candidate, "merge", body=body)
             if relation == "conflict":
-                disagrees.append(path)
-        return self._add_new(candidate, statement, disagrees)
+                conflicts.append(path)
+        return self._add_new(candidate, statement, conflicts)
 
     def archive(self, path: str, reason: str, evidence: Iterable[MemoryEvidence] = ()) -> None:
         """Take a memory out of recall; its file stays, in the folder `archive`."""
@@ -115,7 +116,7 @@ class Consolidation:
         archived_note = replace(note, path=f"{ARCHIVE}{path}")
         self.notes[archived_note.path] = archived_note
         for changed in (path, archived_note.path):
-            self._note(changed, "archive", reason, evidence)
+            self._record_change(changed, "archive", reason, evidence)
 
     def edits(self) -> list[MemoryEdit]:
         memory_edits: list[MemoryEdit] = []
@@ -137,8 +138,8 @@ class Consolidation:
             )
         return memory_edits
 
-    def _nearby(self, wanted: frozenset[str]) -> list[str]:
-        counts = Counter(path for stem in wanted for path in self._by_stem.get(stem, ()))
+    def _nearby(self, fact_stems: frozenset[str]) -> list[str]:
+        counts = Counter(path for stem in fact_stems for path in self._by_stem.get(stem, ()))
         nearest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return [path for path, _ in nearest[:20] if path in self.notes]
 
@@ -149,11 +150,11 @@ class Consolidation:
         trust = "foreign" if "foreign" in (note.trust, candidate.trust) else candidate.trust
         changed = replace(note, body=body, trust=trust, updated=candidate.time.date().isoformat())
         self._put(changed)
-        self._note_candidate(path, action, candidate)
+        self._record_candidate(path, action, candidate)
         return path
 
     def _add_new(
-        self, candidate: MemoryCandidate, statement: _Statement, disagrees: list[str]
+        self, candidate: MemoryCandidate, statement: _Statement, conflicts: list[str]
     ) -> str:
         path = self._free_path(candidate)
         links = self._links(statement.stems)
@@ -170,16 +171,16 @@ class Consolidation:
             session="" if first is None else first.session_id,
             events=tuple(item.event_id for item in candidate.evidence),
             trust=candidate.trust,
-            other_fields={CONFLICTS: disagrees} if disagrees else {},
+            other_fields={CONFLICTS: conflicts} if conflicts else {},
         )
         self._put(note)
-        self._note_candidate(path, "conflict" if disagrees else "add", candidate)
+        self._record_candidate(path, "conflict" if conflicts else "add", candidate)
         for neighbour in links:
-            self._evolve(neighbour, note, candidate)
+            self._link_back(neighbour, note, candidate)
         return path
 
-    def _evolve(self, path: str, new: Note, candidate: MemoryCandidate) -> None:
-        """A memory that the new one is linked to links back, and its context line says why."""
+    def _link_back(self, path: str, new: Note, candidate: MemoryCandidate) -> None:
+        """Link a memory back to the new one that links to it, and say why in its context line."""
         note = self.notes[path]
         if note.trust == "person":
             return
@@ -188,12 +189,12 @@ class Consolidation:
         self._put(
             replace(note, links=links, other_fields={**note.other_fields, "context": context})
         )
-        self._note(path, "link", f"related to {new.path}", candidate.evidence)
+        self._record_change(path, "link", f"related to {new.path}", candidate.evidence)
 
-    def _links(self, wanted: frozenset[str]) -> list[str]:
+    def _links(self, fact_stems: frozenset[str]) -> list[str]:
         count = max(1, len(self.notes))
         scores: defaultdict[str, float] = defaultdict(float)
-        for stem in wanted:
+        for stem in fact_stems:
             paths = self._by_stem.get(stem, set())
             for path in paths:
                 if path in self.notes and not path.startswith(ARCHIVE):
@@ -211,23 +212,23 @@ class Consolidation:
 
     def _put(self, note: Note) -> None:
         self.notes[note.path] = note
-        self._enter(note.path, note)
+        self._index_stems(note.path, note)
 
-    def _enter(self, path: str, note: Note) -> None:
+    def _index_stems(self, path: str, note: Note) -> None:
         if not note.is_daily:
             for stem in _Statement.of(f"{note.name} {note.body}").stems:
                 self._by_stem[stem].add(path)
 
-    def _note_candidate(self, path: str, action: EditAction, candidate: MemoryCandidate) -> None:
+    def _record_candidate(self, path: str, action: EditAction, candidate: MemoryCandidate) -> None:
         reasons = {
             "add": "learned from a session",
-            "update": "replaces what was known",
-            "merge": "says more about it",
-            "conflict": "disagrees with another memory: a person should decide",
+            "update": "replaces an earlier statement",
+            "merge": "adds detail",
+            "conflict": "conflicts with another memory: a person should decide",
         }
-        self._note(path, action, reasons.get(action, action), candidate.evidence)
+        self._record_change(path, action, reasons.get(action, action), candidate.evidence)
 
-    def _note(
+    def _record_change(
         self, path: str, action: EditAction, reason: str, evidence: Iterable[MemoryEvidence]
     ) -> None:
         change = self._changes.setdefault(path, _Change(action))
@@ -250,7 +251,7 @@ def _relation(candidate: MemoryCandidate, new: _Statement, note: Note) -> Relati
 
 
 def _allowed(relation: Relation, note: Note) -> Relation:
-    """What a person wrote is not replaced or extended."""
+    """A memory that a person wrote is not replaced or extended."""
     if note.trust != "person":
         return relation
     if relation == "replaced":
@@ -280,19 +281,22 @@ def _statement_relation(
 def _has_other_value(
     candidate: MemoryCandidate, new: tuple[str, ...], old: tuple[str, ...]
 ) -> bool:
-    """Whether the same is said of the same with another number, day or name at its end. A number
-    with something after it is part of a name: room 1 is not room 2."""
-    begin = next(
+    """Whether two statements differ only in the number, day or name at their end. A number
+    with words after it is part of a name: room 1 is not room 2."""
+    start = next(
         (at for at, pair in enumerate(zip(new, old, strict=False)) if pair[0] != pair[1]), 0
     )
-    rest, before = new[begin:], old[begin:]
-    if not begin or not rest or not before or max(len(rest), len(before)) > _MAX_VALUE:
+    new_value, old_value = new[start:], old[start:]
+    if not start or not new_value or not old_value:
         return False
-    is_name = any(any(map(str.isdigit, part[0])) and len(part) > 1 for part in (rest, before))
+    if max(len(new_value), len(old_value)) > _MAX_VALUE:
+        return False
+    values = (new_value, old_value)
+    is_name = any(any(map(str.isdigit, value[0])) and len(value) > 1 for value in values)
     if is_name:
         return False
     is_same_kind = any(
-        form.fullmatch(rest[0]) and form.fullmatch(before[0]) for form in _KINDS.values()
+        form.fullmatch(new_value[0]) and form.fullmatch(old_value[0]) for form in _KINDS.values()
     )
     is_change = candidate.is_correction or _REPLACING.search(candidate.text) is not None
-    return is_change or (is_same_kind and len(rest) == len(before) == 1)
+    return is_change or (is_same_kind and len(new_value) == len(old_value) == 1)

@@ -1,8 +1,8 @@
-"""What a session taught, without a model: what a person said about themselves, their project and
-how to work, and commands that failed until they were changed.
+"""Extracts facts from a session without a model: what a person said about themselves, their project
+and how to work, and commands that failed until they were changed.
 
-Only a person's own words and the outcome of commands count. What pages, tools and other agents say
-is never taken for a fact here.
+Only a person's own words and the outcome of commands count. Text of pages, tools and other agents
+never becomes a fact here.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from mainspring.runtime.memory.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.note import NoteType, Trust
 
 MAX_CANDIDATES = 20
-"""Of one session."""
+"""The most candidates of one session; the latest are kept."""
 _MIN_WORDS, _MAX_CHARS = 3, 400
 _NAME_WORDS = 6
 
 
 class MemoryEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Where something was learned."""
+    """The event that a fact was learned from."""
 
     session_id: str
     event_id: str
@@ -38,7 +38,7 @@ class MemoryEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryCandidate:
-    """Something that may be worth remembering."""
+    """A fact that may become a memory."""
 
     text: str
     type: NoteType
@@ -96,7 +96,7 @@ _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
 def extract_candidates(log: Iterable[Event]) -> list[MemoryCandidate]:
-    """From a session's events."""
+    """Return the facts in a session's events."""
     candidates: list[MemoryCandidate] = []
     commands = _Commands()
     for event in log:
@@ -120,10 +120,10 @@ def is_from_person(event: Event) -> bool:
 
 
 def _from_message(event: Event, text: str) -> Iterator[MemoryCandidate]:
-    own = "\n".join(
+    own_words = "\n".join(
         line for line in _CODE.sub(" ", text).splitlines() if not line.lstrip().startswith(">")
     )
-    for sentence in _SENTENCE.split(own):
+    for sentence in _SENTENCE.split(own_words):
         plain = " ".join(sentence.split()).strip(" -*")
         kind = _kind(plain)
         if kind is None:
@@ -163,24 +163,26 @@ def _evidence(event: Event, quote: str) -> MemoryEvidence:
 
 
 class _Commands:
-    """Commands that failed, and the similar one that then succeeded."""
+    """Finds commands that failed and the similar command that then succeeded."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[Event, str]] = {}
+        self._open_calls: dict[str, tuple[Event, str]] = {}
         self._failed: dict[str, tuple[Event, str]] = {}
-        """By program."""
+        """The failed call and its command, by program."""
 
     def apply(self, event: Event) -> Iterator[MemoryCandidate]:
         match event.payload:
             case events.AgentToolUse(name="bash", input=call_input):
-                self._open[event.id] = event, str(call_input.get("command", ""))
-            case events.AgentToolResult(tool_use_id=call_id) as result if call_id in self._open:
-                called, command = self._open.pop(call_id)
-                yield from self._end(called, command, result)
+                self._open_calls[event.id] = event, str(call_input.get("command", ""))
+            case events.AgentToolResult(tool_use_id=call_id) as result if (
+                call_id in self._open_calls
+            ):
+                called, command = self._open_calls.pop(call_id)
+                yield from self._settle(called, command, result)
             case _:
                 return
 
-    def _end(
+    def _settle(
         self, called: Event, command: str, result: events.AgentToolResult
     ) -> Iterator[MemoryCandidate]:
         program = " ".join(command.split()[:1])

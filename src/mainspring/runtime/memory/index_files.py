@@ -1,6 +1,5 @@
-"""Where the search indexes of one user are: one for each set of folders of memories, and others for
-documents and stores. Outside of any workspace: what programs there could replace is not opened as
-a database.
+"""The files of one user's search indexes: one for each set of memory folders, others for documents
+and stores. They are outside any workspace, where a program could replace a database file.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ class IndexFiles:
     open_vectors: Callable[[], Vectors | None]
 
     def open(self, folders: Mapping[str, MemoryFolder]) -> MemoryIndex:
-        """Of those folders that exist, by scope."""
+        """Open the index of the folders that exist, by scope."""
         present = {scope: folder for scope, folder in folders.items() if folder.is_present}
         if not present or any(folder.is_encrypted for folder in present.values()):
-            return MemoryIndex(present)  # in memory only, by words: made again for each search
+            return MemoryIndex(present)  # in memory only, without vectors, rebuilt for each search
         return MemoryIndex(present, self._file_of(present), vectors=self.open_vectors())
 
     def open_passages(self, kind: str, key: str) -> PassageIndex:
@@ -38,9 +37,9 @@ class IndexFiles:
     def purge(
         self, folders: Mapping[str, MemoryFolder], scope: str, path: str | None = None
     ) -> None:
-        """Leave no word of a memory, or of a whole scope, in any index. Blocks."""
-        files = {self._file_of(item) for item in (folders, {scope: folders[scope]})}
-        if scope in ("user", "team"):  # every project has its memories beside these
+        """Remove every word of a memory, or of a whole scope, from all indexes. Blocks."""
+        files = {self._file_of(indexed) for indexed in (folders, {scope: folders[scope]})}
+        if scope in ("user", "team"):  # indexes of all projects contain these
             files |= {file for file in self._folder.glob("*.db") if "-" not in file.stem}
         for file in sorted(file for file in files if file.exists()):
             with closing(open_passages(file, self.open_vectors())) as passages:

@@ -1,8 +1,7 @@
-"""What went wrong and what was corrected, written down at once in `.learnings/` of the agent's
-folder; what three sessions have seen becomes a memory.
+"""Failures and corrections, recorded at once in `.learnings/` of the agent's folder. One that three
+sessions have seen becomes a memory.
 
-Anybody may write these files. So a line counts only if the log of the session that it names has the
-event that it names.
+Anybody may write these files. So a line counts only if its session's log contains its event.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LINE = re.compile(r"^- \d{4}-\d{2}-\d{2} (?P<session>sesn_\w+) (?P<event>sevt_\
 
 
 def record_learnings(folder: Path, candidates: Iterable[MemoryCandidate]) -> None:
-    """Write down what is new: failures in one file, corrections in the other. Blocks."""
+    """Record new failures in one file and new corrections in the other. Blocks."""
     for file, learnings in (
         (ERRORS, [item for item in candidates if item.type == "procedure"]),
         (LEARNINGS, [item for item in candidates if item.is_correction]),
@@ -36,16 +35,16 @@ def record_learnings(folder: Path, candidates: Iterable[MemoryCandidate]) -> Non
             _add(folder, file, learnings)
 
 
-async def promoted(
+async def promote(
     log: SessionLog, folder: Path, observed: Sequence[MemoryCandidate]
 ) -> list[MemoryCandidate]:
-    """Those that sessions have seen often enough, with the evidence of each."""
+    """Return the candidates that enough sessions have seen, with the evidence of each session."""
     candidates: list[MemoryCandidate] = []
     for candidate in observed:
         lines = await to_thread.run_sync(_sightings, folder, candidate.text)
         evidence_by_session: dict[str, MemoryEvidence] = {}
         for session_id, event_id in lines:
-            if session_id not in evidence_by_session and await _is_seen(
+            if session_id not in evidence_by_session and await _is_in_log(
                 log, session_id, event_id, candidate.text
             ):
                 evidence_by_session[session_id] = MemoryEvidence(
@@ -56,8 +55,8 @@ async def promoted(
     return candidates
 
 
-async def _is_seen(log: SessionLog, session_id: str, event_id: str, text: str) -> bool:
-    """Whether the session itself shows it."""
+async def _is_in_log(log: SessionLog, session_id: str, event_id: str, text: str) -> bool:
+    """Whether the session's own log yields the same candidate from that event."""
     with suppress(SessionNotFound, InvalidInput):
         for item in extract_candidates(await log.read(session_id)):
             if item.text == text and any(piece.event_id == event_id for piece in item.evidence):

@@ -1,5 +1,5 @@
 """Recall by manifest: a small model reads the names and descriptions of all memories and picks at
-most five. What it says is checked against the list.
+most five. Names that are not in the list are dropped.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class ManifestEntry(NamedTuple):
 PickMemories: TypeAlias = Callable[
     [str, Sequence[ManifestEntry]], Awaitable[tuple[list[tuple[str, str]], list[KnownPayload]]]
 ]
-"""A message and the entries, to the scope and path of those picked and what it cost."""
+"""Takes a message and the entries; returns the scope and path of each pick, and cost events."""
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 
 
@@ -94,7 +94,7 @@ def manifest_picker(
 
 
 def picked_memories(answer: str, entries: Sequence[ManifestEntry]) -> list[tuple[str, str]]:
-    """What an answer names, as far as it is in the list; whatever else it says is no choice."""
+    """Return the scope and path of the entries that an answer names; ignore everything else."""
     match = _OBJECT.search(answer)
     if match is None:
         return []
@@ -104,5 +104,5 @@ def picked_memories(answer: str, entries: Sequence[ManifestEntry]) -> list[tuple
         return []
     places = {entry.name: (entry.scope, entry.path) for entry in entries}
     places |= {entry.path: (entry.scope, entry.path) for entry in reversed(entries)}
-    picked = [places[name] for name in names if isinstance(name, str) and name in places]
-    return list(dict.fromkeys(picked))[:MAX_PICKED]
+    picks = [places[name] for name in names if isinstance(name, str) and name in places]
+    return list(dict.fromkeys(picks))[:MAX_PICKED]

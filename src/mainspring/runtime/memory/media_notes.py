@@ -1,6 +1,6 @@
-"""Images and recordings that a person wants remembered: a note with a caption and a link to where
-it is. The caption is the person's own words, the name of the file and its alternative text; a model
-that reads images adds what is on one, which is text of others.
+"""Images and recordings that a person asks to remember: a note with a caption and a link to the
+event. The caption is the person's own words, the file name and the alternative text. A model that
+reads images may add a description, which counts as foreign text.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from mainspring.runtime.memory.extraction import is_from_person, is_learned_from
 from mainspring.runtime.memory.note import Note, Trust, note_path
 
 MAX_CAPTIONS = 5
-"""Of one run."""
+"""The most captions in one run."""
 _SECONDS = 30
-"""For all captions of a run."""
+"""Time limit for all captions of a run."""
 _MAX_WORDS = 600
-_WANTED = re.compile(r"\b(?:remember|memorize|keep in mind|don'?t forget|note)\b", re.IGNORECASE)
+_REMEMBER = re.compile(r"\b(?:remember|memorize|keep in mind|don'?t forget|note)\b", re.IGNORECASE)
 _AUDIO = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w.-]+\.(?:mp3|wav|ogg|m4a|flac)\b", re.IGNORECASE)
 _IMAGE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w.-]+\.(?:png|jpe?g|gif|webp)\b", re.IGNORECASE)
 _ALTERNATIVE = re.compile(r"!\[([^\]\n]{1,200})\]\(")
 
 Caption: TypeAlias = Callable[[ImageBlock], Awaitable[tuple[str, Sequence[KnownPayload]]]]
-"""What is on an image, and what it cost to find out; empty if that is not known."""
+"""Describes an image and returns the cost events; an empty text if it cannot."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class Medium:
     session_id: str
     event_id: str
     number: int
-    """From 1, in its message."""
+    """Its position in the message, from 1."""
     time: datetime
     kind: str
     """`image` or `recording`."""
@@ -60,11 +60,11 @@ class Medium:
         return note_path("reference", f"{self.kind} {self.event_id} {self.number}")
 
     def note(self, caption: str) -> Note:
-        """With `caption`, which a model made, it is text of others."""
+        """A `caption` comes from a model, so the note with one is foreign."""
         day: date = self.time.date()
         link = f"{self.kind} {self.number} of event {self.event_id} in session {self.session_id}"
         place = f"{self.file}, {link}" if self.file else link
-        shown = f"It shows, as a model says: {' '.join(caption.split())}" if caption else ""
+        description = f"It shows, as a model says: {' '.join(caption.split())}" if caption else ""
         words = make_dates_absolute(self.words, day)
         trust: Trust = "foreign" if caption else "agent"
         return Note(
@@ -72,15 +72,15 @@ class Medium:
             name=f"{self.kind} {self.file or day.isoformat()}",
             description=" ".join(words.split())[:200],
             type="reference",
-            body="\n\n".join(filter(None, (words, shown, f"Where it is: {place}"))),
+            body="\n\n".join(filter(None, (words, description, f"Where it is: {place}"))),
             session=self.session_id,
             events=(self.event_id,),
             trust=trust,
         )
 
 
-def wanted_media(log: Iterable[Event]) -> list[Medium]:
-    """Those of messages in which a person asks to remember them."""
+def media_to_remember(log: Iterable[Event]) -> list[Medium]:
+    """Return the media in messages in which a person asks to remember something."""
     media: list[Medium] = []
     for event in log:
         payload = event.payload
@@ -93,7 +93,7 @@ def wanted_media(log: Iterable[Event]) -> list[Medium]:
 
 def _media_of(event: Event, message: UserMessage) -> Iterator[Medium]:
     words = " ".join(plain_text(message.content).split())[:_MAX_WORDS]
-    if not _WANTED.search(words):
+    if not _REMEMBER.search(words):
         return
     medium = partial(Medium, session_id=event.session_id, event_id=event.id, time=event.time)
     alternatives, names = _ALTERNATIVE.findall(words), _IMAGE.findall(words)
@@ -109,7 +109,7 @@ def _media_of(event: Event, message: UserMessage) -> Iterator[Medium]:
 async def media_notes(
     log: SessionLog, media: Sequence[Medium], caption: Caption | None
 ) -> tuple[list[Note], list[KnownPayload]]:
-    """Notes of media, and what the captions cost."""
+    """Return the notes, and the cost events of their captions."""
     costs: list[KnownPayload] = []
     captions: dict[str, str] = {}
     with move_on_after(_SECONDS):

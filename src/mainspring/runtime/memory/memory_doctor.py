@@ -1,4 +1,4 @@
-"""What is wrong with a folder of memories, and what to do about it."""
+"""Finds problems in a memory folder and suggests fixes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _findings(folder: MemoryFolder) -> Iterator[MemoryFinding]:
     for path in folder.unfinished_purges():
         yield MemoryFinding(
             path=path,
-            problem="its removal for good was not finished",
+            problem="its purge was not finished",
             fix=f"run `mainspring memory forget {path} --purge` again",
         )
     paths = folder.paths()
@@ -54,7 +54,7 @@ def _problems_of(
 ) -> Iterator[MemoryFinding]:
     path = note.path
     if has_git_conflict(text.encode()):
-        problem = "an unresolved conflict of git"
+        problem = "an unresolved git conflict"
         yield MemoryFinding(path=path, problem=problem, fix="edit it, and keep what is true")
     if len(text.encode()) > MAX_BYTES:
         yield MemoryFinding(path=path, problem="too long", fix="split it into several")

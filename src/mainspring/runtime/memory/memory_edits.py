@@ -1,5 +1,5 @@
-"""Changes of memories that are proposed together: each a file with its new text, a reason and the
-evidence for it. They can be shown as a diff, and are applied at most once.
+"""Proposed changes of memories: each has a file, its new text, a reason and evidence. They can be
+shown as a diff, and are applied at most once.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ class MemoryEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):
     action: EditAction
     reason: str
     before: str = ""
-    """Hash of the content that it replaces; empty: there is no such file."""
+    """Hash of the content that it replaces; empty if the file is new."""
     text: str | None = None
-    """The new file; `None`: it is removed."""
+    """The new content; `None` removes the file."""
     evidence: tuple[MemoryEvidence, ...] = ()
     trust: Trust = "agent"
-    """Of the new text, as its evidence allows."""
+    """The trust that its evidence allows the new text."""
 
 
 class RefusedEdit(Struct, frozen=True, kw_only=True):
@@ -44,7 +44,7 @@ class AppliedEdits(Struct, frozen=True, kw_only=True):
 
 
 def edit_diff(edit: MemoryEdit, before: str) -> str:
-    """What an edit changes, in the format of `diff -u`, with why and from what."""
+    """Show an edit in the format of `diff -u`, below its reason and evidence."""
     lines = [f"# {edit.action} {edit.path}: {edit.reason}"]
     lines += [
         f"#   {item.session_id} {item.event_id}: {' '.join(item.quote.split())[:160]}"
@@ -66,8 +66,8 @@ def apply_edits(
     author: Sender,
     key: Callable[[MemoryEdit], str],
 ) -> AppliedEdits:
-    """Make the changes that were not made before; what was changed since they were proposed stays
-    as it is and is reported. `key`: what an edit is known by. Blocks."""
+    """Apply the edits that were not applied before. A file that has changed since its edit was
+    proposed stays as it is and is reported. `key` identifies an edit. Blocks."""
     memory_versions = {version.id: version for version in folder.history()}
     versions: list[MemoryVersion] = []
     refused_edits: list[RefusedEdit] = []
@@ -101,7 +101,7 @@ def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVers
 
 
 def finish_edit(folder: MemoryFolder, version: MemoryVersion, change: Change) -> None:
-    """Complete an edit whose process was killed after it had changed the file, unless the file was
+    """Complete an edit whose process was killed after it changed the file, unless the file has
     changed again since."""
     text = folder.text(version.path)
     if version.operation == "deleted" and not text:

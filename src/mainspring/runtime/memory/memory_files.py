@@ -1,5 +1,5 @@
-"""The files of a folder of memories, from one descriptor: in the clear, or sealed with the key of
-the vault. What is sealed is text, so that git stores it like any other file.
+"""Reads and writes the files of a memory folder through one descriptor, in the clear or sealed with
+the vault's key. Sealed content is text, so that git stores it like any other file.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from mainspring.files.beneath import (
 )
 
 MARKER = ".sealed"
-"""The file whose presence says that a folder is encrypted."""
+"""A folder that has this file is encrypted."""
 _MAX_DEPTH = 4
 _PREFIX = b"mainspring-sealed-1:"
 
 
 @dataclass(frozen=True, slots=True)
 class ContentSeal:
-    """Whoever has the key of the vault opens what was sealed."""
+    """Encrypts and decrypts with the vault's key."""
 
     seal: Callable[[bytes], bytes]
     unseal: Callable[[bytes], bytes]
@@ -37,7 +37,7 @@ class ContentSeal:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFiles:
-    """Files that are in the clear are read as they are, also in an encrypted folder."""
+    """Reads files that are in the clear as they are, even in an encrypted folder."""
 
     root: int
     content_seal: ContentSeal | None
@@ -58,14 +58,14 @@ class MemoryFiles:
         remove_file(self.root, path)
 
     def lines(self, path: str, *, max_bytes: int) -> list[bytes]:
-        """Of a file to which lines are appended; a last one that a crash cut off is none."""
+        """Return the lines of an append-only file, without a last line that a crash cut off."""
         content = read_file(self.root, path, max_bytes=max_bytes) or b""
         lines = content[: content.rfind(b"\n") + 1].splitlines()
         return [self.unseal(line, path) for line in lines]
 
     def append(self, path: str, line: bytes) -> None:
-        above, _, name = path.rpartition("/")
-        with ensure_folder(self.root, above) as folder:
+        parent, _, name = path.rpartition("/")
+        with ensure_folder(self.root, parent) as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
             descriptor = os.open(name, flags, 0o644, dir_fd=folder)
         try:
@@ -84,19 +84,19 @@ class MemoryFiles:
         if not self.is_sealed:
             return content
         if self.content_seal is None:
-            raise InvalidInput("this folder of memories is encrypted, and there is no key here")
+            raise InvalidInput("this memory folder is encrypted, and no key is available")
         return _PREFIX + b64encode(self.content_seal.seal(content)) + b"\n"
 
     def unseal(self, content: bytes, path: str) -> bytes:
         if not content.startswith(_PREFIX):
             return content
         if self.content_seal is None:
-            raise InvalidInput(f"{path} is encrypted, and there is no key here")
+            raise InvalidInput(f"{path} is encrypted, and no key is available")
         try:
             return self.content_seal.unseal(b64decode(content[len(_PREFIX) :].strip()))
         except (StoreCorrupt, ValueError) as error:
             raise InvalidInput(
-                f"{path} does not open: it was encrypted with another key, or was changed"
+                f"{path} cannot be decrypted: it was encrypted with another key, or was changed"
             ) from error
 
 
@@ -109,12 +109,12 @@ def open_files(
     folder: Path, content_seal: ContentSeal | None
 ) -> Generator[MemoryFiles, None, None]:
     with open_folder(folder) as root:
-        marked = read_file(root, MARKER) is not None
-        yield MemoryFiles(root, content_seal, marked)
+        yield MemoryFiles(root, content_seal, is_sealed=read_file(root, MARKER) is not None)
 
 
 def markdown_files(folder: Path, prefix: str, depth: int) -> Iterator[tuple[str, os.stat_result]]:
-    """Every message of a session looks here: what is not needed is not asked of the system."""
+    """Yield each Markdown file with its state. Every message of a session calls this, so it makes
+    no system call that it does not need."""
     with os.scandir(folder) as entries:
         for entry in entries:
             name = entry.name

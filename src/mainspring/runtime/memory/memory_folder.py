@@ -1,5 +1,5 @@
-"""A folder of memories: the truth. Every change through here is a version; an edit by hand becomes
-one when it is seen.
+"""A folder of memories, which is the truth. Each change made here becomes a version; an edit by
+hand becomes one when it is noticed.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from mainspring.runtime.memory.memory_versions import (
     add_readers,
     apply_version,
     convert_files,
-    enter_version,
     finish_pending,
     latest_version,
     locked,
     read_purges,
     read_readers,
     read_versions,
+    record_version,
     version_content,
 )
 from mainspring.runtime.memory.note import (
@@ -66,16 +66,16 @@ _ON_DISK = Change(author=Sender(kind="system", id="disk"), reason="edited on dis
 class FolderOptions(Struct, frozen=True, kw_only=True):
     quota: MemoryQuota | None = None
     index_above: bool = False
-    """`MEMORY.md` in the folder above is read, too; other tools write it there."""
+    """Whether to read `MEMORY.md` in the parent folder too, where other tools write it."""
     content_seal: ContentSeal | None = None
-    """For a folder that is encrypted."""
+    """For an encrypted folder."""
 
 
 _NO_OPTIONS = FolderOptions()
 
 
 class MemoryFolder:
-    """Blocks. `refuse`: why a text must not be remembered, for example a secret in it."""
+    """Blocks. `refuse` returns why a text must not be remembered, for example a secret in it."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class MemoryFolder:
 
     @property
     def is_present(self) -> bool:
-        """Whether there are memories: in a folder without source code, or in an index beside."""
+        """Whether there are memories: in a folder without source code, or in the index above it."""
         if self._options.index_above and not self.root.exists():
             return (self.root.parent / INDEX_FILE).is_file()
         return is_memory_folder(self.root)
 
     def index_above(self) -> str:
-        """The beginning of `MEMORY.md` in the folder above, if it counts. Raises: InvalidInput."""
+        """The beginning of the parent folder's `MEMORY.md`, if it is read. Raises: InvalidInput."""
         if not self._options.index_above or not self.root.parent.is_dir():
             return ""
         with open_folder(self.root.parent) as above:
@@ -115,17 +115,17 @@ class MemoryFolder:
         return open_files(self.root, self._options.content_seal)
 
     def encrypt(self) -> int:
-        """Encrypt all files and versions; the number of files. After a crash, run it again."""
+        """Encrypt all files and versions and return their number. After a crash, run it again."""
         self.root.mkdir(parents=True, exist_ok=True)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             files = replace(files, is_sealed=True)
-            files.seal(b"")  # there is a key, or nothing is changed
+            files.seal(b"")  # raises before anything changes if there is no key
             files.write_clear(MARKER, b"")
             return convert_files(files, self.paths())
 
     def decrypt(self) -> int:
-        """The reverse. The mark goes last."""
+        """Decrypt all files and versions and return their number. The marker is removed last."""
         with self.open_files() as files, locked(files):
             finish_pending(files)
             count = convert_files(replace(files, is_sealed=False), self.paths())
@@ -133,11 +133,11 @@ class MemoryFolder:
             return count
 
     def paths(self) -> dict[str, os.stat_result]:
-        """The memories, sorted. Links and hidden files are none."""
+        """The memories, sorted, without links and hidden files."""
         return dict(sorted(self.states().items()))
 
     def states(self) -> dict[str, os.stat_result]:
-        """The same in no order, which is faster."""
+        """The same, unsorted, which is faster."""
         file_states = dict(markdown_files(self.root, "", 0)) if self.root.is_dir() else {}
         if len(file_states) > MAX_NOTES:
             raise InvalidInput(f"{self.root}: more than {MAX_NOTES:,} memories")
@@ -166,10 +166,10 @@ class MemoryFolder:
             return files.read(path)
 
     def save(self, note: Note, change: Change, *, expected: str | None = None) -> MemoryVersion:
-        """Write a memory, with its line in the index file. `expected`: the hash of what it
-        replaces, empty for nothing.
+        """Write a memory, with its line in the index file. `expected`: the hash of the content
+        that it replaces, empty if the memory is new.
 
-        Raises: InvalidInput; MemoryChanged: it is not what was expected.
+        Raises: InvalidInput; MemoryChanged: the content is not the expected one.
         """
         today = self._clock().date().isoformat()
         note = replace(note, created=note.created or today, updated=today)
@@ -178,7 +178,7 @@ class MemoryFolder:
         return version
 
     def finish_save(self, note: Note, change: Change) -> None:
-        """The part of `save` that follows the file; doing it again changes nothing."""
+        """The part of `save` after the file is written; repeating it changes nothing."""
         self._write_index(partial(with_index_line, note=note), change)
         for path in note.supersedes:
             if path in self.paths():
@@ -187,14 +187,14 @@ class MemoryFolder:
     def write(
         self, path: str, text: str, change: Change, *, expected: str | None = None
     ) -> MemoryVersion:
-        """Write a file as it is, but for `trust`: it says no more than its author can vouch for.
+        """Write a file as it is, with its `trust` lowered to what its author can vouch for.
 
         Raises: as `save`.
         """
         check_note_path(path)
         content = cap_trust(path, text, change.max_trust).encode()
         if len(content) > MAX_BYTES:
-            raise InvalidInput(f"{path}: a memory has {MAX_BYTES:,} bytes at most")
+            raise InvalidInput(f"{path}: a memory may have at most {MAX_BYTES:,} bytes")
         if (why := self.refuse(text)) is not None:
             raise InvalidInput(f"{path} was not written: {why}")
         return self._change(path, content, change, expected)
@@ -203,13 +203,13 @@ class MemoryFolder:
         """Add to the end of a file: a daily log. Raises: InvalidInput."""
         for _ in range(100):
             before = self._content(path) or b""
-            joined = before.decode("utf-8", "replace").rstrip("\n")
-            whole = f"{joined}\n{text}\n" if joined else f"{text}\n"
+            beginning = before.decode("utf-8", "replace").rstrip("\n")
+            extended = f"{beginning}\n{text}\n" if beginning else f"{text}\n"
             try:
-                return self.write(path, whole, change, expected=_hash(before or None))
+                return self.write(path, extended, change, expected=_hash(before or None))
             except MemoryChanged:
                 continue
-        raise MemoryChanged(f"others kept writing {path}; try again")
+        raise MemoryChanged(f"other writers kept changing {path}; try again")
 
     def forget(self, path: str, change: Change) -> MemoryVersion:
         """Remove a memory; its versions stay.
@@ -225,34 +225,36 @@ class MemoryFolder:
         self._write_index(partial(without_index_line, path=path), change)
 
     def unfinished_purges(self) -> list[str]:
-        """Memories whose removal for good was begun."""
+        """Memories whose purge was begun and not finished."""
         if not self.root.is_dir():
             return []
         with self.open_files() as files:
             return read_purges(files)
 
     def history(self, path: str | None = None) -> list[MemoryVersion]:
-        """The newest first, with edits by hand."""
+        """The versions, newest first, including edits by hand."""
         if not self.root.is_dir():
             return []
         self.record_edits()
         with self.open_files() as files:
-            versions = sorted(read_versions(files), key=lambda item: item.time)  # git merges them
+            versions = sorted(
+                read_versions(files), key=lambda item: item.time
+            )  # a git merge mixes their order
         return [item for item in reversed(versions) if path is None or item.path == path]
 
     def find_versions(self, id_end: str) -> list[MemoryVersion]:
-        """Those whose ids end so: people write only the end."""
+        """The versions whose ids end with `id_end`, which is what people type."""
         return [item for item in self.history() if item.id.endswith(id_end)]
 
     def diff(self, version: MemoryVersion) -> str:
-        """What a version changed, in the format of `diff -u`."""
+        """The change of a version, in the format of `diff -u`."""
         before = next((item for item in self.history() if item.id == version.parent), None)
         return text_diff(version.path, self._text(before), self._text(version))
 
     def revert(self, version: MemoryVersion, change: Change) -> MemoryVersion:
-        """Make a memory as it was before a version.
+        """Restore a memory as it was before a version.
 
-        Raises: NotFound: what was before is not stored.
+        Raises: NotFound: the earlier content is not stored.
         """
         before = next((item for item in self.history() if item.id == version.parent), None)
         content = None
@@ -270,7 +272,7 @@ class MemoryFolder:
         return reverted
 
     def readers(self, version: MemoryVersion) -> list[str]:
-        """The sessions that were given a version."""
+        """The sessions that read a version."""
         with self.open_files() as files:
             readers = read_readers(files)
         return list(
@@ -282,7 +284,7 @@ class MemoryFolder:
         )
 
     def note_readers(self, session_id: str, hashes: dict[str, str]) -> None:
-        """Remember that a session was given memories, by path and hash."""
+        """Record that a session read memories, by path and hash."""
         now = self._clock()
         readers = [
             Reader(session_id=session_id, path=path, hash=digest, time=now)
@@ -292,25 +294,25 @@ class MemoryFolder:
             add_readers(files, readers)
 
     def record_edits(self) -> list[MemoryVersion]:
-        """Enter what was changed without us as versions of whoever did it."""
+        """Record edits that were made outside Mainspring as versions."""
         self.root.mkdir(parents=True, exist_ok=True)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             latest = {item.path: item for item in read_versions(files)}
             present = self.paths()
-            entered: list[MemoryVersion] = []
+            recorded: list[MemoryVersion] = []
             for path in sorted(present.keys() | latest.keys()):
                 content = files.read(path) if path in present else None
-                entered += self._entered_edit(files, path, content, latest.get(path))
-        return entered
+                recorded += self._record_edit(files, path, content, latest.get(path))
+        return recorded
 
-    def _entered_edit(
+    def _record_edit(
         self, files: MemoryFiles, path: str, content: bytes | None, before: MemoryVersion | None
     ) -> list[MemoryVersion]:
         if (before.hash if before else "") == _hash(content):
             return []
         version = self._version(path, content, _ON_DISK, before)
-        enter_version(files, version, content)
+        record_version(files, version, content)
         return [version]
 
     def _change(
@@ -323,12 +325,10 @@ class MemoryFolder:
             if expected is not None and _hash(current) != expected:
                 raise MemoryChanged(f"{path} has changed: read it again, then try again")
             if change.author.kind != "person" and has_git_conflict(current):
-                raise MemoryChanged(
-                    f"{path} has an unresolved conflict of git: a person must edit it"
-                )
+                raise MemoryChanged(f"{path} has an unresolved git conflict: a person must edit it")
             before = latest_version(files, path)
-            entered = self._entered_edit(files, path, current, before)
-            before = entered[0] if entered else before
+            recorded = self._record_edit(files, path, current, before)
+            before = recorded[0] if recorded else before
             if before is not None and _hash(current) == _hash(content):
                 return before
             if self._options.quota is not None and content is not None:
@@ -370,8 +370,8 @@ class MemoryFolder:
             if edited == text:
                 return
             try:
-                own = replace(change, version_id="")
-                self._change(INDEX_FILE, edited.encode(), own, _hash(before))
+                index_change = replace(change, version_id="")
+                self._change(INDEX_FILE, edited.encode(), index_change, _hash(before))
             except MemoryChanged:
                 continue
             return

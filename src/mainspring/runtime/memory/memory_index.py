@@ -1,5 +1,5 @@
-"""Search over memories: an index that follows the files. It is brought up to date when it is asked,
-so that an edit by hand is found by the next search, and a lost index is a slower first one.
+"""Search over memories, with an index that follows the files. Each search updates it first, so that
+it finds edits made by hand; if the index is lost, only the first search is slower.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mainspring.runtime.memory.past_sessions import SESSION, PastMessage
 
 _PASSAGE_WORDS = 120
 _MORE_HITS = 4
-"""Passages to look at for each memory that is wanted: several may be of one memory."""
+"""Passages to fetch for each memory to return, because one memory may have several."""
 _BATCH = 500
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _ITEM = re.compile(r"(?m)^(?=\s*[-*] |\d+\. )")
@@ -34,19 +34,19 @@ _ITEM = re.compile(r"(?m)^(?=\s*[-*] |\d+\. )")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryHit:
-    """A memory that answers a question, with the part of it that does."""
+    """A memory that answers a query, with the matching part."""
 
     scope: str
     note: Note
     hash: str
-    """Of the version that was found."""
+    """The hash of the version that matched; of a session, the event's id."""
     line: int
-    """Of the file; of a session, the number of the event."""
+    """The line in the file; of a session, the event's sequence number."""
     text: str
     score: float
     parts: Mapping[str, float]
     overlap: float = 1.0
-    """How much of the question it says in its own words: about 0.5 if it has each of them once."""
+    """How much of the query's words the memory has: about 0.5 if it has each of them once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class _Part:
 
 
 class MemoryIndex:
-    """Blocks. The folders by the scope that they are searched under."""
+    """Blocks. `folders`: by the scope that they are searched under."""
 
     def __init__(
         self,
@@ -67,15 +67,15 @@ class MemoryIndex:
     ) -> None:
         self._folders = folders
         self._passages = open_passages(path, vectors)
-        self._seen: dict[str, dict[str, str]] = {}
-        """What the files of a scope were like when they were last indexed here."""
+        self._stamps: dict[str, dict[str, str]] = {}
+        """The state of each file when it was last indexed here, by scope."""
 
     def close(self) -> None:
         self._passages.close()
 
     @property
     def problem(self) -> str | None:
-        """Why the last search went without vectors."""
+        """Why the last search did not use vectors."""
         return self._passages.problem
 
     def search(
@@ -85,8 +85,8 @@ class MemoryIndex:
         limit: int,
         past: Sequence[PastMessage] = (),
     ) -> list[MemoryHit]:
-        """The memories of these scopes that answer best, each once, and messages of past sessions
-        among them."""
+        """Return the best memories of these scopes, each once, ranked together with messages of
+        past sessions."""
         allowed = [scope for scope in scopes if scope in self._folders]
         for scope in allowed:
             self.update(scope)
@@ -109,51 +109,51 @@ class MemoryIndex:
         return _without_superseded(list(hits_by_place.values()))[:limit]
 
     def rebuild(self, report: Callable[[int], None] = lambda _: None) -> int:
-        """Index everything again; how many memories there are."""
+        """Index everything again; return the number of memories."""
         self._passages.clear()
-        self._seen.clear()
+        self._stamps.clear()
         return sum(self.update(scope, report) for scope in self._folders)
 
     def update(self, scope: str, report: Callable[[int], None] = lambda _: None) -> int:
-        """Index what has changed since, and forget what is gone; how many memories changed."""
+        """Index changed files and drop removed ones; return the number of changed memories."""
         folder = self._folders[scope]
         stamps = {
             path: f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
             for path, state in folder.states().items()
             if path != INDEX_FILE
         }
-        if stamps == self._seen.get(scope):
+        if stamps == self._stamps.get(scope):
             return 0
         hashes = self._passages.hashes(scope)
-        if gone := hashes.keys() - stamps.keys():
-            self._passages.remove(scope, *gone)
+        if removed := hashes.keys() - stamps.keys():
+            self._passages.remove(scope, *removed)
         changed = sorted(path for path, stamp in stamps.items() if hashes.get(path) != stamp)
         for start in range(0, len(changed), _BATCH):
             batch = changed[start : start + _BATCH]
             self._passages.put(*_containers(folder, scope, batch, stamps))
             report(start + len(batch))
-        self._seen[scope] = stamps
+        self._stamps[scope] = stamps
         return len(changed)
 
     def purge(self) -> None:
-        """Leave no word of what was removed in the file."""
+        """Erase removed memories from the index file."""
         self._passages.purge()
 
     def _memory(self, hit: PassageHit) -> MemoryHit | None:
         try:
             content = self._folders[hit.scope].content(hit.container)
-        except NotFound:  # gone since
+        except NotFound:  # removed since it was indexed
             return None
         text = content.decode("utf-8", "replace")
         note = parse_note(hit.container, text)
         parts = list(note_parts(note, text))
-        if hit.position >= len(parts):  # changed since
+        if hit.position >= len(parts):  # changed since it was indexed
             return None
         return _memory_hit(hit, note, content_hash(content), parts[hit.position])
 
 
 def open_passages(path: Path | None, vectors: Vectors | None = None) -> PassageIndex:
-    """A damaged index is made again: it is derived from the files."""
+    """Open an index; rebuild a damaged one, because it is derived from the files."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
@@ -220,7 +220,7 @@ def _memory_hit(hit: PassageHit, note: Note, hash_: str, part: _Part) -> MemoryH
 
 
 def note_time(note: Note) -> datetime | None:
-    """When a memory was last true: what its file name says, or when it was updated."""
+    """When a memory was last true: the date in its file name, or when it was updated."""
     for text in (Path(note.path).stem, note.updated, note.created):
         try:
             time = datetime.fromisoformat(text)
@@ -231,20 +231,20 @@ def note_time(note: Note) -> datetime | None:
 
 
 def note_parts(note: Note, content: str) -> Iterator[_Part]:
-    """A memory in parts of a few sentences: paragraphs, and the items of a list."""
+    """Split a memory into parts of a few sentences: paragraphs and list items."""
     start = content.rfind(note.body) if note.body else 0
     base = content.count("\n", 0, max(start, 0)) + 1
     texts: list[str] = []
-    line = at = base
+    line = next_line = base
     for piece in _pieces(note.body):
         texts.append(piece)
         if sum(len(text.split()) for text in texts) >= _PASSAGE_WORDS or note.is_daily:
             yield _Part(line, "".join(texts).strip())
-            line, texts = at + piece.count("\n"), []
-        at += piece.count("\n")
-    rest = "".join(texts).strip()
-    if rest or line == base:
-        yield _Part(line, rest or note.description or note.name)
+            line, texts = next_line + piece.count("\n"), []
+        next_line += piece.count("\n")
+    last_text = "".join(texts).strip()
+    if last_text or line == base:
+        yield _Part(line, last_text or note.description or note.name)
 
 
 def _pieces(body: str) -> Iterator[str]:
@@ -260,5 +260,5 @@ def _pieces(body: str) -> Iterator[str]:
 
 
 def _without_superseded(hits: list[MemoryHit]) -> list[MemoryHit]:
-    replaced = {(hit.scope, path) for hit in hits for path in hit.note.supersedes}
-    return [hit for hit in hits if (hit.scope, hit.note.path) not in replaced]
+    superseded = {(hit.scope, path) for hit in hits for path in hit.note.supersedes}
+    return [hit for hit in hits if (hit.scope, hit.note.path) not in superseded]

@@ -7,13 +7,13 @@ from typing import Literal, TypeAlias
 
 MemoryMode: TypeAlias = Literal["on", "read_only", "off"]
 MEMORY_MODES: tuple[MemoryMode, ...] = ("on", "read_only", "off")
-"""The strictest last."""
+"""From the least strict to the strictest."""
 MEMORY_KEY = "memory"
-"""Of a session's metadata: its mode, if that is not `on`."""
+"""The key of the mode in a session's metadata; absent if the mode is `on`."""
 
 
 def read_memory_mode(text: str | None) -> MemoryMode:
-    """Of a session's metadata; a word that nobody knows switches memory off."""
+    """Read the mode from a session's metadata. An unknown word switches memory off."""
     match text:
         case None | "on":
             return "on"
@@ -24,9 +24,9 @@ def read_memory_mode(text: str | None) -> MemoryMode:
 
 
 def with_memory_mode(metadata: Mapping[str, str], mode: MemoryMode) -> dict[str, str]:
-    """The metadata of a session that has a mode."""
-    rest = {key: value for key, value in metadata.items() if key != MEMORY_KEY}
-    return rest if mode == "on" else {**rest, MEMORY_KEY: mode}
+    """Return a session's metadata with the mode set."""
+    other_keys = {key: value for key, value in metadata.items() if key != MEMORY_KEY}
+    return other_keys if mode == "on" else {**other_keys, MEMORY_KEY: mode}
 
 
 def strictest_memory(*modes: MemoryMode) -> MemoryMode:

@@ -1,8 +1,8 @@
-"""Removing a memory for good: its file, the contents of its versions, what the index file said of
-it, the search index, and its text in the logs of all sessions.
+"""Purging a memory: removes its file, the contents of its versions, its lines in past index files,
+its entry in the search index, and its text in the logs of all sessions.
 
-The memory is hidden first, and the contents of its versions go last. So the same command continues
-after a crash, wherever that was: until the end it knows what to look for.
+The memory is hidden first, and the contents of its versions are removed last. So after a crash at
+any point the same command continues: the text to search for is still there.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ async def purge_memory(
     log: SessionLog | None,
     purge_index: Callable[[], None],
 ) -> tuple[MemoryVersion, int]:
-    """The version that removed it, and the number of events of logs that its text was removed from.
+    """Return the version that removed it, and the number of log events that had its text.
 
     Raises:
         NotFound: there is no such memory, and none whose purge was not finished.
-        InvalidInput: sessions are running; the memory is hidden, the rest is still to be done.
+        InvalidInput: sessions are running; the memory is hidden, but its text is still stored.
     """
     version = await to_thread.run_sync(_hide, folder, path, change)
     texts = await to_thread.run_sync(stored_texts, folder, path)
@@ -60,7 +60,7 @@ async def purge_memory(
 
 
 def stored_texts(folder: MemoryFolder, path: str) -> list[str]:
-    """What a memory has said, to find it elsewhere. Blocks."""
+    """Return all texts that a memory has had, to find them elsewhere. Blocks."""
     contents: list[bytes] = []
     with folder.open_files() as files:
         for version in folder.history(path):

@@ -1,4 +1,4 @@
-"""How many memories one scope may have, and of how many bytes; the operator's setting."""
+"""The operator's limits on the number and size of the memories in one scope."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ def read_quota(environment: Mapping[str, str]) -> MemoryQuota:
 def check_quota(
     quota: MemoryQuota, states: Mapping[str, stat_result], path: str, size: int
 ) -> None:
-    """Whether a file of this size may be written. A file that does not grow may always be written,
-    and so may the index file.
+    """Check that a file of this size may be written. The index file and files that do not grow
+    always may.
 
     Raises: InvalidInput.
     """
     before = states.get(path)
     if path == INDEX_FILE or (before is not None and size <= before.st_size):
         return
-    others = [state.st_size for name, state in states.items() if name not in (path, INDEX_FILE)]
-    if len(others) + 1 > quota.max_files:
-        _refuse(path, f"{len(others):,} memories", f"{quota.max_files:,}", FILES_VARIABLE)
-    if sum(others) + size > quota.max_bytes:
-        _refuse(path, f"{sum(others):,} bytes", f"{quota.max_bytes:,}", BYTES_VARIABLE)
+    sizes = [state.st_size for name, state in states.items() if name not in (path, INDEX_FILE)]
+    if len(sizes) + 1 > quota.max_files:
+        _refuse(path, f"{len(sizes):,} memories", f"{quota.max_files:,}", FILES_VARIABLE)
+    if sum(sizes) + size > quota.max_bytes:
+        _refuse(path, f"{sum(sizes):,} bytes", f"{quota.max_bytes:,}", BYTES_VARIABLE)
 
 
 def _refuse(path: str, used: str, limit: str, variable: str) -> None:

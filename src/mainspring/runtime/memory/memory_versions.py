@@ -1,8 +1,8 @@
 """The versions of a memory folder: who wrote what, when, why and from which session.
 
-They are stored in the folder: contents under their hashes, and a ledger with one line a version. A
-change is announced before the file is replaced and entered after it, so that a process that is
-killed leaves either no change or a complete one.
+They are stored in the folder: contents under their hashes, and a ledger with one line per version.
+A change is written to `pending.json` before the file is replaced and to the ledger afterwards, so
+that a killed process leaves either no change or a complete one.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LEDGER = f"{FOLDER}/ledger.jsonl"
 _PENDING = f"{FOLDER}/pending.json"
 _READERS = f"{FOLDER}/readers.jsonl"
 _PURGES = f"{FOLDER}/purges.json"
-"""Paths of memories that are being removed for good."""
+"""Paths of memories that are being purged."""
 _MAX_BYTES = 200_000_000
 _GIT_FILES = {
     ".gitattributes": "# Git adds the lines of both sides.\nMEMORY.md merge=union\n"
     "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md merge=union\n.history/*.jsonl merge=union\n",
     f"{FOLDER}/.gitignore": "lock\npending.json\npurges.json\n",
 }
-"""With these, git merges the memories of two machines; contents have a file for each hash."""
+"""These let git merge the memories of two machines; contents have a file for each hash."""
 
 Operation: TypeAlias = Literal["created", "modified", "deleted"]
 
@@ -51,13 +51,13 @@ class Change:
     session_id: str = ""
     event_ids: tuple[str, ...] = ()
     version_id: str = ""
-    """Of the version that it makes, if the caller must find it again after a crash."""
+    """The id of the version to make, if the caller must find it again after a crash."""
     source: Trust | None = None
-    """Where the text comes from, if not from the author: a page, another agent."""
+    """The trust of the text's source, if not the author: a page, another agent."""
 
     @property
     def max_trust(self) -> Trust:
-        """Whatever the text says of itself: only a person writes what a person vouches for."""
+        """The highest trust that the text may claim: only a person writes trusted text."""
         return self.source or ("person" if self.author.kind == "person" else "agent")
 
 
@@ -69,16 +69,16 @@ class MemoryVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     author: Sender
     reason: str
     hash: str = ""
-    """Of the content; empty if the memory was deleted."""
+    """The hash of the content; empty if the memory was deleted."""
     parent: str = ""
     """The version that it replaces."""
     session_id: str = ""
     event_ids: tuple[str, ...] = ()
     trust: Trust = "person"
-    """Of the content, as its writer could vouch for it."""
+    """The trust of the content."""
 
     def written(self, store_id: str, trust: Trust | None) -> MemoryWritten:
-        """The event that says so."""
+        """The event that records this version."""
         return MemoryWritten(
             store_id=store_id,
             path=self.path,
@@ -90,7 +90,7 @@ class MemoryVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reader(Struct, frozen=True, kw_only=True):
-    """A session that was given a version."""
+    """A session that read a version."""
 
     session_id: str
     path: str
@@ -104,7 +104,7 @@ _READER = msgspec.json.Decoder(Reader)
 
 @contextmanager
 def locked(files: MemoryFiles) -> Generator[None, None, None]:
-    """One writer at a time, among all processes."""
+    """Allow one writer at a time, across all processes."""
     with ensure_folder(files.root, FOLDER) as folder:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
         descriptor = os.open("lock", flags, 0o600, dir_fd=folder)
@@ -116,23 +116,25 @@ def locked(files: MemoryFiles) -> Generator[None, None, None]:
 
 
 def read_versions(files: MemoryFiles) -> list[MemoryVersion]:
-    """The oldest first. A last line that a crash cut off was never entered."""
+    """The versions, oldest first. A last line that a crash cut off does not count."""
     versions: list[MemoryVersion] = []
     for line in files.lines(_LEDGER, max_bytes=_MAX_BYTES):
         try:
             versions.append(_VERSIONS.decode(line))
         except msgspec.MsgspecError as error:
             raise InvalidInput(
-                f"{_LEDGER}: {error}; `mainspring memory doctor` says more"
+                f"{_LEDGER}: {error}; run `mainspring memory doctor` for details"
             ) from error
     return versions
 
 
 def latest_version(files: MemoryFiles, path: str) -> MemoryVersion | None:
-    """Of one memory; only its line of the ledger is decoded."""
+    """The latest version of one memory; decodes only its own line of the ledger."""
     mark = b'"path":' + msgspec.json.encode(path) + b","
     for line in reversed(files.lines(_LEDGER, max_bytes=_MAX_BYTES)):
-        if mark in line and (version := _VERSIONS.decode(line)).path == path:  # else in a reason
+        if (
+            mark in line and (version := _VERSIONS.decode(line)).path == path
+        ):  # the mark may be in a reason
             return version
     return None
 
@@ -140,7 +142,7 @@ def latest_version(files: MemoryFiles, path: str) -> MemoryVersion | None:
 def read_readers(files: MemoryFiles) -> list[Reader]:
     readers: list[Reader] = []
     for line in files.lines(_READERS, max_bytes=_MAX_BYTES):
-        with suppress(msgspec.MsgspecError):  # derived from the log: one line less is no loss
+        with suppress(msgspec.MsgspecError):  # derived from the log, so a line may be dropped
             readers.append(_READER.decode(line))
     return readers
 
@@ -153,7 +155,7 @@ def add_readers(files: MemoryFiles, readers: list[Reader]) -> None:
 def version_content(files: MemoryFiles, version: MemoryVersion) -> bytes:
     """
     Raises:
-        NotFound: it was purged, or is of a memory that was deleted.
+        NotFound: the content was purged, or the version is a deletion.
     """
     content = files.read(_object_path(version.hash)) if version.hash else None
     if content is None or content_hash(content) != version.hash:
@@ -162,7 +164,7 @@ def version_content(files: MemoryFiles, version: MemoryVersion) -> bytes:
 
 
 def apply_version(files: MemoryFiles, version: MemoryVersion, content: bytes | None) -> None:
-    """Change the file and enter the version; the lock must be held."""
+    """Change the file and record the version; the lock must be held."""
     for name, text in _GIT_FILES.items():
         if files.read(name) is None:
             files.write_clear(name, text.encode())
@@ -173,12 +175,14 @@ def apply_version(files: MemoryFiles, version: MemoryVersion, content: bytes | N
         files.remove(version.path)
     else:
         files.write(version.path, content)
-    enter_version(files, version)
+    record_version(files, version)
     files.remove(_PENDING)
 
 
-def enter_version(files: MemoryFiles, version: MemoryVersion, content: bytes | None = None) -> None:
-    """Of a file that is already as the version says."""
+def record_version(
+    files: MemoryFiles, version: MemoryVersion, content: bytes | None = None
+) -> None:
+    """Record a version whose file is already written."""
     if content is not None:
         files.write(_object_path(version.hash), content)
     files.append(_LEDGER, msgspec.json.encode(version))
@@ -194,13 +198,13 @@ def finish_pending(files: MemoryFiles) -> None:
     content = files.read(version.path)
     is_done = (content_hash(content) if content is not None else "") == version.hash
     if is_done and all(memory_version.id != version.id for memory_version in read_versions(files)):
-        enter_version(files, version)
+        record_version(files, version)
     files.remove(_PENDING)
 
 
 def convert_files(files: MemoryFiles, paths: Iterable[str]) -> int:
-    """Write all files as the folder stores them now: encrypted or not. One at a time, each at once:
-    what a crash leaves is read as it is. The lock must be held."""
+    """Rewrite all files in the folder's format, encrypted or not. Each is replaced atomically, and
+    both formats can be read, so a crash does no harm. The lock must be held."""
     versions = read_versions(files)
     objects = {_object_path(version.hash) for version in versions if version.hash}
     count = 0
@@ -222,26 +226,26 @@ def read_purges(files: MemoryFiles) -> list[str]:
 
 
 def begin_purge(files: MemoryFiles, path: str) -> None:
-    """Note that a memory is removed for good, whatever happens now; the lock must be held."""
+    """Record that a purge has begun, so that a crash does not end it; the lock must be held."""
     paths = [*read_purges(files), path]
     files.write(_PURGES, msgspec.json.encode(paths))
 
 
 def purge_contents(files: MemoryFiles, path: str) -> int:
-    """Remove the contents of all versions of a memory, but those that another one has too. That
-    ends its purge; the lock must be held."""
+    """Remove the contents of all versions of a memory, except contents that another memory has too,
+    and end its purge; the lock must be held."""
     versions = read_versions(files)
     shared = {version.hash for version in versions if version.path != path}
     hashes = {version.hash for version in versions if version.path == path} - shared - {""}
     for digest in hashes:
         files.remove(_object_path(digest))
-    rest = [item for item in read_purges(files) if item != path]
-    files.write(_PURGES, msgspec.json.encode(rest))
+    other_purges = [item for item in read_purges(files) if item != path]
+    files.write(_PURGES, msgspec.json.encode(other_purges))
     return len(hashes)
 
 
 def purge_mentions(files: MemoryFiles, path: str, mention: bytes) -> int:
-    """Remove the contents of past versions of a file that have certain bytes."""
+    """Remove the contents of past versions of a file that contain `mention`."""
     versions = [version for version in read_versions(files) if version.path == path]
     if not versions:
         return 0

@@ -1,5 +1,5 @@
-"""A memory as a Markdown file: frontmatter and text. Files of people are read leniently; what is
-written is what the glossary says.
+"""A memory as a Markdown file: frontmatter and text. Files that people wrote are read leniently;
+Mainspring writes only the fields of `Note`.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mainspring.harness.context.frontmatter import read_frontmatter
 
 NoteType: TypeAlias = Literal["user", "feedback", "project", "reference", "procedure", "episode"]
 RULE_TYPES = frozenset[NoteType](("feedback", "procedure", "user"))
-"""Types of memories that say how to behave: text of others never becomes one by itself."""
+"""Types of memories that say how to behave; foreign text becomes one only if a person agrees."""
 Trust: TypeAlias = Literal["person", "agent", "foreign"]
 """Where a memory comes from: a person, the agent's own work, or text that others wrote (pages,
-tools, other agents). A foreign one never becomes a rule by itself."""
+tools, other agents)."""
 
 _TRUST_ORDER: tuple[Trust, ...] = ("foreign", "agent", "person")
 
@@ -53,11 +53,11 @@ class Note:
     body: str
     name: str = ""
     description: str = ""
-    """What recall reads."""
+    """The text that recall reads."""
     type: NoteType = "reference"
     created: str = ""
     updated: str = ""
-    """ISO dates, as they are written."""
+    """ISO dates, as in the file."""
     links: tuple[str, ...] = ()
     """Paths of related memories."""
     supersedes: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class Note:
     events: tuple[str, ...] = ()
     trust: Trust = "person"
     other_fields: Mapping[str, object] = field(default_factory=dict[str, object])
-    """What else the frontmatter says; it is kept."""
+    """Other fields of the frontmatter, which are preserved."""
 
     @property
     def is_daily(self) -> bool:
@@ -85,24 +85,24 @@ def has_git_conflict(content: bytes | None) -> bool:
 def check_note_path(path: str) -> str:
     """
     Raises:
-        InvalidInput: not the relative path of a Markdown file, or one of ours.
+        InvalidInput: not the relative path of a visible Markdown file.
     """
     pure = PurePosixPath(path)
     is_plain = not pure.is_absolute() and pure.as_posix() == path and path.isprintable()
     is_hidden = any(part.startswith(".") for part in pure.parts)
     if not is_plain or is_hidden or not path.endswith(".md") or len(path.encode()) > _MAX_PATH:
-        raise InvalidInput(f"{path!r} is not a path of a memory: give one like project_release.md")
+        raise InvalidInput(f"{path!r} is not a memory path: use one like project_release.md")
     return path
 
 
 def note_path(note_type: str, name: str) -> str:
-    """The file of a new memory: `feedback_short_answers.md`."""
+    """The path of a new memory: `feedback_short_answers.md`."""
     slug = _SLUG.sub("_", name.lower()).strip("_")[:80].strip("_")
     return f"{note_type}_{slug or content_hash(name.encode())[:12]}.md"
 
 
 def parse_note(path: str, text: str) -> Note:
-    """Whatever the text, this is a note: without frontmatter, its first line is its name."""
+    """Parse any text as a note. Without frontmatter, its first line is its name."""
     head = read_frontmatter(text)
     fields = head.fields
     trust = fields.get("trust")
@@ -130,7 +130,7 @@ def is_more_trusted(trust: Trust, other: Trust) -> bool:
 
 
 def cap_trust(path: str, text: str, trust: Trust) -> str:
-    """The text of a memory that says no more of where it comes from than is known."""
+    """Return the text of a memory, with its trust lowered to at most `trust`."""
     note = parse_note(path, text)
     return render_note(replace(note, trust=trust)) if is_more_trusted(note.trust, trust) else text
 
@@ -154,15 +154,15 @@ def render_note(note: Note) -> str:
 
 
 def with_index_line(text: str, note: Note) -> str:
-    """An index file with a line for a memory, in the place of the one it has."""
+    """Return an index file with the memory's line added or replaced."""
     if note.is_daily or note.path == INDEX_FILE:
         return text
     line = f"- [{note.name}]({note.path})"
     line += f": {note.description}" if note.description else ""
     lines = text.splitlines()
-    for at, existing in enumerate(lines):
+    for number, existing in enumerate(lines):
         if f"]({note.path})" in existing:
-            lines[at] = line
+            lines[number] = line
             return "\n".join([*lines, ""])
     return "\n".join([*(lines or ["# Memory", ""]), line, ""])
 
@@ -173,7 +173,7 @@ def without_index_line(text: str, path: str) -> str:
 
 
 def _yaml(value: object) -> str:
-    """JSON is YAML; plain words need no quotes."""
+    """Encode as JSON, which is valid YAML; plain words need no quotes."""
     is_plain = isinstance(value, str) and _SAFE.fullmatch(value) and not value.endswith(" ")
     return str(value) if is_plain else msgspec.json.encode(value).decode()
 
@@ -202,6 +202,6 @@ def age_in_words(updated: datetime, now: datetime) -> str:
 
 
 def text_diff(path: str, before: str, after: str) -> str:
-    """What changes in a file, in the format of `diff -u`."""
+    """The change of a file, in the format of `diff -u`."""
     lines = unified_diff(before.splitlines(), after.splitlines(), path, path, lineterm="")
     return "\n".join(lines)

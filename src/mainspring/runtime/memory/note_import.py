@@ -1,5 +1,5 @@
-"""Notes of other programs as memories: a folder with MEMORY.md, Claude Code's memory, an Obsidian
-vault, plain notes. Nothing that exists is overwritten, and what was imported is not imported again.
+"""Imports notes of other programs as memories: a folder with MEMORY.md, Claude Code's memory, an
+Obsidian vault, plain notes. It overwrites nothing and does not import a note twice.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ImportedNote(Struct, frozen=True, kw_only=True):
 
 
 def import_notes(folder: MemoryFolder, source: Path, change: Change) -> Iterator[ImportedNote]:
-    """A file, or a folder with all notes in it. Blocks; yields each note when it is written.
+    """Import a file, or all notes in a folder. Blocks; yields each note when it is written.
 
     Raises:
         InvalidInput: there is no such file or folder, or there are too many notes.
@@ -68,14 +68,14 @@ def _import_note(
 
 
 def _linked(note: Note, by_name: dict[str, str]) -> Note:
-    """With the notes that it names in double brackets as links."""
+    """Link the note to the notes that it names in double brackets."""
     names = (name.strip().rsplit("/", 1)[-1].lower() for name in _WIKI_LINK.findall(note.body))
     links = (by_name[name] for name in names if name in by_name)
     return replace(note, links=tuple(dict.fromkeys((*note.links, *links))))
 
 
 def _memory_path(file: Path) -> str:
-    """Its own path if it can be one of a memory."""
+    """The file's own path, with the characters replaced that a memory's path cannot have."""
     folders = [_UNSAFE.sub("_", part) for part in file.parts[:-1]][:3]
     stem = _UNSAFE.sub("_", file.stem).strip("._ ")
     name = f"{stem}.md" if stem else note_path("reference", file.stem)

@@ -1,7 +1,7 @@
-"""What was said in earlier sessions, as a search of memories ranks it beside the notes. It is found
-by the log's own word index; nothing is copied.
+"""Finds messages of earlier sessions, which a memory search ranks together with notes. It uses the
+log's own word index and copies nothing.
 
-Only messages count, of people and of the agent. What tools and pages said stays in the log.
+Only messages of people and of the agent count, never text of tools or pages.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from mainspring.retrieval.stems import content_words
 from mainspring.runtime.memory.note import Note
 
 SESSION = "session"
-"""The scope of what comes from a session, in place of that of a folder."""
+"""The scope of hits that come from a session, not from a memory folder."""
 _NOT_WORK: tuple[OriginType, ...] = ("eval", "grader", "dream", "campaign")
 _CANDIDATES = 40
 _MAX_CHARACTERS = 20_000
@@ -43,12 +43,12 @@ class PastMessage:
 
     @property
     def is_statement_of_person(self) -> bool:
-        """A question of earlier answers none of now."""
+        """An earlier question does not answer the current one."""
         return self.is_of_person and not is_question(self.text)
 
     @property
     def note(self) -> Note:
-        """As a memory would say it."""
+        """The message in the form of a memory."""
         return Note(
             path=self.session_id,
             body=self.text,
@@ -62,7 +62,7 @@ class PastMessage:
 
 @dataclass(frozen=True, slots=True)
 class PastSessions:
-    """The sessions before one: of the same agent and the same person, on their machine."""
+    """Earlier sessions of the same agent and the same person, on their machine."""
 
     log: SessionLog
     session_id: str
@@ -73,7 +73,7 @@ class PastSessions:
         return await _search(self.log, query, scope)
 
     async def _scope(self) -> SessionScope | None:
-        """`None`: the log does not say whose session this is."""
+        """`None` if the log does not name the session's agent and person."""
         (first,) = await self.log.read(self.session_id, limit=1)
         match first.payload:
             case SessionCreated(agent_name=str(agent)) if first.sender is not None:
@@ -90,7 +90,7 @@ class PastSessions:
 
 
 async def search_sessions_of(log: SessionLog, user_id: str, query: str) -> list[PastMessage]:
-    """For a person who searches their own sessions, with whichever agent."""
+    """Search all sessions of one person, with any agent."""
     if not content_words(query):
         return []
     scope = SessionScope(tenant=None, user=user_id, without_origins=_NOT_WORK)
@@ -104,7 +104,7 @@ async def _search(log: SessionLog, query: str, scope: SessionScope) -> list[Past
 
 
 async def _message(log: SessionLog, hit: SearchHit) -> PastMessage | None:
-    """`None`: it is no message, or it was deleted meanwhile."""
+    """`None` if it is not a message, or was deleted meanwhile."""
     try:
         (event,) = await log.read(hit.session_id, after=hit.seq - 1, limit=1)
     except (SessionNotFound, ValueError):
@@ -131,5 +131,5 @@ def _past_message(session_id: str, event: Event) -> PastMessage | None:
 
 
 def _without_copies(messages: Sequence[PastMessage]) -> list[PastMessage]:
-    """The same question in many sessions is one."""
+    """Drop messages whose text occurs in several sessions, except the best hit."""
     return list({message.text: message for message in reversed(messages)}.values())[::-1]

@@ -1,9 +1,8 @@
-"""Memories that are proposed to another agent, or to a team. They are in `.proposals/` of the
-folder that would get them: no search finds them and no session is shown them, until a person
-accepts one.
+"""Memories that are proposed to another agent or to a team. They are stored in `.proposals/` of the
+target folder. No search finds one and no session reads it until a person accepts it.
 
-Anybody who can write that folder may have written them, so that nothing in them is trusted but
-their text, as the person has read it: a proposal is known by the hash of what it says.
+Anybody who can write to that folder may have written them, so nothing in them is trusted except
+the text that the person has read: the hash of that text identifies a proposal.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _DECISIONS = f"{FOLDER}/decisions.jsonl"
 _MAX_DECISION_BYTES = 10_000_000
 MAX_PROPOSALS = 100
 _ID_LENGTH = 12
-"""What people write of an id, at least."""
+"""The fewest characters of an id that a person must type."""
 
 
 class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,7 +47,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where it would be written."""
     text: str
     trust: Trust
-    """As its writer could vouch for it."""
+    """The trust that its writer could vouch for."""
     reason: str
     proposed_by: str
     time: datetime
@@ -56,7 +55,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def id(self) -> str:
-        """The hash of what would be remembered."""
+        """The hash of the proposed memory."""
         return content_hash("\0".join((self.path, self.trust, self.text)).encode())
 
 
@@ -72,7 +71,7 @@ _DECISION = msgspec.json.Decoder(Decision)
 
 
 def proposal_of(note: Note, *, reason: str, by: str, time: datetime) -> Proposal:
-    """Of a memory, to others: what refers to the folder it is from is left out."""
+    """Make a proposal of a memory, without its references to its own folder."""
     plain = _without_references(note, note.trust)
     evidence = tuple(MemoryEvidence(session_id=note.session, event_id=item) for item in note.events)
     return Proposal(
@@ -87,7 +86,7 @@ def proposal_of(note: Note, *, reason: str, by: str, time: datetime) -> Proposal
 
 
 def propose(folder: MemoryFolder, proposal: Proposal) -> bool:
-    """Put it to the people of a folder; False if it is there, or was decided, or is known. Blocks.
+    """Add a proposal to a folder; False if it is present, was decided, or is a memory. Blocks.
 
     Raises: InvalidInput.
     """
@@ -97,11 +96,12 @@ def propose(folder: MemoryFolder, proposal: Proposal) -> bool:
     if parse_note(proposal.path, folder.text(proposal.path)).body == _note(proposal).body:
         return False
     with folder.open_files() as files, locked(files):
-        waiting = dict(_waiting(files))
-        decided = {item.id for item in _decisions(files)}
-        if proposal.id in decided or any(item.id == proposal.id for item in waiting.values()):
+        undecided = dict(_undecided(files))
+        decided_ids = {item.id for item in _decisions(files)}
+        undecided_ids = {item.id for item in undecided.values()}
+        if proposal.id in decided_ids | undecided_ids:
             return False
-        if len(waiting) >= MAX_PROPOSALS:
+        if len(undecided) >= MAX_PROPOSALS:
             raise InvalidInput(
                 f"{folder.root} has {MAX_PROPOSALS} proposals: accept or reject some first"
             )
@@ -110,21 +110,21 @@ def propose(folder: MemoryFolder, proposal: Proposal) -> bool:
 
 
 def proposals(folder: MemoryFolder) -> list[Proposal]:
-    """Those that nobody has decided on, the oldest first. Blocks."""
+    """The undecided proposals, oldest first. Blocks."""
     if not folder.root.is_dir():
         return []
     with folder.open_files() as files:
-        decided = {item.id for item in _decisions(files)}
-        by_id = {item.id: item for _, item in _waiting(files) if item.id not in decided}
+        decided_ids = {item.id for item in _decisions(files)}
+        by_id = {item.id: item for _, item in _undecided(files) if item.id not in decided_ids}
     return sorted(by_id.values(), key=lambda item: (item.time, item.id))
 
 
 def accept(
     folder: MemoryFolder, proposal: Proposal, person: Sender, time: datetime, *, replace: bool
 ) -> MemoryVersion:
-    """Make it a memory, with no more trust than its source. After a crash, do it again. Blocks.
+    """Make it a memory, with no more trust than its source. Repeat it after a crash. Blocks.
 
-    Raises: InvalidInput; MemoryChanged: there is another memory of that name.
+    Raises: InvalidInput; MemoryChanged: another memory has that name.
     """
     _check(proposal)
     version_id = version_id_of(proposal.id, proposal.path)
@@ -142,9 +142,7 @@ def accept(
     else:
         before = folder.text(proposal.path)
         if before and not replace:
-            raise MemoryChanged(
-                f"there is a memory {proposal.path}: give --replace to write this in its place"
-            )
+            raise MemoryChanged(f"the memory {proposal.path} exists: add --replace to overwrite it")
         expected = content_hash(before.encode()) if before else ""
         version = folder.save(_note(proposal), change, expected=expected)
     _decide(folder, Decision(id=proposal.id, decision="accepted", by=person.id, time=time))
@@ -152,20 +150,20 @@ def accept(
 
 
 def reject(folder: MemoryFolder, proposal: Proposal, person: Sender, time: datetime) -> None:
-    """It is not proposed again. Blocks."""
+    """Reject a proposal, so that it is not made again. Blocks."""
     _decide(folder, Decision(id=proposal.id, decision="rejected", by=person.id, time=time))
 
 
 def find_proposal(folder: MemoryFolder, id_part: str) -> Proposal | None:
-    """By the beginning of its id.
+    """Find a proposal by the beginning of its id.
 
-    Raises: InvalidInput: too short, or of several.
+    Raises: InvalidInput: the beginning is too short or matches several.
     """
     if len(id_part) < _ID_LENGTH:
-        raise InvalidInput(f"give at least {_ID_LENGTH} characters of the id of a proposal")
+        raise InvalidInput(f"enter at least {_ID_LENGTH} characters of a proposal's id")
     matches = [item for item in proposals(folder) if item.id.startswith(id_part)]
     if len(matches) > 1:
-        raise InvalidInput(f"{id_part} stands for {len(matches)} proposals: give more of it")
+        raise InvalidInput(f"{id_part} matches {len(matches)} proposals: enter more characters")
     return matches[0] if matches else None
 
 
@@ -173,13 +171,13 @@ def _decide(folder: MemoryFolder, decision: Decision) -> None:
     with folder.open_files() as files, locked(files):
         if decision.id not in {item.id for item in _decisions(files)}:
             files.append(_DECISIONS, msgspec.json.encode(decision))
-        for name, waiting in [*_waiting(files)]:
-            if waiting.id == decision.id:
+        for name, proposal in [*_undecided(files)]:
+            if proposal.id == decision.id:
                 files.remove(f"{FOLDER}/{name}")
 
 
-def _waiting(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
-    """By the name of its file. What is no valid proposal is none."""
+def _undecided(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
+    """Yield each undecided proposal with its file name; skip invalid files."""
     try:
         folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=files.root)
     except FileNotFoundError:
@@ -211,9 +209,11 @@ def _check(proposal: Proposal) -> None:
     check_note_path(proposal.path)
     note = parse_note(proposal.path, proposal.text)
     if proposal.path == INDEX_FILE or "/" in proposal.path or note.is_daily:
-        raise InvalidInput(f"{proposal.path} cannot be proposed: only a memory of its own can")
+        raise InvalidInput(
+            f"{proposal.path} cannot be proposed: it is an index, a log or in a folder"
+        )
     if len(proposal.text.encode()) > MAX_BYTES:
-        raise InvalidInput(f"{proposal.path}: a memory has {MAX_BYTES:,} bytes at most")
+        raise InvalidInput(f"{proposal.path}: a memory may have at most {MAX_BYTES:,} bytes")
 
 
 def _note(proposal: Proposal) -> Note:
@@ -221,7 +221,7 @@ def _note(proposal: Proposal) -> Note:
 
 
 def _without_references(note: Note, trust: Trust) -> Note:
-    """Nothing that removes other memories or refers to them."""
+    """Return the note without fields that remove other memories or refer to them."""
     return Note(
         path=note.path,
         name=" ".join(note.name.split()),
@@ -233,5 +233,5 @@ def _without_references(note: Note, trust: Trust) -> Note:
 
 
 def _trust_of_proposal(trust: Trust) -> Trust:
-    """A file cannot say that a person wrote it: they did so elsewhere, if they did."""
+    """A proposal's file cannot prove that a person wrote it."""
     return "foreign" if trust == "foreign" else "agent"

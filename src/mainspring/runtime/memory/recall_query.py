@@ -1,5 +1,5 @@
-"""What a message asks memory for: dates that are relative to today made absolute, and what it says
-it is not about left out.
+"""The memory query of a message: makes relative dates absolute, and leaves out what the message
+says it is not about.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _ISO_MONTH = re.compile(r"\b(\d{4})-(\d{2})\b(?!-)")
 @dataclass(frozen=True, slots=True)
 class RecallQuery:
     text: str
-    """What to search for."""
+    """The text to search for."""
     subjects: frozenset[str] = frozenset()
-    """Stems of what it is about, without dates."""
+    """Stems of the message's subjects, without dates."""
     negated: frozenset[str] = frozenset()
-    """Stems of what the message says it is not about."""
+    """Stems of the subjects that the message excludes."""
     dates: frozenset[str] = frozenset()
     """Days, months and years that it names: `2026-05-05`, `05-05`, `2026-05`, `2026`."""
 
@@ -51,7 +51,7 @@ class RecallQuery:
         return cls(_spelled_dates(absolute), subjects, frozenset(negated), _dates(absolute))
 
     def names_date(self, time: datetime | None) -> float:
-        """1 for the very day that the message names, 0.5 for its month or year, else 0."""
+        """1 if the message names the day, 0.5 if it names the month or year, else 0."""
         if time is None or not self.dates:
             return 0.0
         if self.dates & {f"{time:%Y-%m-%d}", f"{time:%m-%d}"}:
@@ -59,18 +59,18 @@ class RecallQuery:
         return 0.5 if self.dates & {f"{time:%Y-%m}", f"{time:%Y}"} else 0.0
 
     def is_covered_by(self, title: str, text: str) -> bool:
-        """Whether a memory speaks of half of what the message is about, or of several parts."""
+        """Whether a memory covers half of the message's subjects, or several of them."""
         shared = len(self.subjects & set(stems(f"{title} {text}")))
         share = shared / len(self.subjects) if self.subjects else 0.0
         return share >= _HALF or (shared > 1 and share >= _SEVERAL)
 
     def excludes(self, title: str, text: str) -> bool:
-        """Whether a memory is about what was excluded, and has nothing else that was asked for."""
+        """Whether a memory is about an excluded subject and about none of the others."""
         if not self.negated:
             return False
-        own = set(stems(f"{title} {text}"))
-        about = len(self.negated & own) / len(self.negated)
-        return about > 0.5 and not (self.subjects - self.negated) & own
+        memory_stems = set(stems(f"{title} {text}"))
+        share = len(self.negated & memory_stems) / len(self.negated)
+        return share > 0.5 and not (self.subjects - self.negated) & memory_stems
 
 
 def _dates(text: str) -> frozenset[str]:
@@ -87,7 +87,7 @@ def _dates(text: str) -> frozenset[str]:
 
 
 def _spelled_dates(text: str) -> str:
-    """ISO dates as a search understands them: 16 November 2026."""
+    """Spell ISO dates as a search understands them: 16 November 2026."""
 
     def day(match: re.Match[str]) -> str:
         try:

@@ -1,6 +1,6 @@
-"""What a session remembers by itself at the end of a run and before a compaction: what a person
-said that is worth it, and the working state. No model is asked; what is written is a version like
-any other, and can be reverted.
+"""What a session remembers by itself at the end of a run and before a compaction: facts that a
+person stated, and the working state. It asks no model, and each write is a version that can be
+reverted.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.runtime.memory.consolidation import Consolidation
 from mainspring.runtime.memory.extraction import MemoryCandidate, extract_candidates
-from mainspring.runtime.memory.learnings_folder import promoted, record_learnings
-from mainspring.runtime.memory.media_notes import media_notes, wanted_media
+from mainspring.runtime.memory.learnings_folder import promote, record_learnings
+from mainspring.runtime.memory.media_notes import media_notes, media_to_remember
 from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
@@ -39,18 +39,18 @@ def learn(
     candidates: Sequence[MemoryCandidate],
     author: Sender,
 ) -> list[MemoryWritten]:
-    """Write facts among what is known; how each changed a memory. Blocks.
+    """Consolidate facts with the existing memories; return the writes. Blocks.
 
     Facts about the person go to their own folder, if there is one.
     """
     writes: list[MemoryWritten] = []
     for scope, folder in folders.items():
-        own = [item for item in candidates if _scope(item, folders) == scope]
-        if not own:
+        scope_candidates = [item for item in candidates if _scope(item, folders) == scope]
+        if not scope_candidates:
             continue
-        hits = {hit.note.path for item in own for hit in search(item.text, _NEARBY)}
+        hits = {hit.note.path for item in scope_candidates for hit in search(item.text, _NEARBY)}
         consolidation = Consolidation({path: folder.text(path) for path in sorted(hits)})
-        for candidate in own:
+        for candidate in scope_candidates:
             consolidation.add(candidate)
         edits = consolidation.edits()
         applied = apply_edits(folder, edits, author=author, key=edit_key)
@@ -60,17 +60,17 @@ def learn(
 
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
-    """Remember what the run of a session taught. The run is over: nothing waits for it."""
-    if new := [*await learn_from_log(memory, log), *await _remember_media(memory, log)]:
-        await writer.append(*new)
+    """Remember the facts and media of a run that has ended; nothing waits for it."""
+    if events := [*await learn_from_log(memory, log), *await _remember_media(memory, log)]:
+        await writer.append(*events)
 
 
 async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownPayload]:
-    """Images and recordings that a person asked to remember, each once."""
+    """Remember images and recordings that a person asked to remember, each once."""
     if memory.is_read_only or not memory.own_folders:
         return []
     scope, folder = next(iter(memory.own_folders.items()))
-    if not (media := wanted_media(await log.read(memory.session_id))):
+    if not (media := media_to_remember(await log.read(memory.session_id))):
         return []
     try:
         known_paths = {version.path for version in await to_thread.run_sync(folder.history)}
@@ -95,8 +95,8 @@ async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownP
 async def save_before_compaction(
     memory: SessionMemory, log: SessionLog, goal: str, state: str
 ) -> list[MemoryWritten]:
-    """What the session taught so far, and its working state as an episode, of which each session
-    has one. The same state is written once."""
+    """Remember the facts so far, and the working state as the session's one episode. An unchanged
+    state is not written again."""
     writes = await learn_from_log(memory, log)
     if memory.is_read_only or not state or not memory.own_folders:
         return writes
@@ -140,7 +140,7 @@ def _save_state(
 
 
 async def learn_from_log(memory: SessionMemory, log: SessionLog) -> list[MemoryWritten]:
-    """Remember what a session taught that is not remembered yet."""
+    """Remember the facts of a session that are not remembered yet."""
     if memory.is_read_only or not (folders := memory.own_folders):
         return []
     events = await log.read(memory.session_id)
@@ -151,17 +151,17 @@ async def learn_from_log(memory: SessionMemory, log: SessionLog) -> list[MemoryW
     if not candidates:
         return []
     try:
-        candidates = await _recorded(folders, log, candidates)
+        candidates = await _record_observed(folders, log, candidates)
         writes = await to_thread.run_sync(learn, folders, memory.search, candidates, memory.author)
         await to_thread.run_sync(_propose_to_team, memory, candidates)
     except (OSError, sqlite3.Error, InvalidInput) as error:
-        memory.warn(f"what was learned could not be remembered: {error}")
+        memory.warn(f"the facts of this session could not be remembered: {error}")
         return []
     return [item for item in writes if item.version not in known_versions]
 
 
 def _propose_to_team(memory: SessionMemory, candidates: Sequence[MemoryCandidate]) -> None:
-    """What three sessions have seen may help others, if a person agrees."""
+    """Propose procedures that three sessions have seen; a person must accept them."""
     team = memory.folders.get(TEAM)
     if team is None:
         return
@@ -181,22 +181,22 @@ def _propose_to_team(memory: SessionMemory, candidates: Sequence[MemoryCandidate
         propose(team, structs.replace(proposal, evidence=item.evidence))
 
 
-async def _recorded(
+async def _record_observed(
     folders: dict[str, MemoryFolder], log: SessionLog, candidates: list[MemoryCandidate]
 ) -> list[MemoryCandidate]:
-    """What a person said is remembered at once; what the agent saw itself is written down, and
-    remembered once three sessions have seen it."""
-    if "agent" not in folders or folders["agent"].is_encrypted:  # `.learnings` is not
+    """Return the facts to remember now: what a person stated, and what three sessions have
+    observed. Other observations are only recorded in `.learnings`."""
+    if "agent" not in folders or folders["agent"].is_encrypted:  # `.learnings` is in the clear
         return [item for item in candidates if item.type != "procedure"]
-    place = folders["agent"].root.parent
-    await to_thread.run_sync(record_learnings, place, candidates)
+    agent_folder = folders["agent"].root.parent
+    await to_thread.run_sync(record_learnings, agent_folder, candidates)
     observed = [item for item in candidates if item.type == "procedure"]
     stated = [item for item in candidates if item.type != "procedure"]
-    return [*stated, *await promoted(log, place, observed)]
+    return [*stated, *await promote(log, agent_folder, observed)]
 
 
 def edit_key(edit: MemoryEdit) -> str:
-    """The same evidence for the same file is the same edit, also after a crash."""
+    """Identify an edit by its action and evidence: a repeat after a crash is the same edit."""
     return " ".join((edit.action, *(item.event_id for item in edit.evidence)))
 
 

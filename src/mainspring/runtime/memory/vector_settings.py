@@ -1,5 +1,5 @@
-"""Which vectors searches use, if any: of a table or of an embedding endpoint. A person sets it once
-for all agents."""
+"""The setting that gives searches vectors, from a table or an embedding endpoint. A person sets it
+once for all agents."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _FILE = ".mainspring/memory-vectors.json"
 
 class VectorSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     table: str = ""
-    """An `.npz` file, or a folder of model2vec."""
+    """An `.npz` file, or a model2vec folder."""
     model: str = ""
-    """Of an embedding endpoint, as `openai:text-embedding-3-small`."""
+    """The model of an embedding endpoint, such as `openai:text-embedding-3-small`."""
     dimensions: int = 0
-    """Of the endpoint's vectors."""
+    """The length of the endpoint's vectors."""
     fingerprint: str = ""
 
     @property
@@ -44,7 +44,7 @@ class VectorSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 OpenEndpoint: TypeAlias = "Callable[[str], endpoint_vectors.Embed]"
-"""The endpoint of a model. Raises: InvalidInput: its provider has none, or no key is known."""
+"""Opens a model's endpoint. Raises: InvalidInput: its provider has none, or no key is set."""
 
 
 def read_vector_settings(home: Path) -> VectorSettings | None:
@@ -60,9 +60,9 @@ def read_vector_settings(home: Path) -> VectorSettings | None:
 
 
 def set_vectors(home: Path, source: str, open_endpoint: OpenEndpoint) -> VectorSettings:
-    """A path, or `provider:model` of an embedding endpoint, which is asked once. Blocks.
+    """Set the vectors: a path, or `provider:model` of an embedding endpoint, tried once. Blocks.
 
-    Raises: InvalidInput: it is no table, or numpy is missing; ProviderFailed.
+    Raises: InvalidInput: the file is not a table, or numpy is missing; ProviderFailed.
     """
     if ":" in source and not Path(source).exists():
         settings = _endpoint_settings(source, open_endpoint)
@@ -79,7 +79,7 @@ def remove_vectors(home: Path) -> None:
 
 
 def open_vectors(home: Path, open_endpoint: OpenEndpoint) -> Vectors | None:
-    """Raises: InvalidInput: the table is gone, no key is known, or numpy is missing."""
+    """Raises: InvalidInput: the table is missing, no key is set, or numpy is missing."""
     settings = read_vector_settings(home)
     if settings is None:
         return None
@@ -96,7 +96,7 @@ def _endpoint_settings(model: str, open_endpoint: OpenEndpoint) -> VectorSetting
 
 
 _ENDPOINTS: dict[str, Vectors] = {}
-"""By fingerprint: they have the vectors of an index in memory."""
+"""Cached by fingerprint, because they hold an index's vectors in memory."""
 
 
 def _endpoint_vectors(embed: endpoint_vectors.Embed, dimensions: int) -> Vectors:
@@ -115,8 +115,8 @@ def _stamp(table: Path) -> float:
 
 
 def open_encode(home: Path) -> Encode | None:
-    """For searches in memory. Without a table that can be read, they search by words alone: what
-    is wrong with it, `open_vectors` says. An endpoint is not asked for these.
+    """Return the encoder for in-memory searches; `None` without a readable table, so that they
+    search by words alone (`open_vectors` reports the problem). Never uses an endpoint.
     """
     try:
         settings = read_vector_settings(home)

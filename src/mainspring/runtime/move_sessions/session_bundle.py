@@ -1,5 +1,5 @@
 """A moving session as one tar file: its log, its workspace, and a manifest of their hashes. A
-bundle from a client is checked as a whole before anything of it is used.
+bundle from a client is checked completely before any part of it is used.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class BundleManifest(Struct, frozen=True, kw_only=True):
     session_id: str
     transfer_id: str
     log: str
-    """Hash of the log's lines."""
+    """The hash of the log's lines."""
     files: dict[str, str]
     """The files of the workspace: hashes by path."""
     left_out: tuple[str, ...] = ()
@@ -105,7 +105,7 @@ def _write(source: BundleSource, lines: Path, bundle: Path) -> None:
 
 
 def _add(archive: tarfile.TarFile, path: Path, name: str) -> None:
-    """Without names and ids of users."""
+    """Add a file without the names and ids of users."""
     entry = tarfile.TarInfo(name)
     entry.mode = 0o600
     with path.open("rb") as file:
@@ -152,8 +152,8 @@ class SessionBundle:
         transfer.
 
         Raises:
-            InvalidInput: it is not what was sent, has other sessions or events after the move, or
-                has unread messages.
+            InvalidInput: it differs from what was sent, has other sessions, events after the move
+                or unread messages.
         """
         digest, count = hashlib.sha256(), 0
         last: EventLine | None = None
@@ -176,7 +176,7 @@ class SessionBundle:
             raise InvalidInput("the log in the bundle is not the one that was sent")
         move = SessionMoved(transfer_id=self.bundle_manifest.transfer_id)
         if last is None or read_line(last).payload != move:
-            raise InvalidInput("the session was not ended for this transfer where it comes from")
+            raise InvalidInput("the session was not sealed for this transfer at its origin")
         return last.seq
 
     async def lines(self) -> AsyncGenerator[bytes, None]:
@@ -189,19 +189,19 @@ class SessionBundle:
         Raises: InvalidInput, TooLarge.
         """
         if _member(self._archive, LOG).size > max_bytes:
-            raise TooLarge(f"the log of a session that is pushed has {max_bytes:,} bytes at most")
-        parts, whole = SessionImporter(), None
+            raise TooLarge(f"the log of a pushed session may have at most {max_bytes:,} bytes")
+        parts, session = SessionImporter(), None
         try:
             self.check_log()
             for raw in self._raw_lines():
-                whole = parts.take(decode(raw)) or whole
+                session = parts.take(decode(raw)) or session
                 if parts.open is not None and len(parts.open.events) > max_events:
-                    raise TooLarge(f"a session that is pushed has {max_events:,} events at most")
+                    raise TooLarge(f"a pushed session may have at most {max_events:,} events")
         except RecursionError:
             raise InvalidInput("the log is nested too deeply") from None
-        if whole is None or parts.open is not None or parts.count != 1:
-            raise InvalidInput("the bundle must have one session, and all of it")
-        return whole
+        if session is None or parts.open is not None or parts.count != 1:
+            raise InvalidInput("the bundle must have exactly one complete session")
+        return session
 
     def unpack_workspace(self, folder: Path, *, hidden: Collection[str] = ()) -> None:
         """Raises: InvalidInput, TooLarge, OSError."""
@@ -232,7 +232,7 @@ _PAX_NAMES = frozenset({"path", "linkpath"})
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadLimits:
     max_bytes: int = 1 << 30
-    """For the whole bundle."""
+    """The limit for the whole bundle."""
     max_log_bytes: int = 64 << 20
     max_events: int = 50_000
     max_entries: int = MAX_ENTRIES
@@ -242,29 +242,29 @@ def check_headers(file: Path, limits: UploadLimits) -> None:
     """Raises: InvalidInput, TooLarge."""
     size = file.stat().st_size
     if size > limits.max_bytes:
-        raise TooLarge(f"a session that is pushed has {limits.max_bytes:,} bytes at most")
+        raise TooLarge(f"a pushed session may have at most {limits.max_bytes:,} bytes")
     with file.open("rb") as stream:
-        at = count = 0
-        before = b""
-        while (header := _header(stream, at)) is not None:
+        offset = count = 0
+        previous_kind = b""
+        while (header := _header(stream, offset)) is not None:
             kind, length = header
             count += kind != _PAX
             if count > limits.max_entries:
-                raise TooLarge(f"a session that is pushed has {limits.max_entries:,} files at most")
+                raise TooLarge(f"a pushed session may have at most {limits.max_entries:,} files")
             if kind == _PAX:
-                if before == _PAX:
+                if previous_kind == _PAX:
                     raise InvalidInput("the bundle has two headers for one file")
                 _check_pax(stream.read(length))
-            before = kind
-            at += _BLOCK + -(-length // _BLOCK) * _BLOCK
-            if at > size:
+            previous_kind = kind
+            offset += _BLOCK + -(-length // _BLOCK) * _BLOCK
+            if offset > size:
                 raise InvalidInput("the bundle ends too early")
 
 
-def _header(opened: IO[bytes], at: int) -> tuple[bytes, int] | None:
+def _header(stream: IO[bytes], offset: int) -> tuple[bytes, int] | None:
     """The kind and length of the next entry; `None` at the end of the archive."""
-    opened.seek(at)
-    block = opened.read(_BLOCK)
+    stream.seek(offset)
+    block = stream.read(_BLOCK)
     if len(block) < _BLOCK:
         raise InvalidInput("the bundle ends too early")
     if block == bytes(_BLOCK):
@@ -291,7 +291,7 @@ def _check_pax(content: bytes) -> None:
         name, equals, _ = fields[: length - len(digits) - 1].partition(b"=")
         is_whole = len(record) == length and length > len(digits) + 1 and record.endswith(b"\n")
         if not is_whole or not equals or name.decode(errors="replace") not in _PAX_NAMES:
-            raise InvalidInput("the bundle has a header that is not one of ours")
+            raise InvalidInput("the bundle has a header that Mainspring does not write")
         content = content[length:]
 
 
@@ -301,4 +301,4 @@ def open_checked(file: Path, limits: UploadLimits) -> tarfile.TarFile:
     try:
         return tarfile.open(file, "r:")
     except tarfile.TarError as error:
-        raise InvalidInput(f"what has arrived is not a session bundle: {error}") from error
+        raise InvalidInput(f"the received file is not a session bundle: {error}") from error

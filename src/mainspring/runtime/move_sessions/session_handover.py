@@ -1,7 +1,7 @@
 """Seals a session at its origin and resumes it at its destination.
 
-The log says which copy continues: after `session.moved` neither, after `session.received` the one
-that has that event. The receiver chooses the transfer's id before it asks, so an interrupted
+The log decides which copy continues: after `session.moved` neither, after `session.received` the
+one that has that event. The receiver chooses the transfer's id before it asks, so an interrupted
 transfer is repeated under the same id, and nobody else can resume the session.
 """
 
@@ -88,11 +88,11 @@ async def receive(
     sender left out.
 
     `hidden` are names at the top of a workspace that never belong to it. The workspace is stored
-    whole or not at all; an existing one belongs to this transfer. The log comes last and is
-    received at once: until then the sender's rules and hooks apply.
+    whole or not at all; an existing one belongs to this transfer. The log comes last and in one
+    step: until then the sender's rules and hooks apply.
 
     Raises:
-        InvalidInput, TooLarge: it is not what was sent; nothing continues here.
+        InvalidInput, TooLarge: it differs from what was sent; the session does not continue here.
     """
     try:
         with open_checked(file, _LIMITS) as archive:
@@ -105,9 +105,9 @@ async def receive(
             async with aclosing(bundle.lines()) as lines:
                 await import_lines(log, lines)
     except RecursionError:
-        raise InvalidInput("what has arrived is nested too deeply") from None
+        raise InvalidInput("the received file is nested too deeply") from None
     except tarfile.TarError as error:
-        raise InvalidInput(f"what has arrived is not a session bundle: {error}") from error
+        raise InvalidInput(f"the received file is not a session bundle: {error}") from error
     writer = await log.hold(
         session_id, owner=local_owner(ids.new_id(ids.WORKER)), is_receiving=True
     )
@@ -124,8 +124,8 @@ async def receive(
 
 
 async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, sent: int) -> bool:
-    """Whether our log says that the session continues here, after the events that were `sent`,
-    which are only the sender's claim. A session that was moved on since does not continue here."""
+    """Whether our log has the session continue here, after the events up to `sent`, which are only
+    the sender's claim. A session that has moved on since does not continue here."""
     try:
         [last] = await log.tail(session_id, 1)
     except SessionNotFound:
@@ -140,7 +140,7 @@ async def _is_received(log: SessionLog, session_id: str, transfer_id: str, *, se
 def _place_workspace(bundle: SessionBundle, workspace: Path, hidden: Collection[str]) -> None:
     if workspace.exists():
         return
-    beside = workspace.with_name(f".{workspace.name}.{bundle.bundle_manifest.transfer_id}")
-    shutil.rmtree(beside, ignore_errors=True)  # left by an attempt that was killed
-    bundle.unpack_workspace(beside, hidden=hidden)
-    beside.rename(workspace)
+    staging = workspace.with_name(f".{workspace.name}.{bundle.bundle_manifest.transfer_id}")
+    shutil.rmtree(staging, ignore_errors=True)  # left by an attempt that was killed
+    bundle.unpack_workspace(staging, hidden=hidden)
+    staging.rename(workspace)

@@ -1,4 +1,4 @@
-"""The conversation in a log that a client sent, in the form that the import takes.
+"""Extracts the conversation from a log that a client sent, in the form that the import takes.
 
 The whole log may be forged, so nothing in it is stored directly: messages, replies, calls, results
 and summaries of the main thread are extracted, and the server writes its own log from them. Rules,
@@ -45,13 +45,13 @@ from mainspring.runtime.import_sessions.source_session import (
 MAX_TITLE: Final = 512
 _MAX_NAME: Final = 200
 _PDF: Final = "application/pdf"
-_NOT_MOVED: Final = "[a file or link that stayed on the other machine was here]"
+_NOT_MOVED: Final = "[a file or link was here; it stayed on the other machine]"
 
 
 def read_conversation(
     log: list[Event], *, thread_id: str, blobs: Mapping[str, bytes]
 ) -> SourceSession:
-    """`blobs` are those that came with the log; no others are used."""
+    """`blobs` came with the log; no other blobs are used."""
     reader = _Reader(blobs)
     for event in log:
         if event.thread_id == thread_id:
@@ -70,7 +70,7 @@ class _Reader:
     seqs: list[tuple[int, str]] = field(default_factory=list[tuple[int, str]])
     """For each item: its position in the client's log, and its id."""
     callable_ids: set[str] = field(default_factory=set[str])
-    """Calls of tools that the agent runs itself."""
+    """The ids of calls of tools that the agent runs itself."""
     started: set[str] = field(default_factory=set[str])
     failed: set[str] = field(default_factory=set[str])
     """The ids of replies that ended in an error."""
@@ -198,8 +198,8 @@ class _Reader:
             case TextBlock() | SearchResultBlock() | RedactedBlock():
                 return (block,)
             case BlobBlock(hash=digest, preview=preview):
-                whole = self.blobs.get(digest)
-                return text_block(preview if whole is None else whole.decode(errors="replace"))
+                content = self.blobs.get(digest)
+                return text_block(preview if content is None else content.decode(errors="replace"))
             case ImageBlock(source=source):
                 media_type, data = self._media(source)
                 return image(media_type, data) if data else text_block(_NOT_MOVED)

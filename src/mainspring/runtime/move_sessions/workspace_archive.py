@@ -29,10 +29,10 @@ MAX_BYTES = 4 << 30
 _OWN_FOLDER = ".mainspring"
 """Stores, settings and secrets of an installation: never moved with a workspace."""
 _MAX_PATH = 1024
-"""In bytes."""
+"""The longest path, in bytes."""
 _MAX_DEPTH = 100
 _MAX_NAMES = 32 << 20
-"""For all paths together, as in the manifest."""
+"""The limit in bytes for all paths together, as the manifest encodes them."""
 _HASH = 70
 """Characters in the manifest beside each path."""
 _MAX_LEFT_OUT = 1000
@@ -57,7 +57,7 @@ class _Total:
         names = self.names + len(msgspec.json.encode(path)) + _HASH
         if count > MAX_ENTRIES or size > MAX_BYTES or names > _MAX_NAMES:
             raise TooLarge(
-                f"a workspace that moves has {MAX_ENTRIES:,} files at most, 4 GB, and 32 MB of"
+                f"a workspace that moves may have at most {MAX_ENTRIES:,} files, 4 GB, and 32 MB of"
                 " paths"
             )
         self.count, self.size, self.names = count, size, names
@@ -70,9 +70,9 @@ class PackResult:
     files: dict[str, str] = field(default_factory=dict[str, str])
     """Hashes by path; for a link, the hash of its target."""
     left_out: list[str] = field(default_factory=list[str])
-    """What cannot be moved: links that lead out, devices, sockets and pipes; names that are not
-    text, too long or reserved; unreadable files, and what exceeds the limits since `check_size`.
-    Only the first ones, if there are many."""
+    """Paths that cannot be moved: links that lead out, devices, sockets and pipes; names that are
+    not text, too long or reserved; unreadable files, and files that exceed the limits since
+    `check_size`. Only the first ones, if there are many."""
     total: _Total = field(default_factory=_Total)
 
     def leave_out(self, path: str) -> None:
@@ -81,14 +81,14 @@ class PackResult:
 
 
 def check_size(workspace: Path, *, hidden: Collection[str]) -> int:
-    """Whether a workspace can be packed, and its packed size; reads no contents.
+    """Check that a workspace can be packed and return its packed size; reads no contents.
 
     Raises: TooLarge, OSError.
     """
     total = _Total()
     for folder, folders, files in os.walk(workspace):
-        above = Path(folder).relative_to(workspace)
-        paths = {name: (above / name).as_posix() for name in (*folders, *files)}
+        parent = Path(folder).relative_to(workspace)
+        paths = {name: (parent / name).as_posix() for name in (*folders, *files)}
         moving = {
             name for name, path in paths.items() if path not in hidden and _is_valid_path(path)
         }
@@ -102,10 +102,10 @@ def check_size(workspace: Path, *, hidden: Collection[str]) -> int:
 
 
 def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) -> PackResult:
-    """Pack a workspace. What cannot be packed is left out, since the session has already ended.
+    """Pack a workspace. Leaves out what cannot be packed, since the session has already ended.
 
     Raises:
-        OSError: something changed meanwhile; try again.
+        OSError: a file changed meanwhile; try again.
     """
     packed = PackResult()
     root = open_absolute(str(workspace), _FOLDER)
@@ -119,12 +119,12 @@ def pack(archive: tarfile.TarFile, workspace: Path, *, hidden: Collection[str]) 
 def _pack_folder(
     archive: tarfile.TarFile,
     folder: int,
-    above: str,
+    parent: str,
     hidden: frozenset[str],
     result: PackResult,
 ) -> None:
     for name in sorted(os.listdir(folder)):
-        path = f"{above}{name}"
+        path = f"{parent}{name}"
         if path in hidden:
             continue
         if not _is_valid_path(path):
@@ -181,9 +181,9 @@ def _pack_file(
             return
         result.total.add(path, state.st_size)
         entry.size = state.st_size
-        hashed = _HashingReader(file)
-        archive.addfile(entry, hashed)  # pyright: ignore[reportArgumentType] (all it does is read)
-        result.files[path] = hashed.digest.hexdigest()
+        reader = _HashingReader(file)
+        archive.addfile(entry, reader)  # pyright: ignore[reportArgumentType] (it only calls `read`)
+        result.files[path] = reader.digest.hexdigest()
 
 
 class _HashingReader:
@@ -233,7 +233,7 @@ def unpack(
     finally:
         os.close(root)
     if hashes != sent:
-        raise InvalidInput("the files of the workspace are not those that were sent")
+        raise InvalidInput("the files of the workspace differ from those that were sent")
 
 
 def _entries(archive: tarfile.TarFile, hidden: Collection[str]) -> list[tarfile.TarInfo]:
@@ -270,7 +270,8 @@ def _is_text(path: str) -> bool:
 
 
 def _is_own_folder(name: str) -> bool:
-    """Also as seen by file systems that ignore case or invisible characters."""
+    """Whether a name means our own folder, even on file systems that ignore case or invisible
+    characters."""
     if not name.isascii():
         normalized = unicodedata.normalize("NFKC", name)
         name = "".join(item for item in normalized if unicodedata.category(item) != "Cf")
@@ -279,14 +280,14 @@ def _is_own_folder(name: str) -> bool:
 
 def _stays_inside(path: str, target: str) -> bool:
     """Whether a link stays below the workspace, judged by its text alone: it may go up first and
-    then only down, since a name on its way may be another link."""
+    then only down, since a name on the way may be another link."""
     if not target or target.startswith("/") or not _is_text(target):
         return False
-    above, is_down = len(PurePosixPath(path).parts) - 1, False
+    depth, is_down = len(PurePosixPath(path).parts) - 1, False
     for part in target.split("/"):
         if part == "..":
-            above -= 1
-            if is_down or above < 0:
+            depth -= 1
+            if is_down or depth < 0:
                 return False
         elif part not in ("", "."):
             is_down = True
@@ -294,19 +295,19 @@ def _stays_inside(path: str, target: str) -> bool:
 
 
 def _make_folder(root: int, path: str) -> None:
-    above, name = _above(root, path)
+    parent, name = _open_parent(root, path)
     try:
-        os.mkdir(name, 0o700, dir_fd=above)
+        os.mkdir(name, 0o700, dir_fd=parent)
     finally:
-        os.close(above)
+        os.close(parent)
 
 
 def _unpack_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: int, path: str) -> str:
-    above, name = _above(root, path)
+    parent, name = _open_parent(root, path)
     try:
-        descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=above)
+        descriptor = os.open(name, _NEW_FILE, 0o600, dir_fd=parent)
     finally:
-        os.close(above)
+        os.close(parent)
     digest = hashlib.sha256()
     with (
         os.fdopen(descriptor, "wb") as file,
@@ -322,11 +323,11 @@ def _unpack_file(archive: tarfile.TarFile, entry: tarfile.TarInfo, root: int, pa
 def _link(root: int, path: str, target: str) -> str:
     if not _stays_inside(path, target):
         raise InvalidInput(f"the link {path[:100]!r} leads out of the workspace")
-    above, name = _above(root, path)
+    parent, name = _open_parent(root, path)
     try:
-        os.symlink(target, name, dir_fd=above)
+        os.symlink(target, name, dir_fd=parent)
     finally:
-        os.close(above)
+        os.close(parent)
     return hashlib.sha256(os.fsencode(target)).hexdigest()
 
 
@@ -338,6 +339,6 @@ def _set_mode(root: int, path: str, mode: int) -> None:
         os.close(descriptor)
 
 
-def _above(root: int, path: str) -> tuple[int, str]:
+def _open_parent(root: int, path: str) -> tuple[int, str]:
     folder, _, name = path.rpartition("/")
     return open_beneath(root, folder or ".", _FOLDER), name

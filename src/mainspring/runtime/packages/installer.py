@@ -23,12 +23,12 @@ _STALE_AFTER = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageCandidate:
-    """A package that is not installed yet, and what a person should know before it is."""
+    """A package that is not installed yet, with what a person should know before installing it."""
 
     name: str
     description: str
     folder: Path
-    """In the staging folder."""
+    """Its folder in the staging folder."""
     scan_report: ScanReport
     hashes: Mapping[str, str]
     """The hash of each part that is trusted by itself, by its path; `.` is the whole package."""
@@ -119,16 +119,16 @@ def _replace_folder(new: Path, target: Path, staging: Path) -> None:
 
     Raises: InvalidInput.
     """
-    is_there = os.path.lexists(target)
+    exists = os.path.lexists(target)
     replaced = staging / _REPLACED / target.name
     try:
-        if is_there:
+        if exists:
             replaced.parent.mkdir()
             os.rename(target, replaced)
         try:
             os.rename(new, target)
         except OSError:
-            if is_there:
+            if exists:
                 os.rename(replaced, target)
             raise
     except OSError as error:

@@ -41,20 +41,20 @@ _UNIX = (3, 19)
 
 class PackageLimits(Struct, frozen=True, kw_only=True):
     max_bytes: int = 30 * 1024 * 1024
-    """Of an upload, and of its unpacked contents."""
+    """The limit for an upload, and for its unpacked contents."""
     max_files: int = 1000
 
 
 LIMITS = PackageLimits()
 """For uploads through the API, which are held in memory."""
 DISK_LIMITS = PackageLimits(max_bytes=200_000_000, max_files=20_000)
-"""For what a person installs or has in a folder."""
+"""For packages that a person installs or has in a folder."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UploadedFile:
     path: str
-    """As the client sent it."""
+    """The path as the client sent it."""
     content: bytes
     is_executable: bool = False
 
@@ -67,7 +67,7 @@ def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator
     # Checked before opening: that creates an object for every entry, and entries are cheap to send.
     # Archives inside the archive have entries of their own, hence the generous factor.
     if content.count(_ENTRY) > 10 * limits.max_files:
-        raise TooLarge(f"{path}: a skill has {limits.max_files} files at most")
+        raise TooLarge(f"{path}: a skill may have at most {limits.max_files} files")
     bytes_left = limits.max_bytes
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -95,13 +95,13 @@ def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[
     Raises: InvalidInput, TooLarge: with the file and the reason.
     """
     if len(uploads) > limits.max_files:
-        raise TooLarge(f"a skill has {limits.max_files} files at most")
+        raise TooLarge(f"a skill may have at most {limits.max_files} files")
     if sum(len(upload.content) for upload in uploads) > limits.max_bytes:
         raise _too_large(limits)
     names: dict[str, str] = {}
     for upload in uploads:
         check_path(upload.path)
-        # As file systems that ignore case or normalise see it.
+        # Some file systems ignore case or normalise names.
         place = unicodedata.normalize("NFC", upload.path).casefold()
         if place in names:
             raise InvalidInput(f"{upload.path}: the path exists already, as {names[place]}")
@@ -122,26 +122,28 @@ def check_path(path: str) -> PurePosixPath:
     """
     display_path = repr(path[:_MAX_PATH])
     if not path or len(path) > _MAX_PATH:
-        raise InvalidInput(f"{display_path}: a path has 1 to {_MAX_PATH} characters")
+        raise InvalidInput(f"{display_path}: a path must have 1 to {_MAX_PATH} characters")
     if "\\" in path or ":" in path:
-        raise InvalidInput(f"{display_path}: folders are separated by /, and no path has a drive")
+        raise InvalidInput(f"{display_path}: separate folders with /, and do not name a drive")
     if not path.isprintable():
-        raise InvalidInput(f"{display_path}: has a character that cannot be seen")
+        raise InvalidInput(f"{display_path}: has an invisible character")
     segments = path.split("/")
     if len(segments) > _MAX_DEPTH:
-        raise InvalidInput(f"{display_path}: at most {_MAX_DEPTH} folders deep")
+        raise InvalidInput(f"{display_path}: a path may be at most {_MAX_DEPTH} folders deep")
     for segment in segments:
         if segment in ("", ".", "..") or segment != segment.strip():
             raise InvalidInput(
                 f"{display_path}: must be a plain relative path, such as skill/{MANIFEST}"
             )
         if len(segment.encode()) > _MAX_SEGMENT_BYTES:
-            raise InvalidInput(f"{display_path}: a name has {_MAX_SEGMENT_BYTES} bytes at most")
+            raise InvalidInput(
+                f"{display_path}: a name may have at most {_MAX_SEGMENT_BYTES} bytes"
+            )
     return PurePosixPath(path)
 
 
 def _too_large(limits: PackageLimits) -> TooLarge:
-    return TooLarge(f"a skill has {limits.max_bytes} bytes at most, unpacked")
+    return TooLarge(f"a skill may have at most {limits.max_bytes} bytes, unpacked")
 
 
 def _check_entry(entry: zipfile.ZipInfo) -> None:
@@ -158,15 +160,15 @@ def _unix_mode(entry: zipfile.ZipInfo) -> int:
     return entry.external_attr >> 16 if entry.create_system in _UNIX else 0
 
 
-def _check_no_file_is_folder(taken: dict[str, str]) -> None:
-    for place, display_path in taken.items():
+def _check_no_file_is_folder(paths: dict[str, str]) -> None:
+    for place, display_path in paths.items():
         for parent in PurePosixPath(place).parents:
-            if str(parent) in taken:
-                raise InvalidInput(f"{display_path}: {taken[str(parent)]} is a file, not a folder")
+            if str(parent) in paths:
+                raise InvalidInput(f"{display_path}: {paths[str(parent)]} is a file, not a folder")
 
 
 def _is_script(file: UploadedFile) -> bool:
-    """Files that are uploaded one by one have no mode."""
+    """Whether it can be run. Files that are uploaded one by one have no mode."""
     return file.is_executable or file.content.startswith(b"#!")
 
 
@@ -195,12 +197,12 @@ def read_contents(place: Path, limits: PackageLimits = DISK_LIMITS) -> tuple[Con
     try:
         for path in [root] if root.is_file() else _walk(root, 0):
             if len(items) == limits.max_files:
-                raise TooLarge(f"{place.name}: a skill has {limits.max_files:,} files at most")
+                raise TooLarge(f"{place.name}: a skill may have at most {limits.max_files:,} files")
             name = path.name if path == root else path.relative_to(root).as_posix()
             item = _read(path, name, bytes_left)
             bytes_left -= len(item.content)
             if bytes_left < 0:
-                raise TooLarge(f"{place.name}: a skill has {limits.max_bytes:,} bytes at most")
+                raise TooLarge(f"{place.name}: a skill may have at most {limits.max_bytes:,} bytes")
             items.append(item)
     except OSError as error:
         raise InvalidInput(f"{error.filename or place}: {error.strerror or error}") from error

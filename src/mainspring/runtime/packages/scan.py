@@ -1,4 +1,4 @@
-"""Scans a package: what a person should know before trusting it.
+"""Scans a package for what a person should know before trusting it.
 
 A scan is not a proof. It finds what is written plainly or hidden in known ways; only reading a
 package tells whether it is honest."""
@@ -53,28 +53,28 @@ _STEERING_FILES = {
 
 
 def find_permission_requests(text: str) -> Iterator[ScanMatch]:
-    """For the text of a SKILL.md or of a command."""
+    """Find what the text of a SKILL.md or of a command asks to be allowed."""
     fields = Fields(read_frontmatter(text), "")
 
-    def ask(rule: str, severity: Severity, key: str, what: str, why: str) -> ScanMatch:
-        return ScanMatch(rule, "permissions", severity, fields.line(key), make_visible(what), why)
+    def match(rule: str, severity: Severity, key: str, value: str, why: str) -> ScanMatch:
+        return ScanMatch(rule, "permissions", severity, fields.line(key), make_visible(value), why)
 
     tools = defaultdict[tuple[str, Severity, str], list[str]](list)
     for tool in fields.words("allowed-tools") or ():
         tools[_judge_tool(tool)].append(tool)
     for (rule, severity, why), names in tools.items():
-        yield ask(rule, severity, "allowed-tools", ", ".join(names), why)
+        yield match(rule, severity, "allowed-tools", ", ".join(names), why)
     if hooks := fields.mapping("hooks"):
         why = "It runs commands by itself while it is in use."
-        yield ask("hooks", "caution", "hooks", ", ".join(hooks), why)
+        yield match("hooks", "caution", "hooks", ", ".join(hooks), why)
     if not fields.flag("user-invocable", default=True):
-        yield ask("model-only", "note", "user-invocable", "", "Only the model can call it.")
+        yield match("model-only", "note", "user-invocable", "", "Only the model can call it.")
     if fields.flag("disable-model-invocation"):
         why = "Only a person can call it; the model does not see it."
-        yield ask("person-only", "note", "disable-model-invocation", "", why)
+        yield match("person-only", "note", "disable-model-invocation", "", why)
     for key in filter(fields.value, ("permissionMode", "permissions", "mcpServers")):
         why = "It tries to change what agents may do or reach; this is ignored."
-        yield ask("permission-mode", "caution", key, f"{key}: {fields.value(key)}", why)
+        yield match("permission-mode", "caution", key, f"{key}: {fields.value(key)}", why)
 
 
 def hook_commands(text: str) -> list[tuple[int, str]]:
@@ -110,7 +110,7 @@ def _judge_tool(tool: str) -> tuple[str, Severity, str]:
     if _WHOLE_SHELL.fullmatch(tool):
         return "any-command", "caution", "Once trusted, it may run any command without asking."
     if _SHELL_EQUIVALENT.match(tool):
-        return "any-command", "caution", "Such a command can run any other command without asking."
+        return "any-command", "caution", "This command can run any other command without asking."
     return "allowed-tool", "note", "Once trusted, it may use this without asking."
 
 
@@ -119,7 +119,7 @@ SEVERITIES: tuple[Severity, ...] = ("danger", "caution", "note")
 MAX_SCANNED_BYTES = 1_000_000
 """The most bytes of one file that are scanned. The hash covers all of it."""
 _MAX_HITS = 300
-_MAX_ALIKE = 5
+_MAX_PER_RULE = 5
 _MAX_HOSTS = 100
 _READABLE: tuple[FileKind, ...] = ("script", "prose", "data")
 
@@ -159,7 +159,7 @@ class ScanReport(Struct, frozen=True, kw_only=True):
 
     @property
     def severity(self) -> Severity | None:
-        """The highest severity; `None`: no hits, which does not mean that it is safe."""
+        """The highest severity; `None` if there are no hits, which does not prove it safe."""
         return self.hits[0].severity if self.hits else None
 
     def of(self, severity: Severity) -> list[ScanHit]:
@@ -278,26 +278,26 @@ def _kind_matches(item: ContentItem, kind: FileKind) -> Iterator[ScanMatch]:
 
 
 def _limit_hits(path: str, matches: Iterable[ScanMatch]) -> Iterator[ScanHit]:
-    """The first few hits of each rule; the last of them carries the number of the others."""
+    """Yield the first few hits of each rule; the last one has the number of omitted hits."""
     groups: dict[tuple[str, Severity], list[ScanMatch]] = {}
-    beyond: Counter[tuple[str, Severity]] = Counter()
-    for entry in matches:
-        alike = groups.setdefault((entry.rule, entry.severity), [])
-        if any(entry.line == other.line for other in alike):
+    omitted: Counter[tuple[str, Severity]] = Counter()
+    for match in matches:
+        group = groups.setdefault((match.rule, match.severity), [])
+        if any(match.line == item.line for item in group):
             continue
-        if len(alike) < _MAX_ALIKE:
-            alike.append(entry)
+        if len(group) < _MAX_PER_RULE:
+            group.append(match)
         else:
-            beyond[entry.rule, entry.severity] += 1
-    for key, alike in groups.items():
-        for item in alike:
+            omitted[match.rule, match.severity] += 1
+    for key, group in groups.items():
+        for match in group:
             yield ScanHit(
-                severity=item.severity,
-                rule=item.rule,
-                topic=item.topic,
+                severity=match.severity,
+                rule=match.rule,
+                topic=match.topic,
                 file=path,
-                line=item.line,
-                excerpt=item.excerpt,
-                why=item.why,
-                more=beyond[key] if item is alike[-1] else 0,
+                line=match.line,
+                excerpt=match.excerpt,
+                why=match.why,
+                more=omitted[key] if match is group[-1] else 0,
             )

@@ -6,7 +6,7 @@ import re2
 
 from mainspring.runtime.packages.scan_rule import ScanRule, compile_pattern
 
-# Words that several patterns are made of.
+# Parts of several patterns.
 _GET = r"(?:curl|wget|fetch|iwr|irm|Invoke-WebRequest|Invoke-RestMethod)\b"
 _RUN = (
     r"(?:sudo\s+(?:-\w+\s+)*)?(?:/usr)?(?:/bin/)?(?:env\s+)?"
@@ -154,7 +154,7 @@ CODE_RULES: tuple[ScanRule, ...] = (
             r"\bngrok(?:-free)?\.(?:io|app|dev)\b|trycloudflare\.com|\.loca\.lt\b|\.onion\b",
             r"discord(?:app)?\.com/api/webhooks|api\.telegram\.org/bot",
             (
-                # Any that is not of a private network, as far as its first number says.
+                # An address outside private networks, judged by its first number.
                 r"https?://(?:[2-9]|1[1-9]|[2-9]\d|1[013-58]\d|12[0-689]|16[0-8]|17[013-9]"
                 r"|19[013-9]|2[0-2]\d)\.\d{1,3}\.\d{1,3}\.\d{1,3}\b"
             ),

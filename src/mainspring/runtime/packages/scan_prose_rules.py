@@ -6,7 +6,7 @@ from mainspring.runtime.packages.scan_rule import ScanRule, compile_pattern
 
 _ENDS = r"(?:instructions?|prompts?|rules?|guidelines?|directives?|polic(?:y|ies)|safeguards?)"
 _PERSON = r"(?:the\s+|your\s+|any\s+)?(?:user|human|operator|developer|owner|person|anyone|anybody)"
-_KEPT = (
+_PRIVATE_DATA = (
     r"(?:conversation|chat\s+history|transcript|system\s+prompt|environment\s+variables?|env\s+vars?"
     r"|credentials?|secrets?|passwords?|private\s+keys?|ssh\s+keys?|cookies|\.env|id_rsa|\.ssh)"
 )
@@ -79,12 +79,12 @@ INJECTION: tuple[ScanRule, ...] = (
         compile_pattern(
             (
                 r"\b(?:send|upload|post|transmit|forward|exfiltrate|leak|e-?mail|report"
-                rf"|deliver)\b[^.\n]*{_KEPT}[^.\n]*\b(?:to|at|via|into|as)\b[^.\n]*(?:https?://"
+                rf"|deliver)\b[^.\n]*{_PRIVATE_DATA}[^.\n]*\b(?:to|at|via|into|as)\b[^.\n]*(?:https?://"
                 r"|webhook|server|endpoint|@|\burl\b|collector)"
             ),
             (
                 r"\b(?:read|collect|gather|find|grab|include|append|encode"
-                rf"|copy)\b[^.\n]*{_KEPT}[^.\n]*\b(?:and|then)\s+(?:send|upload|post|transmit"
+                rf"|copy)\b[^.\n]*{_PRIVATE_DATA}[^.\n]*\b(?:and|then)\s+(?:send|upload|post|transmit"
                 r"|forward|append|include|e-?mail|put)\b"
             ),
             r"!\[[^\]\n]*\]\(https?://[^)\s]*[?&/=](?:\{|\$|<|%7b)[^)\n]*\)",

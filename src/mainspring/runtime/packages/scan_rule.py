@@ -1,4 +1,4 @@
-"""A rule of the scan: a pattern, and what a match means."""
+"""A scan rule: a pattern, and what a match means."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ScanRule(Struct, frozen=True):
     name: str
     topic: Topic
     script: Severity | None
-    """The severity in code; `None`: the rule does not apply."""
+    """The severity in code; `None` if the rule does not apply there."""
     prose: Severity | None
     """The severity in text that a model or a person reads."""
     why: str

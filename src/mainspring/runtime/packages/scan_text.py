@@ -36,8 +36,8 @@ from mainspring.runtime.packages.scan_prose_rules import (
 from mainspring.runtime.packages.scan_rule import ScanMatch, ScanRule, Severity, compile_pattern
 
 _RULES = (*CODE_RULES, *PERSISTENCE_RULES)
-_UNMARKED = bytes.maketrans(b"*`", b"  ")
-"""Bold and code markup is ignored."""
+_WITHOUT_MARKUP = bytes.maketrans(b"*`", b"  ")
+"""Replaces bold and code markup with spaces."""
 _MAX_MATCHES = 1000
 """The most matches of one rule in one file."""
 _LONG_LINE = 5000
@@ -63,12 +63,12 @@ class ScannedText:
     text: bytes
     is_script: bool
     is_prose: bool = False
-    written: bytes = b""
-    """The same text with its markup, if that was removed; of equal length in bytes."""
-    told: str = ""
-    """The prefix of its excerpts."""
+    with_markup: bytes = b""
+    """The same text before its markup was replaced, of equal length in bytes; empty otherwise."""
+    excerpt_prefix: str = ""
+    """Put before each of its excerpts."""
     numbers: Sequence[int] = ()
-    """The line numbers in the file; without them, its own."""
+    """The line in the file of each line of the text; empty if they are the same."""
     _starts: list[int] = field(default_factory=list[int])
     _fences: list[int] = field(default_factory=list[int])
 
@@ -92,7 +92,7 @@ class ScannedText:
         first = max(self.text.rfind(b"\n", 0, start) + 1, start - 40)
         last = self.text.find(b"\n", start, start + 240)
         line_text = self.text[first : start + 240 if last < 0 else last].decode("utf-8", "replace")
-        excerpt = self.told + make_visible(line_text)
+        excerpt = self.excerpt_prefix + make_visible(line_text)
         return ScanMatch(rule.name, rule.topic, severity, self.line(start), excerpt, rule.why)
 
 
@@ -103,8 +103,8 @@ def scanned_text(path: str, text: str, *, is_script: bool, is_prose: bool) -> Sc
 
 def find_matches(page: ScannedText) -> Iterator[ScanMatch]:
     yield from _rule_matches(page, (*_RULES, OUT_OF_SIGHT), is_script=page.is_script)
-    words = replace(page, text=page.text.translate(_UNMARKED), written=page.text)
-    yield from _rule_matches(words, INJECTION, is_script=page.is_script)
+    plain_page = replace(page, text=page.text.translate(_WITHOUT_MARKUP), with_markup=page.text)
+    yield from _rule_matches(plain_page, INJECTION, is_script=page.is_script)
     yield from _pairs(page)
     yield from _blobs(page)
     yield from _long_lines(page)
@@ -142,7 +142,7 @@ def _rule_matches(
         if full is None:
             continue
         for count, match in enumerate(rule.regex_pattern.finditer(page.text), 1):
-            # Beyond that many, harmless ones are not filtered out any more.
+            # Beyond the limit, harmless matches are no longer filtered out.
             is_last = count > _MAX_MATCHES
             yield page.match(
                 rule, full if is_last else _severity(page, rule, full, match), match.span()
@@ -157,9 +157,9 @@ def _severity(
     start, end = match.span()
     if page.is_script and _is_comment(page.text, start):
         full = "caution" if rule is PIPED_TO_SHELL else rule.prose or "note"
-    if full == "danger" and page.written and _is_mention(page.written, start, end):
+    if full == "danger" and page.with_markup and _is_mention(page.with_markup, start, end):
         return "caution"
-    if rule is HIDDEN_STYLE and _is_seen(page, start):
+    if rule is HIDDEN_STYLE and _is_visible(page, start):
         return "note"
     if rule is not PIPED_TO_SHELL:
         return full
@@ -168,7 +168,7 @@ def _severity(
     return "caution" if is_known or _is_filter(page.text, end) else full
 
 
-def _is_seen(page: ScannedText, start: int) -> bool:
+def _is_visible(page: ScannedText, start: int) -> bool:
     """Whether people see it anyway: as code, or as white text on a colored background."""
     return b"background" in page.text[start : page.text.find(b">", start)] or page.is_code(start)
 
@@ -182,15 +182,15 @@ def _is_filter(text: bytes, end: int) -> bool:
 
 
 def _is_mention(text: bytes, start: int, end: int) -> bool:
-    """Whether such words are quoted or part of a description ("jobs that fail without ...")."""
+    """Whether the words are quoted or part of a description ("jobs that fail without ...")."""
     return _is_quoted(text, start, end) or (
         text[start : start + 7].lower() == b"without"
         and _RELATIVE.search(text[text.rfind(b"\n", 0, start) + 1 : start]) is not None
     )
 
 
-def _is_comment(text: bytes, at: int) -> bool:
-    line = text[text.rfind(b"\n", 0, at) + 1 : at + 3].lstrip()
+def _is_comment(text: bytes, offset: int) -> bool:
+    line = text[text.rfind(b"\n", 0, offset) + 1 : offset + 3].lstrip()
     return line.startswith((b"#", b"//")) and not line.startswith(b"#!")
 
 
@@ -203,7 +203,7 @@ def _is_quoted(text: bytes, start: int, end: int) -> bool:
 
 
 def _pairs(page: ScannedText) -> Iterator[ScanMatch]:
-    """Pairs that are worse together than alone; only within one script."""
+    """Find pairs that are worse together than alone, within one script."""
     for rule, second in PAIR_RULES if page.is_script else ():
         match = rule.regex_pattern.search(page.text)
         if match is not None and second.search(page.text) is not None:
@@ -219,7 +219,11 @@ def _blobs(page: ScannedText) -> Iterator[ScanMatch]:
             plain = reveal_text(decoded).encode("utf-8", "replace")
             lines = [page.line(start)] * (plain.count(b"\n") + 1)
             inner = ScannedText(
-                path=page.path, text=plain, is_script=True, told="encoded: ", numbers=lines
+                path=page.path,
+                text=plain,
+                is_script=True,
+                excerpt_prefix="encoded: ",
+                numbers=lines,
             )
             yield from _rule_matches(inner, _RULES, is_script=True)
             yield from _rule_matches(inner, INJECTION, is_script=False)
@@ -235,9 +239,9 @@ def _decode(blob: bytes) -> str | None:
         if _HEX.fullmatch(blob):
             text = bytes.fromhex(blob.decode()).decode()
         else:
-            whole = blob.rstrip(b"=")
-            whole = whole[: len(whole) - (len(whole) % 4 == 1)]
-            text = base64.b64decode(whole + b"=" * (-len(whole) % 4)).decode()
+            digits = blob.rstrip(b"=")
+            digits = digits[: len(digits) - (len(digits) % 4 == 1)]
+            text = base64.b64decode(digits + b"=" * (-len(digits) % 4)).decode()
     except (ValueError, binascii.Error):
         return None
     printable = sum(item.isprintable() or item in "\n\t" for item in text)
@@ -256,7 +260,7 @@ def _long_lines(page: ScannedText) -> Iterator[ScanMatch]:
 
 
 def _comments(page: ScannedText) -> Iterator[ScanMatch]:
-    """The comments that seem to address the model; rules apply to all comments anyway."""
+    """Find comments that seem to address the model; the other rules apply to all comments."""
     spans = [
         match.span() for match in islice(COMMENT.regex_pattern.finditer(page.text), _MAX_MATCHES)
     ]

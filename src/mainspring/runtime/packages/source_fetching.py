@@ -51,11 +51,11 @@ def fetch_source(source: str, into: Path) -> FetchedSource:
     if _REF.fullmatch(ref or "HEAD") is None or ".." in ref:
         raise InvalidInput(f"{ref!r}: not a branch, a tag or a commit")
     _git(["init", "--quiet", "--template=", os.fspath(into)], source)
-    where = ["-C", os.fspath(into)]
+    in_folder = ["-C", os.fspath(into)]
     fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]
-    _git([*where, *fetch, "--", url, ref or "HEAD"], source)
-    _git([*where, "checkout", "--quiet", "--detach", "FETCH_HEAD"], source)
-    commit = _git([*where, "rev-parse", "HEAD"], source).strip()
+    _git([*in_folder, *fetch, "--", url, ref or "HEAD"], source)
+    _git([*in_folder, "checkout", "--quiet", "--detach", "FETCH_HEAD"], source)
+    commit = _git([*in_folder, "rev-parse", "HEAD"], source).strip()
     shutil.rmtree(into / ".git")
     _check_size(into, source)
     return FetchedSource(into, commit)
@@ -156,8 +156,8 @@ def _check_size(folder: Path, source: str) -> None:
             raise InvalidInput(f"{entry}: a pipe, a socket or a device")
         left_files, left_bytes = left_files - 1, left_bytes - mode.st_size
         if left_files < 0 or left_bytes < 0:
-            most = f"{MAX_FILES} files and {MAX_BYTES // 1_000_000} MB"
-            raise TooLarge(f"{without_login(source)}: more than {most}")
+            limits = f"{MAX_FILES} files or {MAX_BYTES // 1_000_000} MB"
+            raise TooLarge(f"{without_login(source)}: more than {limits}")
 
 
 def _entries(folder: Path) -> Iterator[Path]:

@@ -16,7 +16,7 @@ from mainspring.runtime.packages.package_contents import ContentItem, contents_h
 from mainspring.runtime.packages.scan_rule import Severity
 
 PINS_FILE = ".mainspring/skills.json"
-"""Below the user's folder: a project cannot trust itself."""
+"""The path below the user's home folder, so that a project cannot trust itself."""
 
 TrustStatus: TypeAlias = Literal[
     "unknown",  # never trusted
@@ -53,10 +53,10 @@ class TrustPins:
         if pin is None:
             return "unknown"
         try:
-            now = contents_hash(read_contents(place))
-        except MainspringError:  # only what can be read in full was trusted
+            current = contents_hash(read_contents(place))
+        except MainspringError:  # what was trusted could be read in full
             return "changed"
-        return "trusted" if now == pin.hash else "changed"
+        return "trusted" if current == pin.hash else "changed"
 
     def trusted_contents(self, place: Path) -> tuple[ContentItem, ...] | None:
         """The contents, if they are unchanged since somebody trusted them: exactly the bytes that
@@ -104,10 +104,10 @@ class TrustPins:
             return {}
         state = (status.st_ino, status.st_mtime_ns, status.st_size)
         if self._read is None or self._read[0] != state:
-            self._read = state, self._decoded(read_bounded(self._file))
+            self._read = state, self._decode(read_bounded(self._file))
         return self._read[1]
 
-    def _decoded(self, content: bytes | None) -> dict[str, TrustPin]:
+    def _decode(self, content: bytes | None) -> dict[str, TrustPin]:
         try:
             return {} if content is None else msgspec.json.decode(content, type=dict[str, TrustPin])
         except (msgspec.MsgspecError, UnicodeError) as error:

@@ -36,9 +36,9 @@ class RecordedCall:
     """The decision of a rule that was added while the call waited for a person, who then approved
     it."""
     voids: int = 0
-    """How often its effect had changed when a person approved it."""
+    """How often an approval became void because the call's effect had changed."""
     facts: tuple[CallFact, ...] = ()
-    """What the model got besides the result."""
+    """The facts that the model got besides the result."""
     call_endings: list[CallEnding] = field(default_factory=list[CallEnding])
     policy: InDoubtPolicy | None = None
     is_parallel: bool = False
@@ -69,8 +69,8 @@ class RecordedCall:
 
     @property
     def is_refused(self) -> bool:
-        """Settled without being authorized or run: its input was wrong, or the call was out of
-        place."""
+        """Whether it settled without being authorized or run: its input was wrong, or the call was
+        not allowed there."""
         is_untouched = self.decision is None and not self.call_endings and self.policy is None
         is_dropped = self.content is not None and plain_text(self.content) == INTERRUPTED_TEXT
         return is_untouched and self.content is not None and not is_dropped

@@ -1,4 +1,4 @@
-"""A session's log as a script for a replay: all inputs and decisions, and when they came."""
+"""Reads a session's log as the script of a replay: all inputs and decisions, and when they came."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class ReplayProgress(NamedTuple):
     """The progress of a run, in units that all runs of the same session share."""
 
     ended: int = 0
-    """Model calls."""
+    """The number of ended model calls."""
     settled: int = 0
-    """Tool calls."""
+    """The number of settled tool calls."""
     idle: int = 0
-    """Runs."""
+    """The number of ended runs."""
 
     def has_reached(self, due: ReplayProgress) -> bool:
-        return all(count >= least for count, least in zip(self, due, strict=True))
+        return all(count >= needed for count, needed in zip(self, due, strict=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,8 +67,8 @@ class HookContext:
 
     payload: events.ContextAdded
     due: ReplayProgress
-    heard: int
-    """The number of user messages so far."""
+    messages: int
+    """The number of user messages before it."""
 
     @property
     def event(self) -> str:
@@ -105,7 +105,7 @@ class Recording:
     withheld: dict[str, str | None] = field(default_factory=dict[str, "str | None"])
     """The ids of messages that hooks withheld from the model, and why."""
     switches: dict[int, list[FailedOver]] = field(default_factory=dict[int, list[FailedOver]])
-    """By the number of the call."""
+    """Failovers, by the number of the call."""
     errors: dict[int, str] = field(default_factory=dict[int, str])
     statuses: dict[int, str] = field(default_factory=dict[int, str])
     """Status blocks, by the index of the call whose request they end."""
@@ -124,7 +124,7 @@ class Recording:
         return list(by_name.values())
 
     def reply(self, call: ModelCall) -> Reply:
-        """The reply to repeat; nothing if there was none, or it was discarded."""
+        """The reply to repeat; an empty one if there was none, or it was discarded."""
         if call.reply is not None:
             return call.reply
         end = call.end
@@ -139,15 +139,15 @@ class Recording:
 def read_recording(
     log: Sequence[Event], *, thread_id: str, model_calls: Sequence[ModelCall]
 ) -> Recording:
-    """Events of other threads are ignored."""
+    """Read the events of one thread; ignore the others."""
     recording = Recording(model_calls)
     thread = [event for event in log if event.thread_id == thread_id]
     progress, turns = ReplayProgress(), 0
-    for at, event in enumerate(thread):
+    for index, event in enumerate(thread):
         if isinstance(event.payload, events.ContextStatus):
             recording.statuses[turns] = event.payload.text
         turns += is_turn(event.payload)
-        _read(recording, thread, at, progress)
+        _read(recording, thread, index, progress)
         progress = advance(progress, event.payload)
     return recording
 
@@ -164,31 +164,31 @@ def advance(progress: ReplayProgress, payload: AnyPayload) -> ReplayProgress:
             return progress
 
 
-def _read(recording: Recording, log: Sequence[Event], at: int, progress: ReplayProgress) -> None:
-    payload = log[at].payload
+def _read(recording: Recording, log: Sequence[Event], index: int, progress: ReplayProgress) -> None:
+    payload = log[index].payload
     if isinstance(payload, CLIENT_EVENTS):
         recording.inputs.append(
             ExternalInput(
                 payload=payload,
                 due=progress,
-                stops=isinstance(payload, events.UserInterrupt) and _stops(log, at),
+                stops=isinstance(payload, events.UserInterrupt) and _stops(log, index),
             )
         )
-    _read_hooks(recording, log[at], progress)
+    _read_hooks(recording, log[index], progress)
     match payload:
         case events.ModelRequestStarted(purpose=str()):
-            recording.sides.append(_side(log, at))
+            recording.sides.append(_side(log, index))
         case events.StatusIdle(reason=reason):
             recording.ends.append((progress, reason))
         case events.LoopContinued(reason=reason) if reason in FEEDBACK_REASONS:
             recording.feedback.append((progress, payload))
         case events.ProviderFailedOver(from_model=first, to_model=second, reason=reason):
             switch = FailedOver(from_model=first, to_model=second, reason=reason)
-            recording.switches.setdefault(_turns(log, at), []).append(switch)
+            recording.switches.setdefault(_turns(log, index), []).append(switch)
         case events.SessionFailed(error=error) if _is_of_model(error):
-            recording.errors[_turns(log, at)] = error.message
+            recording.errors[_turns(log, index)] = error.message
         case _:
-            _read_call(recording, log, at)
+            _read_call(recording, log, index)
 
 
 def _is_of_model(error: events.ErrorDetail) -> bool:
@@ -204,36 +204,38 @@ def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) ->
         case events.ContextAdded(source=source) if source != WORKING_STATE:  # the loop makes it
             message_count = len(recording.messages)
             recording.hook_context.append(
-                HookContext(due=progress, heard=message_count, payload=event.payload)
+                HookContext(due=progress, messages=message_count, payload=event.payload)
             )
         case _:
             pass
 
 
-def _read_call(recording: Recording, log: Sequence[Event], at: int) -> None:
-    payload = log[at].payload
+def _read_call(recording: Recording, log: Sequence[Event], index: int) -> None:
+    payload = log[index].payload
     if isinstance(payload, CALL_EVENTS):
         is_custom = isinstance(payload, events.AgentCustomToolUse)
         recording.add(
-            RecordedCall(id=log[at].id, name=payload.name, input=payload.input, is_custom=is_custom)
+            RecordedCall(
+                id=log[index].id, name=payload.name, input=payload.input, is_custom=is_custom
+            )
         )
     elif isinstance(payload, CallResult):
         call = _call(recording, call_id_of(payload) or "")
         if call is not None and call.content is None:
             call.content, call.is_error = payload.content, payload.is_error
-            call.facts = _facts(log, at)
+            call.facts = _facts(log, index)
     elif isinstance(
         payload, events.ToolCallAuthorized | events.ToolCallStarted | events.ToolCallInDoubt
     ):
         call = _call(recording, payload.tool_use_id)
         if call is not None:
-            _read_step(call, log, at, payload)
+            _read_step(call, log, index, payload)
 
 
 def _read_step(
     call: RecordedCall,
     log: Sequence[Event],
-    at: int,
+    index: int,
     payload: events.ToolCallAuthorized | events.ToolCallStarted | events.ToolCallInDoubt,
 ) -> None:
     match payload:
@@ -246,20 +248,20 @@ def _read_step(
         case events.ToolCallAuthorized():
             call.judge(payload)
         case events.ToolCallStarted():
-            call.call_endings.append(_fate(log, at, call.id))
-            call.is_parallel = call.is_parallel or _is_parallel(log, at)
+            call.call_endings.append(_ending(log, index, call.id))
+            call.is_parallel = call.is_parallel or _is_parallel(log, index)
         case events.ToolCallInDoubt(policy=policy):
             call.policy = policy
 
 
 def _call(recording: Recording, call_id: str) -> RecordedCall | None:
-    at = recording.call_number(call_id)
-    return None if at is None else recording.calls[at]
+    index = recording.call_number(call_id)
+    return None if index is None else recording.calls[index]
 
 
-def _turns(log: Sequence[Event], at: int) -> int:
+def _turns(log: Sequence[Event], index: int) -> int:
     """The number of model calls of the conversation that were started."""
-    return sum(is_turn(event.payload) for event in log[:at])
+    return sum(is_turn(event.payload) for event in log[:index])
 
 
 def is_turn(payload: AnyPayload) -> bool:
@@ -272,15 +274,15 @@ def is_turn(payload: AnyPayload) -> bool:
     )
 
 
-def _stops(log: Sequence[Event], at: int) -> bool:
+def _stops(log: Sequence[Event], index: int) -> bool:
     """Whether this interrupt ended a model call or a tool call."""
-    for event in reversed(log[:at]):
+    for event in reversed(log[:index]):
         match event.payload:
             case events.ModelRequestEnded(stop_reason=reason, purpose=purpose):
                 if purpose not in END_ONLY:
                     return reason == "interrupted"
             case events.ToolCallStarted(tool_use_id=call_id):
-                return _fate(log, log.index(event), call_id) == "interrupted"
+                return _ending(log, log.index(event), call_id) == "interrupted"
             case events.StatusIdle() | events.StatusRunning():
                 return False
             case _:
@@ -288,8 +290,8 @@ def _stops(log: Sequence[Event], at: int) -> bool:
     return False
 
 
-def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
-    for event in log[at + 1 :]:
+def _ending(log: Sequence[Event], index: int, call_id: str) -> CallEnding:
+    for event in log[index + 1 :]:
         match event.payload:
             case events.SessionWoken():
                 return "crashed"
@@ -301,10 +303,10 @@ def _fate(log: Sequence[Event], at: int, call_id: str) -> CallEnding:
     return "crashed"
 
 
-def _facts(log: Sequence[Event], at: int) -> tuple[CallFact, ...]:
+def _facts(log: Sequence[Event], index: int) -> tuple[CallFact, ...]:
     """The effects of a call that the loop depends on, written just before its result."""
     facts: list[CallFact] = []
-    for event in reversed(log[:at]):
+    for event in reversed(log[:index]):
         if isinstance(event.payload, CallResult | events.ToolCallStarted):
             break
         if isinstance(event.payload, CallFact):
@@ -312,30 +314,30 @@ def _facts(log: Sequence[Event], at: int) -> tuple[CallFact, ...]:
     return tuple(facts)
 
 
-def _is_parallel(log: Sequence[Event], at: int) -> bool:
+def _is_parallel(log: Sequence[Event], index: int) -> bool:
     """Whether two neighbouring calls ran at the same time."""
-    beside = [log[index].payload for index in (at - 1, at + 1) if 0 <= index < len(log)]
-    return any(isinstance(payload, events.ToolCallStarted) for payload in beside)
+    neighbours = [log[i].payload for i in (index - 1, index + 1) if 0 <= i < len(log)]
+    return any(isinstance(payload, events.ToolCallStarted) for payload in neighbours)
 
 
-def _side(log: Sequence[Event], at: int) -> SideCall:
+def _side(log: Sequence[Event], index: int) -> SideCall:
     end = next(
         (
             event.payload
-            for event in log[at + 1 :]
+            for event in log[index + 1 :]
             if isinstance(event.payload, events.ModelRequestEnded)
-            and event.payload.model_request_start_id == log[at].id
+            and event.payload.model_request_start_id == log[index].id
         ),
         None,
     )
     if end is None or end.stop_reason == "abandoned":
         return SideCall(end=None, summary=None)
-    summary = None if end.is_error else _summary(log[at + 1 :])
+    summary = None if end.is_error else _summary(log[index + 1 :])
     return SideCall(end=end, summary=summary)
 
 
 def _summary(log: Iterable[Event]) -> str | None:
-    """What the model wrote: the summary, with the working state that was extracted from it."""
+    """The text that the model wrote: the summary, with the working state extracted from it."""
     state = ""
     for event in log:
         match event.payload:

@@ -1,4 +1,4 @@
-"""The position of a run in a recording: what comes next, and where the run has diverged."""
+"""The position of a replay in a recording: which inputs come next, and where it has diverged."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DIFF_LINES = 16
 
 
 class RecordedCrash(BaseException):
-    """The recorded process died here: not an error that a tool could raise."""
+    """The recorded process died here. A BaseException, so that no tool error handler catches it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,29 +55,29 @@ class ReplayCursor:
 
     recording: Recording
     interrupt: Callable[[], Awaitable[object]]
-    """Interrupts the session that is replayed."""
-    tells_status: bool
+    """Interrupts the replayed session."""
+    repeats_budget: bool
     """Whether recorded budget decisions are repeated; otherwise the agent's own limits apply."""
     replay_progress: ReplayProgress = field(default_factory=ReplayProgress)
     begun: int = 0
     sides: int = 0
     inputs_sent: int = 0
     is_beside: bool = False
-    """The running model call is outside the conversation."""
+    """Whether the running model call is outside the conversation."""
     calls: dict[str, int] = field(default_factory=dict[str, int])
     """The ids of this run's calls, with the recorded call of each."""
     open: list[str] = field(default_factory=list[str])
     """The ids of calls without a result yet."""
     answers: dict[str, int] = field(default_factory=dict[str, int])
-    """How often a person has answered each call."""
+    """The number of a person's answers to each call."""
     added: int = 0
     prompts: int = 0
-    """The user messages that hooks have seen."""
+    """The number of user messages that hooks have seen."""
     attempts: dict[str, int] = field(default_factory=dict[str, int])
     divergence: Divergence | None = None
 
     def restart(self, log: Iterable[Event]) -> None:
-        """As if this log contained everything so far."""
+        """Start over at the end of this log."""
         self.replay_progress = ReplayProgress()
         self.begun = self.sides = self.inputs_sent = self.added = self.prompts = 0
         self.calls, self.open, self.attempts, self.answers = {}, [], {}, {}
@@ -116,7 +116,7 @@ class ReplayCursor:
         for cue in self.recording.inputs[self.inputs_sent :]:
             if cue.stops or not self.replay_progress.has_reached(cue.due):
                 break
-            payloads.append(self._renamed(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
+            payloads.append(self._for_this_run(cue.payload))  # pyright: ignore[reportArgumentType] (never Unknown)
         return payloads
 
     def late(self) -> list[events.ContextAdded]:
@@ -125,16 +125,16 @@ class ReplayCursor:
         contexts: list[events.ContextAdded] = []
         for added in self.recording.hook_context[self.added :]:
             is_ahead = not self.replay_progress.has_reached(added.due) or (
-                self.replay_progress == added.due and self._will_be_told(added)
+                self.replay_progress == added.due and self._is_still_to_come(added)
             )
             if is_ahead:
                 break
             contexts.append(added.payload)
         return contexts
 
-    def _will_be_told(self, context: HookContext) -> bool:
+    def _is_still_to_come(self, context: HookContext) -> bool:
         if context.event == "UserPromptSubmit":
-            return context.heard > self.prompts
+            return context.messages > self.prompts
         return context.event == "PostCompact"
 
     def context(self, hook_event: HookEvent) -> tuple[str, ...]:
@@ -168,13 +168,13 @@ class ReplayCursor:
 
     def matching_call(self, name: str, tool_input: Mapping[str, object]) -> RecordedCall | None:
         """The first running call that was recorded with this input."""
-        under_way = (self.recorded(call_id) for call_id in self.open)
-        return next((item for item in under_way if item and item.is_like(name, tool_input)), None)
+        calls = (self.recorded(call_id) for call_id in self.open)
+        return next((call for call in calls if call and call.is_like(name, tool_input)), None)
 
     def recorded(self, call_id: str | None) -> RecordedCall | None:
-        at = self.calls.get(call_id or "")
+        index = self.calls.get(call_id or "")
         calls = self.recording.calls
-        return calls[at] if at is not None and at < len(calls) else None
+        return calls[index] if index is not None and index < len(calls) else None
 
     def cost(self, _model: str, _usage: events.Usage) -> Decimal:
         shot = self.shot()
@@ -184,32 +184,34 @@ class ReplayCursor:
     def compare(self, _recorded: str, request: Request) -> str | None:
         shot = self.shot()
         if shot is None:
-            return "the recording has no such call"
+            return "the recording does not have this call"
         if canonical_request(shot.request) == canonical_request(request):
             return None
         lines = unified_diff(
             request_lines(shot.request), request_lines(request), "recorded", "now", lineterm="", n=1
         )
         diff = [line if len(line) <= 200 else f"{line[:199]}…" for line in lines]
-        what = "what the model is given has changed"
+        what = "the model request has changed"
         self.divergence = Divergence(
             call=self.begun, what=what, diff=tuple(diff[:_DIFF_LINES]) or ("only ids differ",)
         )
         return what
 
-    def _renamed(self, payload: object) -> object:
-        """Answers to calls go to this run's calls."""
+    def _for_this_run(self, payload: object) -> object:
+        """Replace a recorded call id with the id of this run's call."""
         match payload:
             case (
                 events.UserToolConfirmation(tool_use_id=call_id)
                 | events.UserToolResult(tool_use_id=call_id)
             ):
-                return msgspec.structs.replace(payload, tool_use_id=self._live(call_id))
+                return msgspec.structs.replace(payload, tool_use_id=self._current_id(call_id))
             case events.UserCustomToolResult(custom_tool_use_id=call_id):
-                return msgspec.structs.replace(payload, custom_tool_use_id=self._live(call_id))
+                return msgspec.structs.replace(
+                    payload, custom_tool_use_id=self._current_id(call_id)
+                )
             case _:
                 return payload
 
-    def _live(self, recorded_id: str) -> str:
-        at = self.recording.call_number(recorded_id)
-        return next((live for live, index in self.calls.items() if index == at), recorded_id)
+    def _current_id(self, recorded_id: str) -> str:
+        number = self.recording.call_number(recorded_id)
+        return next((id_ for id_, index in self.calls.items() if index == number), recorded_id)

@@ -18,7 +18,7 @@ from mainspring.runtime.skills.skill import Skill
 if TYPE_CHECKING:
     from mainspring.retrieval import bm25
 else:
-    bm25 = LazyModule("mainspring.retrieval.bm25")  # few agents have more skills than are listed
+    bm25 = LazyModule("mainspring.retrieval.bm25")  # few agents have skills that are not listed
 
 BYTES_PER_TOKEN = 3.5
 """A low estimate, so that token counts err on the high side."""
@@ -40,8 +40,8 @@ def render_catalogue(skills: Iterable[Skill]) -> str:
 
 
 def is_in_catalogue(skill: Skill) -> bool:
-    """Whether the model may use it by itself. A skill with `paths` is offered with those files
-    instead."""
+    """Whether the model may use it by itself. A skill with `paths` is offered when the model
+    touches one of those files."""
     return skill.for_model and not skill.paths
 
 
@@ -66,8 +66,8 @@ def fit_to_window(
     uses: Mapping[str, int] | None = None,
     query: str = "",
 ) -> tuple[Skill, ...]:
-    """The same skills, with only as many listed as fit: the most used first, then those that match
-    the query best."""
+    """Return the skills, of which only as many are listed as fit: the most used first, then those
+    that match the query best."""
     if not exceeds_window(skills, window=window):
         return tuple(skills)
     usable = {skill.name: skill.description for skill in skills if is_in_catalogue(skill)}
@@ -77,10 +77,10 @@ def fit_to_window(
         return -counts.get(skill.name, 0), -fit.get(skill.name, 0.0), skill.name
 
     listed_names: set[str] = set()
-    room = max_list_tokens(window)
+    tokens_left = max_list_tokens(window)
     for skill in sorted(filter(is_in_catalogue, skills), key=rank):
-        room -= tokens_of(skill)
-        if room < 0:
+        tokens_left -= tokens_of(skill)
+        if tokens_left < 0:
             break
         listed_names.add(skill.name)
     return tuple(structs.replace(skill, is_listed=skill.name in listed_names) for skill in skills)

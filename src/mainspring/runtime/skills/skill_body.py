@@ -1,5 +1,5 @@
-"""The text of a skill as the model gets it: read from its file within bounds, with arguments and
-command output filled in, or preloaded into a subagent's prompt.
+"""The text of a skill for the model: read from its file within limits, with arguments and command
+output filled in, or preloaded into a subagent's prompt.
 """
 
 from __future__ import annotations
@@ -57,18 +57,18 @@ class BodySegment(Struct, frozen=True):
 def split_commands(body: str) -> Iterator[BodySegment]:
     """Split a text at its commands. A block that is not closed is not a command."""
     lines = body.splitlines(keepends=True)
-    closing = deque(index for index, line in enumerate(lines) if line.strip() == _BLOCK_CLOSING)
-    at = 0
-    while at < len(lines):
-        while closing and closing[0] <= at:
+    closing = deque(number for number, line in enumerate(lines) if line.strip() == _BLOCK_CLOSING)
+    index = 0
+    while index < len(lines):
+        while closing and closing[0] <= index:
             closing.popleft()
-        if lines[at].strip() == _BLOCK_OPENING and closing:
-            block = lines[at : closing[0] + 1]
+        if lines[index].strip() == _BLOCK_OPENING and closing:
+            block = lines[index : closing[0] + 1]
             yield BodySegment("".join(block), "".join(block[1:-1]).strip())
-            at += len(block)
+            index += len(block)
         else:
-            yield from _inline_segments(lines[at])
-            at += 1
+            yield from _inline_segments(lines[index])
+            index += 1
 
 
 def has_commands(body: str) -> bool:
@@ -168,7 +168,9 @@ async def load_body(skill: Skill) -> str:
 async def render_body(body: str, substitution: SkillSubstitution, run: RunCommand) -> str:
     """A skill's text with its arguments filled in, and a list of the other files in its folder."""
     skill = substitution.skill
-    text = (await run_embedded_commands(body, substitution, run)).strip() + substitution.rest()
+    text = (
+        await run_embedded_commands(body, substitution, run)
+    ).strip() + substitution.unused_arguments()
     return skill_section(skill, text, await to_thread.run_sync(_files, skill))
 
 
@@ -201,7 +203,7 @@ def _current_contents(skill: Skill) -> str | None:
 
 
 def skill_section(skill: Skill, text: str, files: Sequence[str] = ()) -> str:
-    """The text between tags that it cannot close itself."""
+    """Put the text between tags that it cannot close itself."""
     text = _END_TAG.sub("&lt;", text)
     if len(text) > MAX_CHARS:
         text = f"{text[:MAX_CHARS]}\n[... truncated: the rest is in {skill.file}]"
@@ -226,22 +228,22 @@ def _files(skill: Skill) -> list[str]:
 
 
 MAX_PRELOADED_CHARS = 100_000
-"""For all preloaded skills together: about 25,000 tokens."""
+"""The limit for all preloaded skills together: about 25,000 tokens."""
 
 
 def preloaded_text(names: Iterable[str], skills: Iterable[Skill]) -> str:
     """The texts of the named skills, in that order. A skill that has changed since the session
-    began, or does not fit, is only mentioned. Blocking."""
+    began, or does not fit, is only mentioned. Blocks."""
     texts: list[str] = []
-    room = MAX_PRELOADED_CHARS
+    chars_left = MAX_PRELOADED_CHARS
     for skill in _preloaded_skills(names, skills):
         try:
             text = skill_section(skill, read_body(skill).strip())
         except InvalidInput as error:
             text = f"[{error}]"
-        if len(text) > room:
-            text = f"[There is no room for the skill {skill.name}: use it when you need it.]"
-        room -= len(text)
+        if len(text) > chars_left:
+            text = f"[The skill {skill.name} did not fit here: use it when you need it.]"
+        chars_left -= len(text)
         texts.append(text)
     return "\n\n".join(texts)
 

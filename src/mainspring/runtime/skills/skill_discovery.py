@@ -3,7 +3,6 @@ name, and which the user has disabled."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TypeAlias
@@ -28,10 +27,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_file import read_command, read_skill
 
 _WIDEST_FIRST: tuple[Scope, ...] = ("managed", "user", "project")
-_MAX_CACHED = 10_000
 
-FileStamp: TypeAlias = tuple[int, int, int]
-ParsedSkill: TypeAlias = tuple[Skill | None, Sequence[Finding]]
 SkillReader: TypeAlias = Callable[[Path, PartLocation, str], tuple[Skill | None, list[Finding]]]
 IsPinned: TypeAlias = Callable[[Path], str | bool | None]
 """Returns the trusted hash of a skill's folder or a command's file if it is trusted in its current
@@ -40,43 +36,19 @@ state, false if it has changed, and `None` if it was never trusted."""
 
 class DiscoveredSkills(Struct, frozen=True, kw_only=True):
     skills: tuple[Skill, ...]
-    """By name."""
+    """Sorted by name."""
     findings: tuple[Finding, ...]
 
 
-class SkillFileCache:
-    """Parsed skill files; a file is parsed again once it has changed."""
-
-    def __init__(self) -> None:
-        self._kept: dict[tuple[str, str, PartLocation], tuple[FileStamp, ParsedSkill]] = {}
-
-    def read(
-        self, file: Path, place: PartLocation, shown: str, skill_reader: SkillReader
-    ) -> ParsedSkill:
-        key, stamp = (str(file), shown, place), _stamp(file)
-        cached = self._kept.get(key)
-        if cached is not None and cached[0] == stamp:
-            return cached[1]
-        skill_and_findings = skill_reader(file, place, shown)
-        if stamp is not None:
-            if len(self._kept) >= _MAX_CACHED:
-                self._kept.clear()
-            self._kept[key] = (stamp, skill_and_findings)
-        return skill_and_findings
-
-
-def discover(
-    scopes: Scopes, *, is_pinned: IsPinned, skill_file_cache: SkillFileCache | None = None
-) -> DiscoveredSkills:
+def discover(scopes: Scopes, *, is_pinned: IsPinned) -> DiscoveredSkills:
     """Search all places, the widest scope first. Call it in a worker thread."""
-    cache = SkillFileCache() if skill_file_cache is None else skill_file_cache
     walk = PartWalk(scopes)
     by_name: dict[str, Skill] = {}
     for part, place in _places(scopes):
         choose, read_file = _KINDS[part]
         max_depth = 1 if part == "skills" and place.plugin is not None else MAX_DEPTH
         for file in walk.files(place, choose, max_depth=max_depth):
-            skill, findings = cache.read(file, place, scopes.display_path(file), read_file)
+            skill, findings = read_file(file, place, scopes.display_path(file))
             walk.findings += findings
             if skill is not None and skill.name in scopes.disabled_skills:
                 walk.disabled(file, skill.name)
@@ -89,8 +61,8 @@ def discover(
 
 
 def select_manifests(names: Sequence[str], depth: int) -> tuple[Sequence[str], bool]:
-    """The folders below a skill belong to it and are not searched, except at the root of a
-    place."""
+    """The folders below a skill belong to it and are not searched, except below a skill at the
+    root."""
     manifests = [item for item in ("SKILL.md", "skill.md") if item in names][:1]
     return manifests, depth == 0 or not manifests
 
@@ -103,7 +75,7 @@ _KINDS: dict[PartKind, tuple[FileSelector, SkillReader]] = {
 
 
 def _places(scopes: Scopes) -> Sequence[tuple[PartKind, PartLocation]]:
-    """Within a scope, skills come before commands."""
+    """The places to search, widest scope first; within a scope, skills come before commands."""
     places: list[tuple[PartKind, PartLocation]] = [
         (part, place) for part in _PARTS for place in scopes.places(part)
     ]
@@ -120,16 +92,8 @@ def _with_trust(skill: Skill, place: PartLocation, is_pinned: IsPinned) -> Skill
     return structs.replace(skill, is_trusted=is_trusted, contents=contents)
 
 
-def _stamp(file: Path) -> FileStamp | None:
-    try:
-        stat = os.stat(file)
-    except OSError:
-        return None
-    return stat.st_mtime_ns, stat.st_size, stat.st_ino
-
-
 DISABLED_SKILLS_FILE = ".mainspring/disabled-skills.json"
-"""Below the user's folder."""
+"""The path below the user's home folder."""
 
 
 def disabled_skills(home: Path) -> frozenset[str]:

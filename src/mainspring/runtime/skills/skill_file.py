@@ -22,7 +22,7 @@ from mainspring.runtime.skills.skill import Skill
 
 SkillKind: TypeAlias = Literal["skill", "command"]
 
-MAX_SHOWN = 1536
+MAX_LISTED_CHARS = 1536
 """The most characters of a description that the model sees."""
 _MAX_DESCRIPTION = 1024
 _MAX_NAME = 64
@@ -37,16 +37,18 @@ class _Source(Struct, frozen=True):
     text: str
     fields: Fields
 
-    def called(self, name: str) -> str:
+    def full_name(self, name: str) -> str:
         return name if self.part_location.plugin is None else f"{self.part_location.plugin}:{name}"
 
 
-def read_skill(file: Path, place: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
+def read_skill(
+    file: Path, place: PartLocation, display_path: str
+) -> tuple[Skill | None, list[Finding]]:
     """Read a `SKILL.md`; no skill if it has no readable frontmatter or no description."""
-    text = read_text(file, shown)
+    text = read_text(file, display_path)
     if isinstance(text, Finding):
         return None, [text]
-    fields = Fields(read_frontmatter(text), shown)
+    fields = Fields(read_frontmatter(text), display_path)
     if not fields.frontmatter.is_there:
         fields.fail("has no readable frontmatter: skipped", "begin it with --- and name:")
         return None, fields.findings
@@ -60,17 +62,19 @@ def read_skill(file: Path, place: PartLocation, shown: str) -> tuple[Skill | Non
     return skill, fields.findings
 
 
-def read_command(file: Path, place: PartLocation, shown: str) -> tuple[Skill | None, list[Finding]]:
+def read_command(
+    file: Path, place: PartLocation, display_path: str
+) -> tuple[Skill | None, list[Finding]]:
     """Read a file of `commands/`. Frontmatter is optional; the folders on its path are part of its
     name."""
-    text = read_text(file, shown)
+    text = read_text(file, display_path)
     if isinstance(text, Finding):
         return None, [text]
-    fields = Fields(read_frontmatter(text), shown)
-    inside = Path(file.name) if file == place.path else file.relative_to(place.path)
-    name = ":".join(inside.with_suffix("").parts)
+    fields = Fields(read_frontmatter(text), display_path)
+    relative = Path(file.name) if file == place.path else file.relative_to(place.path)
+    name = ":".join(relative.with_suffix("").parts)
     if fields.text("name") not in ("", name, file.stem):
-        fields.note(f"a command has the name of its file: {name}", "name")
+        fields.note(f"a command is named after its file: {name}", "name")
     description = fields.text("description") or first_paragraph(fields.frontmatter.body)
     skill = _skill(_Source(file, place, text, fields), name, description, "command")
     return skill, fields.findings
@@ -79,21 +83,21 @@ def read_command(file: Path, place: PartLocation, shown: str) -> tuple[Skill | N
 def _check(fields: Fields, name: str, folder: str, description: str) -> None:
     if len(fields.text("name")) > _MAX_NAME or not _NAME.fullmatch(name):
         form = f"1 to {_MAX_NAME} lowercase letters, digits and single hyphens"
-        fields.warn(f"{name!r} is not a proper name for a skill", "name", form)
+        fields.warn(f"{name!r} is not a valid name for a skill", "name", form)
     elif name != folder:
-        fields.warn(f"its name is {name}, and its folder {folder}", "name", "give both one name")
+        fields.warn(f"its name is {name}, but its folder is {folder}", "name", "give both one name")
     if len(description) > _MAX_DESCRIPTION:
-        what = f"the description has more than {_MAX_DESCRIPTION} characters"
-        fields.warn(what, "description", "every session pays for it")
+        problem = f"the description has more than {_MAX_DESCRIPTION} characters"
+        fields.warn(problem, "description", "shorten it: every session pays for it")
 
 
 def _skill(source: _Source, name: str, description: str, kind: SkillKind) -> Skill:
     fields = source.fields
     model = fields.text("model")
     if fields.text("shell") not in ("", "bash"):
-        fields.note("`shell` does nothing: commands run in the shell of the sandbox", "shell")
+        fields.note("`shell` has no effect: commands run in the sandbox's shell", "shell")
     return Skill(
-        name=source.called(name),
+        name=source.full_name(name),
         description=_listed_description(fields, description),
         file=str(source.file),
         folder=str(source.file.parent),
@@ -122,9 +126,9 @@ def _skill(source: _Source, name: str, description: str, kind: SkillKind) -> Ski
 
 def _listed_description(fields: Fields, description: str) -> str:
     text = f"{description}\n{when}" if (when := fields.text("when_to_use")) else description
-    if len(text) > MAX_SHOWN:
-        fields.warn(f"the model sees only its first {MAX_SHOWN} characters", "description")
-    return text[:MAX_SHOWN]
+    if len(text) > MAX_LISTED_CHARS:
+        fields.warn(f"the model sees only its first {MAX_LISTED_CHARS} characters", "description")
+    return text[:MAX_LISTED_CHARS]
 
 
 def _argument_hint(fields: Fields) -> str:

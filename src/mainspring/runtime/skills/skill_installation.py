@@ -1,5 +1,5 @@
-"""Skills that people install or create: fetched and scanned, or written from a template. Installing
-is done by `packages.installer`.
+"""Skills that people install or create: fetched and scanned, or written from a template.
+`packages.installer` installs them.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _skills_in(root: Path, source: str) -> list[Skill]:
         elif findings:
             why = f": {findings[-1]}"
     if not skills:
-        raise InvalidInput(f"{source}: it has no skill{why}")
+        raise InvalidInput(f"{source}: has no skill{why}")
     return list(skills.values())
 
 
@@ -151,14 +151,15 @@ def _rank(file: Path, root: Path) -> int:
     if file.parent == root:
         return 0
     return next(
-        (at for at, place in enumerate(_OWN_PLACES, 1) if file.is_relative_to(root / place)), 9
+        (rank for rank, place in enumerate(_OWN_PLACES, 1) if file.is_relative_to(root / place)),
+        9,
     )
 
 
 def _choose(skills: Sequence[Skill], root: Path, source: str, choice: SkillChoice) -> list[Skill]:
     names = {name: skill for skill in skills for name in (Path(skill.folder).name, skill.name)}
     if unknown := sorted(choice.names - set(names)):
-        error = InvalidInput(f"{source}: it has no skill {unknown[0]}")
+        error = InvalidInput(f"{source}: has no skill {unknown[0]}")
         error.add_note(f"it has {_join_names(skills)}")
         raise error
     if choice.takes_all:
@@ -168,9 +169,9 @@ def _choose(skills: Sequence[Skill], root: Path, source: str, choice: SkillChoic
     elif len(skills) == 1 or Path(skills[0].folder) == root:
         selection = [skills[0]]
     else:
-        several = InvalidInput(f"{source}: it has {len(skills)} skills")
-        several.add_note(f"--all installs all of them, --only some of them: {_join_names(skills)}")
-        raise several
+        error = InvalidInput(f"{source}: has {len(skills)} skills")
+        error.add_note(f"--all installs all of them, --only some of them: {_join_names(skills)}")
+        raise error
     for skill in selection:
         check_name(skill.name)
     return selection
@@ -192,7 +193,7 @@ description: {description}
 Say here what to do, step by step, as you would tell a colleague who is new.
 
 ## Steps
-1. Look at what is there before changing anything.
+1. Look at the current state before changing anything.
 2. Do the work.
 3. Check the result, and say how it was checked.
 
@@ -205,7 +206,7 @@ until they are needed.
 class NewSkill:
     file: Path
     hash: str
-    """Of the contents that were written."""
+    """The hash of the written contents."""
 
 
 def write_new_skill(base: Path, name: str, description: str | None) -> NewSkill:
@@ -219,7 +220,7 @@ def write_new_skill(base: Path, name: str, description: str | None) -> NewSkill:
     title = name.replace("-", " ").capitalize()
     text = " ".join((description or _default_description(title)).split())
     if not text or len(text) > _MAX_DESCRIPTION:
-        raise InvalidInput(f"a description has 1 to {_MAX_DESCRIPTION} characters")
+        raise InvalidInput(f"a description must have 1 to {_MAX_DESCRIPTION} characters")
     folder = base / FOLDER / name
     try:
         folder.mkdir(parents=True)
@@ -237,4 +238,4 @@ def write_new_skill(base: Path, name: str, description: str | None) -> NewSkill:
 
 
 def _default_description(title: str) -> str:
-    return f"{title}. Use when somebody asks for it; say here which words they will use."
+    return f"{title}. Use when somebody asks for it; list here the words they will use."

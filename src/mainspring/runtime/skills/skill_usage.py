@@ -30,12 +30,12 @@ class SkillUse(Struct, kw_only=True):
     failed."""
     failed: int = 0
     cost_usd: Decimal = Decimal(0)
-    """What the threads that used it spent, from the use to the end of the run."""
+    """The spending of the threads that used it, from the use to the end of the run."""
     last: datetime | None = None
 
 
 async def read_skill_usage(log: SessionLog) -> Mapping[str, SkillUse]:
-    """By name. Events that a fork inherits count for its parent."""
+    """The usage by skill name. Events that a fork inherits count for its parent."""
     usage: dict[str, SkillUse] = {}
     async for session in all_sessions(log.store):
         if await log.read(session.id, after=session.parent_seq, types=_USED, limit=1):
@@ -61,7 +61,7 @@ def add_session(usage: dict[str, SkillUse], session: Iterable[Event]) -> None:
 class _Tally(Struct):
     """The count within one session."""
 
-    found: dict[str, SkillUse]
+    usage: dict[str, SkillUse]
     _names: set[str] = field(default_factory=set[str])
     _calls: set[str] = field(default_factory=set[str])
     _open: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
@@ -71,7 +71,7 @@ class _Tally(Struct):
         if fact.tool_use_id is not None and fact.tool_use_id in self._calls:
             return  # the same call, repeated after a crash
         self._calls.add(fact.tool_use_id or "")
-        use = self.found.setdefault(fact.name, SkillUse())
+        use = self.usage.setdefault(fact.name, SkillUse())
         use.uses += 1
         use.by_model += fact.by == "model"
         use.by_user += fact.by == "user"
@@ -82,9 +82,9 @@ class _Tally(Struct):
 
     def spend(self, thread_id: str, cost_usd: Decimal) -> None:
         for name in dict.fromkeys(self._open.get(thread_id, ())):
-            self.found[name].cost_usd += cost_usd
+            self.usage[name].cost_usd += cost_usd
 
     def end(self, thread_id: str, *, is_done: bool) -> None:
         for name in self._open.pop(thread_id, ()):
-            self.found[name].succeeded += is_done
-            self.found[name].failed += not is_done
+            self.usage[name].succeeded += is_done
+            self.usage[name].failed += not is_done

@@ -35,7 +35,7 @@ class _Broken(Exception):
 
 
 def check_strict(folder: Path) -> list[Finding]:
-    """Everything that makes it invalid; empty if it is valid."""
+    """Return all violations; empty if the skill is valid."""
     name = next((item for item in ("SKILL.md", "skill.md") if (folder / item).exists()), None)
     if name is None:
         what = "has no SKILL.md" if folder.is_dir() else "is not a folder"
@@ -69,14 +69,14 @@ def _read(text: str) -> list[Pair]:
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise _Broken("its frontmatter is not YAML") from error
     if not isinstance(root, yaml.MappingNode):
-        raise _Broken("its frontmatter is not names with values")
+        raise _Broken("its frontmatter is not a mapping")
     _check_mapping(root)
     return root.value
 
 
-def _check_events(written: str) -> None:
-    """The reference implementation reads a subset of YAML."""
-    events = cast("Events", yaml.SafeLoader(written))
+def _check_events(text: str) -> None:
+    """Reject what the reference implementation, which reads a subset of YAML, does not accept."""
+    events = cast("Events", yaml.SafeLoader(text))
     while events.check_event():
         event = events.get_event()
         line = event.start_mark.line
@@ -97,7 +97,7 @@ def _check_below(node: Node) -> None:
 
 
 def _check_mapping(node: yaml.MappingNode) -> None:
-    """No duplicate keys, and equal indentation within a mapping."""
+    """Require unique keys and equal indentation within a mapping."""
     keys: set[str] = set()
     columns: set[int] = set()
     for key, value in _pairs(node):
@@ -105,7 +105,7 @@ def _check_mapping(node: yaml.MappingNode) -> None:
         if not isinstance(key, yaml.ScalarNode) or key.value == "<<":
             raise _Broken("keys must be text", line)
         if key.value in keys:
-            raise _Broken(f"`{key.value}` occurs twice", line, "leave one out")
+            raise _Broken(f"`{key.value}` occurs twice", line, "remove one")
         keys.add(key.value)
         if isinstance(value, yaml.MappingNode):
             columns.add(value.start_mark.column)
@@ -134,7 +134,7 @@ class _Check:
         values: Mapping[str, Node] = {str(key.value): value for key, value in self.pairs}
         for key in sorted(set(values) - set(FIELDS)):
             yield self._wrong(
-                values[key], f"`{key}` is not of Agent Skills", "put it in `metadata`"
+                values[key], f"`{key}` is not a field of Agent Skills", "put it in `metadata`"
             )
         for key in ("name", "description"):
             if key not in values:
@@ -164,11 +164,11 @@ class _Check:
         if name != name.lower():
             yield f"the name {name} must be lowercase"
         if name.startswith("-") or name.endswith("-") or "--" in name:
-            yield f"the name {name} must not begin or end with a hyphen, nor have two in a row"
+            yield f"the name {name} must not begin or end with a hyphen or have two in a row"
         if not all(char.isalnum() or char == "-" for char in name):
-            yield f"the name {name} must be letters, digits and hyphens"
+            yield f"the name {name} may have only letters, digits and hyphens"
         if name != unicodedata.normalize("NFKC", self.folder):
-            yield f"the name {name} must be that of the folder, {self.folder}"
+            yield f"the name {name} must match its folder, {self.folder}"
 
     def _wrong(self, node: Node, what: str, fix: str | None = None) -> Finding:
         line = node.start_mark.line + 1

@@ -19,7 +19,7 @@ _ONLY_FACTS = re.compile(_FACT)
 
 
 class SkillFacts(Struct, frozen=True, kw_only=True):
-    """What a skill's text can refer to besides its arguments."""
+    """The values that a skill's text can refer to besides its arguments."""
 
     session_id: str
     project: str = ""
@@ -28,7 +28,7 @@ class SkillFacts(Struct, frozen=True, kw_only=True):
 
 
 def substitute_facts(text: str, skill: Skill, facts: SkillFacts) -> str:
-    """For texts that take no arguments, such as permission rules."""
+    """Substitute only facts, in texts that take no arguments, such as permission rules."""
     return SkillSubstitution("", skill, facts).only_facts(text)
 
 
@@ -39,18 +39,18 @@ class SkillSubstitution:
     arguments: str
     skill: Skill
     skill_facts: SkillFacts
-    _is_asked_for: bool = field(default=False, init=False)
+    _has_used_arguments: bool = field(default=False, init=False)
 
     def fill(self, text: str) -> str:
-        return self._placeholders.sub(self._filled, text)
+        return self._placeholders.sub(self._replacement, text)
 
     def only_facts(self, text: str) -> str:
         return _ONLY_FACTS.sub(lambda match: self._fact(match["fact"]), text)
 
-    def rest(self) -> str:
+    def unused_arguments(self) -> str:
         """The arguments, if no piece had a placeholder for them."""
         arguments = self.arguments.strip()
-        return f"\n\nARGUMENTS: {arguments}" if arguments and not self._is_asked_for else ""
+        return f"\n\nARGUMENTS: {arguments}" if arguments and not self._has_used_arguments else ""
 
     @cached_property
     def _words(self) -> list[str]:
@@ -63,7 +63,7 @@ class SkillSubstitution:
     @cached_property
     def _positions(self) -> dict[str, int]:
         names = self.skill.arguments[:_MAX_NAMES]
-        return {name: at for at, name in reversed(list(enumerate(names)))}
+        return {name: index for index, name in reversed(list(enumerate(names)))}
 
     @cached_property
     def _placeholders(self) -> re.Pattern[str]:
@@ -76,24 +76,24 @@ class SkillSubstitution:
             rf"|(?P<number>[0-9]{{1,6}})(?!\w){name_pattern})|{_FACT}"
         )
 
-    def _filled(self, match: re.Match[str]) -> str:
+    def _replacement(self, match: re.Match[str]) -> str:
         if match["fact"] is not None:
             return self._fact(match["fact"])
         if match["escape"] is not None:
             return match[0][1:]
         if match["all"] is not None:
-            self._is_asked_for = True
+            self._has_used_arguments = True
             return self.arguments.strip()
         if match["name"] is not None:
             return self._word(self._positions[match["name"]]) or ""
         word = self._word(int(match["index"] or match["number"]))
         return match[0] if word is None else word
 
-    def _word(self, at: int) -> str | None:
-        if at >= len(self._words):
+    def _word(self, index: int) -> str | None:
+        if index >= len(self._words):
             return None
-        self._is_asked_for = True
-        return self._words[at]
+        self._has_used_arguments = True
+        return self._words[index]
 
     def _fact(self, name: str) -> str:
         return {

@@ -1,5 +1,5 @@
-"""A tool call that a subagent carries out: the thread is spawned, run or found, and its result
-becomes the result of the call.
+"""A tool call that a subagent carries out: spawns the thread, or finds it after a crash, runs it,
+and makes its result the result of the call.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ async def delegate(
         name = created.agent_name
         return ToolResult.text(_STARTED_MESSAGE.format(name=name, thread_id=child.id))
     await supervisor.wait_for(child)
-    if waiting := supervisor.pending_calls_of(child):
-        return ToolResult((), waits_for=tuple(waiting))
+    if call_ids := supervisor.pending_calls_of(child):
+        return ToolResult((), waits_for=tuple(call_ids))
     return report_result(child, supervisor.worktrees.describe(child))
 
 
 def limit_reached(supervisor: SubagentSupervisor) -> ToolResult:
     """The refusal if no further subagent may run."""
-    most = supervisor.main_agent.max_at_once
+    limit = supervisor.main_agent.max_at_once
     return refuse(
-        f"{most} subagents are already running: wait until one has ended, or do it yourself."
+        f"{limit} subagents are already running: wait until one has ended, or do it yourself."
     )
 
 
@@ -63,7 +63,7 @@ def refuse(why: str) -> ToolResult:
 
 
 def new_thread(call: Call, parent: ThreadNode, subagent_type: str) -> ThreadCreated:
-    """The thread of a call: the same id whenever the call is repeated."""
+    """The thread of a call; a repeated call gets the same id."""
     return ThreadCreated(
         session_thread_id=ids.stable_id(ids.THREAD, call.session_id, call.id),
         agent_name=subagent_type,
@@ -75,16 +75,16 @@ def new_thread(call: Call, parent: ThreadNode, subagent_type: str) -> ThreadCrea
     )
 
 
-def agent_input_schema(more: Mapping[str, object]) -> dict[str, object]:
-    """The schema of an input that names a subagent, with more properties."""
+def agent_input_schema(properties: Mapping[str, object]) -> dict[str, object]:
+    """The schema of an input that names a subagent and has `properties`."""
     to = {
         "type": "string",
         "description": "Its id as you received it; or its type, if only one has that type.",
     }
     return {
         "type": "object",
-        "properties": {"to": to, **more},
-        "required": ["to", *more],
+        "properties": {"to": to, **properties},
+        "required": ["to", *properties],
         "additionalProperties": False,
     }
 
@@ -95,13 +95,13 @@ def find_agent(
     """The thread that the input names, or the refusal if there is none."""
     name = str(tool_input.get("to") or "")
     if not name:
-        return refuse("The input is not valid:\n- to: missing: whom you mean, by id or by type")
-    below = supervisor.thread_tree.children(node.id)
-    matches = [item for item in below if name in (item.id, item.name)]
+        return refuse("The input is not valid:\n- to: missing: name the subagent by id or by type")
+    children = supervisor.thread_tree.children(node.id)
+    matches = [child for child in children if name in (child.id, child.name)]
     if any(item.is_terminated for item in matches):
         return refuse(f"{name!r} was archived by a user and cannot be reached any more.")
     if len(matches) == 1 or (matches and matches[-1].id == name):
         return matches[-1]
-    names = ", ".join(f"{item.id} ({item.name})" for item in below) or "none yet"
-    what = "is not clear" if matches else "is nobody that you have called"
-    return refuse(f"{name!r} {what}. You have called: {names}.")
+    names = ", ".join(f"{child.id} ({child.name})" for child in children) or "none yet"
+    problem = "is ambiguous" if matches else "is not a subagent that you have called"
+    return refuse(f"{name!r} {problem}. You have called: {names}.")

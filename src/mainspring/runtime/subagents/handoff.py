@@ -1,5 +1,5 @@
-"""Handoffs: an agent gives the conversation to another one, which continues in its own thread with
-the whole conversation. The thread that hands off is done."""
+"""Handoffs: an agent gives the conversation to another agent, which continues it in its own thread.
+The thread that hands off has ended."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from functools import partial
 
 from msgspec.structs import replace
 
+from mainspring.core.content import TextBlock
 from mainspring.core.events import ThreadHandedOff
 from mainspring.core.model import Delta, ToolSpec
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
@@ -23,24 +24,19 @@ from mainspring.runtime.subagents.skill_tool import skill_tools
 from mainspring.runtime.subagents.subagent_tools import subagent_tools
 from mainspring.runtime.subagents.supervisor import SubagentSupervisor
 
-_TASK = "{caller} has handed this conversation to you. {note}Go on with it: the user reads you now."
+_TASK = "{caller} has handed this conversation to you. {note}Continue it: the user reads you now."
 _TRAITS = Traits(in_doubt="retry")
 
 
 def thread_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """The tools of every thread besides those of its agent and its toolbox."""
+    """The tools of every thread besides those of its agent and its toolbox. Only the thread that
+    talks to the user can hand its conversation over."""
+    targets = agent.handoffs if node is supervisor.thread_tree.active else ()
     return [
         *subagent_tools(supervisor, node, agent),
         *skill_tools(supervisor, node, agent),
-        *handoff_tools(supervisor, node, agent),
+        *(_handoff_tool(supervisor, node, agent, target) for target in targets),
     ]
-
-
-def handoff_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) -> list[Tool]:
-    """One for each agent that the thread's agent may hand its conversation to."""
-    if node is not supervisor.thread_tree.active:
-        return []  # a called subagent has no conversation with the user
-    return [_handoff_tool(supervisor, node, agent, target) for target in agent.handoffs]
 
 
 def _handoff_tool(
@@ -48,24 +44,24 @@ def _handoff_tool(
 ) -> Tool:
     async def run(call: Call) -> ToolResult:
         created = replace(new_thread(call, node, target.name), mode="handoff", is_fork=True)
-        other = supervisor.thread_tree.handed_to(node)
-        if other is not None and other.id != created.session_thread_id:
-            return refuse(f"The conversation was already handed to {other.name}.")
+        receiver = supervisor.thread_tree.handed_to(node)
+        if receiver is not None and receiver.id != created.session_thread_id:
+            return refuse(f"The conversation was already handed to {receiver.name}.")
         note = str(call.input.get("note", "")).strip()
         task = _TASK.format(caller=agent.name, note=f"{note}\n" if note else "")
         child = await supervisor.spawn(node, created, task)
         fact = ThreadHandedOff(
             to_session_thread_id=child.id, to_agent_name=target.name, tool_use_id=call.id
         )
-        text = ToolResult.text(f"{target.name} goes on with the conversation.")
-        return ToolResult(text.content, facts=(fact,))
+        text = f"{target.name} continues the conversation."
+        return ToolResult((TextBlock(text),), facts=(fact,))
 
     note = {"type": "string", "description": "What it should know besides the conversation."}
     return Tool(
         spec=ToolSpec(
             name=f"transfer_to_{re.sub(r'[^a-zA-Z0-9_-]', '_', target.name)}"[:64],
             description=(
-                f"Hand this conversation to {target.name}, who goes on with it; you are done then."
+                f"Hand this conversation to {target.name}, who continues it; then you are done."
                 f" {target.description}"
             ),
             input_schema={

@@ -1,4 +1,5 @@
-"""The tool `skill`, for the model. Its text must not have changed since the session began."""
+"""The tool `skill`, for the model. A skill whose text has changed since the session began cannot be
+used."""
 
 from __future__ import annotations
 
@@ -72,7 +73,7 @@ def skill_tools(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) 
 def skill_call_lookup(
     agent: Agent, session_id: str, main: Thread
 ) -> Callable[[str | None], SkillUsed | None]:
-    """For a thread: the fact to record when a user's message calls one of the agent's skills."""
+    """Return the function that gives the fact to record when a user's message calls a skill."""
 
     def fact(name: str | None) -> SkillUsed | None:
         matches = [skill for skill in agent.skills if name == skill.name and skill.for_user]
@@ -89,13 +90,13 @@ class _SkillCall(Struct, frozen=True):
     agent: Agent
     call: Call
 
-    async def of(self, skill: Skill) -> ToolResult:
+    async def use(self, skill: Skill) -> ToolResult:
         facts = _facts_of(self.call.session_id, self.supervisor.thread_tree.main.thread, self.agent)
         arguments = str(self.call.input.get("arguments") or "")
         fact = skill_used_fact(skill, facts, by="model", tool_use_id=self.call.id)
         substitution = SkillSubstitution(arguments, skill, facts)
         if skill.context == "fork":
-            return await self._by_another(skill, substitution, fact)
+            return await self._run_in_subagent(skill, substitution, fact)
         body = await load_body(skill)
         context = self.supervisor.context_of(self.node)
         if context is None or not skill.is_trusted or not has_commands(body):
@@ -106,7 +107,7 @@ class _SkillCall(Struct, frozen=True):
             await render_body(body, substitution, bash_runner(context, self.call))
         )
 
-    async def _by_another(
+    async def _run_in_subagent(
         self, skill: Skill, substitution: SkillSubstitution, fact: SkillUsed
     ) -> ToolResult:
         """Run the skill in a subagent, with its text as the task. The permissions are granted to
@@ -149,13 +150,13 @@ def _skill_tool(supervisor: SubagentSupervisor, node: ThreadNode, agent: Agent) 
 
     async def run(call: Call) -> ToolResult:
         skill = skills[_name(call.input)]
-        if not skill.for_model and not _is_called_for(node, skill):
+        if not skill.for_model and not _was_called_by_user(node, skill):
             return refuse(
                 f"Only the user can call {skill.name}, as /{skill.name}. Do not do what it says"
                 " by other means; tell the user that they can call it."
             )
         try:
-            return await _SkillCall(supervisor, node, agent, call).of(skill)
+            return await _SkillCall(supervisor, node, agent, call).use(skill)
         except InvalidInput as error:
             return refuse(f"Not used: {error}.")
 
@@ -181,7 +182,7 @@ def _is_for_tool(skill: Skill) -> bool:
     return skill.for_model or (skill.for_user and skill.context == "fork")
 
 
-def _is_called_for(node: ThreadNode, skill: Skill) -> bool:
+def _was_called_by_user(node: ThreadNode, skill: Skill) -> bool:
     """Whether the user called the skill in this run, and it needs a subagent."""
     return any(
         item.name == skill.name and item.by == "user" for item in node.thread.session_state.skills

@@ -1,10 +1,10 @@
-"""The tools by which an agent works with subagents: call one, send it a message, stop it, merge
-or discard its worktree. A tool that a thread may not use is not shown to it.
+"""The tools for subagents: call one, send it a message, stop it, merge or discard its worktree. A
+thread does not see a tool that it may not use.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -36,15 +36,15 @@ _MAX_SHOWN_PATHS = 200
 
 
 def close_worktree_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
-    closing = _CloseWorktree(supervisor, node)
+    tool = _CloseWorktree(supervisor, node)
     return Tool(
         spec=_CLOSE_SPEC,
-        run=closing.run,
+        run=tool.run,
         traits=lambda _: _CLOSE_TRAITS,
         invalid=_close_input_error,
-        objection=closing.objection,
-        normalize_input=closing.judged,
-        preview=closing.preview,
+        objection=tool.objection,
+        normalize_input=tool.with_paths,
+        preview=tool.preview,
     )
 
 
@@ -62,10 +62,10 @@ class _CloseWorktree(Struct, frozen=True):
         if isinstance(to, ToolResult):
             return to
         if self.supervisor.is_live(to.id) or self.supervisor.has_others_below(to):
-            return refuse(f"{to.name} {to.id} is still at work: wait for it, or stop_agent.")
-        is_merge, judged = _is_merge(call.input), self.worktrees.changed.get(to.id, ())
+            return refuse(f"{to.name} {to.id} is still running: wait for it, or use stop_agent.")
+        is_merge, authorized_paths = _is_merge(call.input), self.worktrees.changed.get(to.id, ())
         try:
-            if is_merge and judged != await self.worktrees.changed_paths(to):
+            if is_merge and authorized_paths != await self.worktrees.changed_paths(to):
                 return refuse(
                     "The worktree has changed in the meantime: call close_worktree again."
                 )
@@ -74,15 +74,15 @@ class _CloseWorktree(Struct, frozen=True):
             return refuse(str(error))
 
     async def objection(self, call: Call) -> str | None:
-        """Look up the changed paths, which the permission check needs; an error only if that
-        fails."""
+        """Look up the changed paths, which the permission check needs; object if that fails."""
         try:
             await self._changed_paths(call.input)
         except ToolEnvironmentError as error:
             return str(error)
         return None
 
-    def judged(self, tool_input: Mapping[str, object]) -> Mapping[str, object]:
+    def with_paths(self, tool_input: Mapping[str, object]) -> Mapping[str, object]:
+        """Add the changed paths, which the permission rules judge."""
         to = find_agent(self.supervisor, self.node, tool_input)
         if isinstance(to, ToolResult) or not _is_merge(tool_input):
             return tool_input
@@ -90,14 +90,12 @@ class _CloseWorktree(Struct, frozen=True):
 
     async def preview(self, call: Call) -> str | None:
         try:
-            changed = await self._changed_paths(call.input)
+            paths = await self._changed_paths(call.input)
         except ToolEnvironmentError as error:
             return str(error)
-        return (
-            f"Merge into the workspace: {join_paths(changed, _MAX_SHOWN_PATHS)}"
-            if changed
-            else None
-        )
+        if not paths:
+            return None
+        return f"Merge into the workspace: {join_paths(paths, _MAX_SHOWN_PATHS)}"
 
     async def _changed_paths(self, tool_input: Mapping[str, object]) -> tuple[str, ...]:
         to = find_agent(self.supervisor, self.node, tool_input)
@@ -127,7 +125,7 @@ def _closed_result(to: ThreadNode, closed: ClosedWorktree | None) -> ToolResult:
         case "kept":
             return refuse(
                 f"Not merged, and nothing was changed: {closed.reason} "
-                "Commit what is uncommitted, resolve conflicts with git yourself, then close it"
+                "Commit uncommitted changes, resolve conflicts with git yourself, then close it"
                 " again; or discard it."
             )
 
@@ -135,9 +133,9 @@ def _closed_result(to: ThreadNode, closed: ClosedWorktree | None) -> ToolResult:
 _CLOSE_SPEC = ToolSpec(
     name="close_worktree",
     description=(
-        "Close the git worktree of a subagent that you have called and that has ended: merge what"
-        " it changed into the workspace's branch, or discard all of it. If it cannot be merged, you"
-        " get the reason, and nothing is lost."
+        "Close the git worktree of a subagent that you have called and that has ended: merge its"
+        " changes into the workspace's branch, or discard them. If they cannot be merged, you get"
+        " the reason, and nothing is lost."
     ),
     input_schema=agent_input_schema({"action": {"type": "string", "enum": ["merge", "discard"]}}),
 )
@@ -145,13 +143,13 @@ _CLOSE_SPEC = ToolSpec(
 
 _MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
 _MAX_DESCRIPTIONS = 24_000
-"""In characters, for all types together: they are part of every request."""
+"""The limit in characters for all types together, because every request contains them."""
 _SHORTEST = 40
 _ISOLATION: Mapping[str, object] = {
     "type": "string",
     "enum": ["shared", "worktree"],
     "description": (
-        "worktree: in a git worktree of its own, which begins with the last commit; you merge it"
+        "worktree: in a git worktree of its own, which starts at the last commit; you merge it"
         " afterwards."
     ),
 }
@@ -228,10 +226,6 @@ def _agent_input_error(
 def _agent_spec(
     types: Mapping[str, Subagent], *, is_fork_shown: bool, has_worktrees: bool
 ) -> ToolSpec:
-    limit = _longest(subagent.description for subagent in types.values())
-    type_list = "\n".join(
-        f"- {subagent.name}: {_cut(subagent.description, limit)}" for subagent in types.values()
-    )
     names = [*types, FORK] if is_fork_shown else [*types]
     fork = (
         f"\n- {FORK}: yourself, with everything that you have read and said so far, for work that"
@@ -245,7 +239,7 @@ def _agent_spec(
             "Give a task to a subagent. It knows nothing but your prompt, and you get only its"
             " last message: say everything that it needs to know, and what you want back. Calls in"
             " one turn run at the same time: give independent tasks to several subagents"
-            f" at once.\n\nTypes:\n{type_list}{fork}"
+            f" at once.\n\nTypes:\n{_type_list(types.values())}{fork}"
         ),
         input_schema={
             "type": "object",
@@ -266,17 +260,18 @@ def _agent_spec(
     )
 
 
-def _longest(described: Iterable[str]) -> int:
-    """The maximum length of a description, so that all of them together fit."""
-    lengths = [len(text) for text in described]
+def _type_list(subagents: Collection[Subagent]) -> str:
+    """A line for each type, with descriptions shortened so that all of them together fit."""
+    lengths = [len(subagent.description) for subagent in subagents]
     limit = max(lengths, default=0)
     while sum(min(length, limit) for length in lengths) > _MAX_DESCRIPTIONS and limit > _SHORTEST:
         limit = limit * 9 // 10
-    return limit
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else f"{text[:limit].rstrip()}…"
+    lines: list[str] = []
+    for subagent in subagents:
+        text = subagent.description
+        text = text if len(text) <= limit else f"{text[:limit].rstrip()}…"
+        lines.append(f"- {subagent.name}: {text}")
+    return "\n".join(lines)
 
 
 def _send_message_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:

@@ -44,7 +44,7 @@ class _RunningThread(Struct):
     """A thread that runs in this process, or is about to."""
 
     context: ThreadContext | None = None
-    left: anyio.Event | None = None
+    ended: anyio.Event | None = None
 
 
 class SubagentSupervisor:
@@ -65,7 +65,7 @@ class SubagentSupervisor:
         self._foreground = self.thread_tree.main.id
         """The thread that runs for the caller: the main one, or one that it was handed off to."""
         self._running: dict[str, _RunningThread] = {}
-        self._expected: set[str] = set()
+        self._spawning: set[str] = set()
         """Ids of threads that are being created."""
         self._changed = anyio.Event()
         self._has_run = False
@@ -82,11 +82,11 @@ class SubagentSupervisor:
     @property
     def is_full(self) -> bool:
         """Whether no further subagent may run; the main thread does not count."""
-        return len(self._running.keys() | self._expected) > self.main_agent.max_at_once
+        return len(self._running.keys() | self._spawning) > self.main_agent.max_at_once
 
     def is_answerable(self, call: OpenCall) -> bool:
         child = self.thread_tree.created_by(call.id)
-        return child is not None and self._can_go_on(child)
+        return child is not None and self._can_continue(child)
 
     def abandon(self, call: OpenCall) -> None:
         child = self.thread_tree.created_by(call.id)
@@ -94,7 +94,7 @@ class SubagentSupervisor:
             self._close(child)
 
     def on_inbox(self, events: Iterable[Event]) -> None:
-        """Interrupt and resume the threads that events from outside concern."""
+        """Interrupt and resume the threads that these external events concern."""
         payloads = [event.payload for event in events]
         if any(isinstance(item, UserInterrupt) and not item.session_thread_id for item in payloads):
             self._halt_all()
@@ -118,7 +118,7 @@ class SubagentSupervisor:
         existing = self.thread_tree.nodes.get(created.session_thread_id)
         if existing is not None:
             return existing
-        self._expected.add(created.session_thread_id)
+        self._spawning.add(created.session_thread_id)
         try:
             worktree = await self.worktrees.open_for(
                 created, is_within=self._is_in_worktree(parent)
@@ -129,7 +129,7 @@ class SubagentSupervisor:
             self._note(node.id, *worktree, task, *facts)
             await self._event_sink.commit()
         finally:
-            self._expected.discard(created.session_thread_id)
+            self._spawning.discard(created.session_thread_id)
         return node
 
     async def wait_for(self, node: ThreadNode) -> None:
@@ -154,18 +154,22 @@ class SubagentSupervisor:
         self._reschedule()
 
     async def stop(self, node: ThreadNode, by: ThreadNode) -> None:
-        """End a thread and all below it; messages that it was sent stay unanswered."""
-        mail = self.thread_tree.messages_for(node.id)
-        self._note(node.id, *mail, ThreadStopped(by_session_thread_id=by.id))
+        """End a thread and all below it; messages to it stay unanswered."""
+        messages = self.thread_tree.messages_for(node.id)
+        self._note(node.id, *messages, ThreadStopped(by_session_thread_id=by.id))
         running = self._running.get(node.id)
         if running is None:
             self._close(node)
         else:
-            running.left = running.left or anyio.Event()
+            running.ended = running.ended or anyio.Event()
             _cancel(running)
-            await running.left.wait()
+            await running.ended.wait()
         for child in self.thread_tree.children(node.id):
-            if self.is_live(child.id) or child.thread.unsettled_calls() or self._can_go_on(child):
+            if (
+                self.is_live(child.id)
+                or child.thread.unsettled_calls()
+                or self._can_continue(child)
+            ):
                 await self.stop(child, by)
         await self._event_sink.commit()
 
@@ -214,44 +218,40 @@ class SubagentSupervisor:
         self._reschedule()
         return len(self._running) > 1 or bool(self.thread_tree.messages_for(main.thread.id))
 
-    async def _wait_for_change(self, own: str) -> None:
+    async def _wait_for_change(self, waiting_id: str) -> None:
         """Wait until a thread ends, this one is interrupted or a message for it arrives; the main
         thread also waits on behalf of threads that are not running."""
-        if self.thread_tree.messages_for(own):
+        if self.thread_tree.messages_for(waiting_id):
             return
-        changed, context = self._changed, self._running[own].context
+        changed, context = self._changed, self._running[waiting_id].context
         wait_for_inbox = partial(
             self._event_sink.writer.wait_for_inbox,
-            accepts=lambda thread_id: thread_id == own or not self.is_live(thread_id),
+            accepts=lambda thread_id: thread_id == waiting_id or not self.is_live(thread_id),
             addressee=self.thread_tree.addressee,
         )
-        async with anyio.create_task_group() as first:
+        async with anyio.create_task_group() as waits:
 
-            async def until(happens: Callable[[], Awaitable[object]]) -> None:
-                await happens()
-                first.cancel_scope.cancel()
+            async def until(wait: Callable[[], Awaitable[object]]) -> None:
+                await wait()
+                waits.cancel_scope.cancel()
 
-            if own == self._foreground:
-                first.start_soon(until, partial(retry_unavailable, wait_for_inbox))
-            first.start_soon(until, changed.wait)
+            if waiting_id == self._foreground:
+                waits.start_soon(until, partial(retry_unavailable, wait_for_inbox))
+            waits.start_soon(until, changed.wait)
             if context is not None:
-                first.start_soon(until, context.interrupt_requested.wait)
+                waits.start_soon(until, context.interrupt_requested.wait)
 
-    @property
-    def _main(self) -> str:
-        return self.thread_tree.main.id
-
-    async def _with_pending_calls(self, main: ThreadContext, ended: Ended | None) -> Ended | None:
+    async def _with_pending_calls(self, main: ThreadContext, run_end: Ended | None) -> Ended | None:
         """Add the pending calls of background threads to the result of the main thread."""
-        if ended is None and not self._has_run:
+        if run_end is None and not self._has_run:
             return None
-        waiting = self.pending_calls_below(main.thread.id)
-        call_ids = ended.waiting_for if ended is not None else ()
-        if not waiting or set(waiting) <= set(call_ids):
-            return ended
-        whole = Ended("requires_action", waiting_for=(*call_ids, *waiting))
-        await main.note_idle(StatusIdle(stop_reason=stop_reason(whole), reason=whole.reason))
-        return whole
+        pending = self.pending_calls_below(main.thread.id)
+        call_ids = run_end.waiting_for if run_end is not None else ()
+        if not pending or set(pending) <= set(call_ids):
+            return run_end
+        combined = Ended("requires_action", waiting_for=(*call_ids, *pending))
+        await main.note_idle(StatusIdle(stop_reason=stop_reason(combined), reason=combined.reason))
+        return combined
 
     def _runs_in_background(self, node: ThreadNode) -> bool:
         """Whether it is neither the main thread, nor one that a call waits for, nor one that has
@@ -264,14 +264,14 @@ class SubagentSupervisor:
     def _reschedule(self) -> None:
         """Start threads that can continue, and send reports that a crash has prevented."""
         for node in list(self.thread_tree.nodes.values()):
-            if not self._runs_in_background(node) or node.id in self._running:
+            if node.id in self._running or not self._runs_in_background(node):
                 continue
-            if node.thread.running or self._can_go_on(node) or self._needs_cleanup(node):
+            if node.thread.running or self._can_continue(node) or self._needs_cleanup(node):
                 self.start_in_background(node)
             else:
                 self._report(node)
 
-    def _can_go_on(self, node: ThreadNode) -> bool:
+    def _can_continue(self, node: ThreadNode) -> bool:
         thread = node.thread
         is_open = thread.last_reason in (None, "requires_action")  # otherwise it has already ended
         return (
@@ -304,8 +304,8 @@ class SubagentSupervisor:
                     await self.worktrees.discard_if_unchanged(node)
         finally:
             self._running.pop(node.id, None)
-            if running.left is not None:
-                running.left.set()
+            if running.ended is not None:
+                running.ended.set()
 
     async def _has_workspace(self, node: ThreadNode) -> bool:
         """Whether it has a folder to work in; if not, it ends and its parent gets the reason."""
@@ -341,8 +341,9 @@ class SubagentSupervisor:
 
     def has_others_below(self, node: ThreadNode) -> bool:
         """Whether a thread below this one is running."""
-        others = [self.thread_tree.nodes[item] for item in self._running if item != node.id]
-        return any(item is node for one in others for item in self.thread_tree.with_ancestors(one))
+        running = [self.thread_tree.nodes[item] for item in self._running if item != node.id]
+        with_ancestors = self.thread_tree.with_ancestors
+        return any(above is node for item in running for above in with_ancestors(item))
 
     def _report(self, node: ThreadNode) -> None:
         """Send the result of an ended thread to its parent, once."""
@@ -352,7 +353,7 @@ class SubagentSupervisor:
 
     def _parent(self, node: ThreadNode) -> ThreadNode:
         """The parent of a thread that is not the main one."""
-        return self.thread_tree.nodes[node.parent_id or self._main]
+        return self.thread_tree.nodes[node.parent_id or self.thread_tree.main.id]
 
     def _halt_all(self) -> None:
         for thread_id, running in self._running.items():
@@ -388,7 +389,7 @@ def _cancel(running: _RunningThread) -> None:
 async def open_supervisor(
     session_context: SessionContext, extra_tools: ToolsOfThread
 ) -> AsyncGenerator[SubagentSupervisor, None]:
-    """Threads run concurrently for as long as the block lasts."""
+    """Run subagent threads concurrently until the block ends."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
             yield SubagentSupervisor(session_context, extra_tools, group)

@@ -104,14 +104,14 @@ def derive_agent(
 
 def _called_agent(agent: AnyAgent, parent: Agent, model: str) -> Agent:
     """A Python agent as a subagent. The caller's hooks apply to it, too."""
-    own = [
-        replace(item, event="SubagentStop") if item.event == "Stop" else item
-        for item in agent.hooks
+    hooks = [
+        replace(hook, event="SubagentStop") if hook.event == "Stop" else hook
+        for hook in agent.hooks
     ]
     return replace(
         agent,
         model=model,
-        hooks=(*parent.hooks, *own),
+        hooks=(*parent.hooks, *hooks),
         max_depth=parent.max_depth,
         max_at_once=parent.max_at_once,
         has_one_model=parent.has_one_model,
@@ -126,14 +126,14 @@ def may_use_tool(subagent: Subagent, tool: str) -> bool:
 
 
 def allowed_tools(subagent: Subagent, tools: Iterable[Tool]) -> list[Tool]:
-    """Its memory tools and those of its own servers need not be listed in `tools`."""
-    anyhow, servers = structs.replace(subagent, tools=None), subagent.server_names
+    """The tools a subagent may use: those it lists, its memory tools and its own servers' tools."""
+    unlisted, servers = structs.replace(subagent, tools=None), subagent.server_names
 
     def rules(tool: Tool) -> Subagent:
         is_needed = (tool.origin.server if tool.origin else None) in servers
         is_needed |= bool(servers) and tool.spec.name == "tool_search"
         is_needed |= subagent.memory is not None and tool.spec.name.startswith("memory_")
-        return anyhow if is_needed else subagent
+        return unlisted if is_needed else subagent
 
     return [tool for tool in tools if may_use_tool(rules(tool), tool.spec.name)]
 
@@ -154,8 +154,8 @@ def callable_subagents(
 
 
 def strictest_mode(subagents: Iterable[Subagent]) -> Mode | None:
-    """The strictest permission mode of a type and its callers: no subagent is freer than its
-    caller. `None`: none of them sets a mode."""
+    """The strictest permission mode of a type and its callers, so that no subagent may do more than
+    its caller. `None` if none of them sets a mode."""
     modes: list[Mode] = [mode for subagent in subagents if (mode := _mode_of(subagent)) is not None]
     return reduce(stricter_mode, modes) if modes else None
 
@@ -296,8 +296,8 @@ class ThreadFactory:
 
     def _authorizer(self, agent: Agent, toolbox: Toolbox) -> Authorizer:
         """The authorizer with the agent's own hooks, output type and checks, if it has any."""
-        own = agent.hooks or agent.checks or agent.require_evidence
-        if not own and agent.output is None:
+        has_checks = agent.hooks or agent.checks or agent.require_evidence
+        if not has_checks and agent.output is None:
             return toolbox.authorizer
         return AgentAuthorizer(
             inner=toolbox.authorizer,

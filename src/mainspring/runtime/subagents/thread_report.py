@@ -27,9 +27,9 @@ _STOP_REASONS = {
 def report_text(node: ThreadNode, note: str = "") -> str:
     """The last message of a thread, its id and cost, and a note."""
     thread = node.thread
-    words = _answer(node)
+    answer = _answer(node)
     why = _STOP_REASONS.get(thread.last_reason or "")
-    report = f"[It did not finish: {why}. Its last message:]\n{words}" if why else words
+    report = f"[It did not finish: {why}. Its last message:]\n{answer}" if why else answer
     spent = node.spend_account.spending
     cost = f", {spent.cost_usd:.4f} US dollars" if spent.cost_usd else ""
     text = f"{report}\n\n[{node.name} {node.id}: {spent.turns} turns{cost}]"

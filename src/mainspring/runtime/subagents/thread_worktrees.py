@@ -21,7 +21,7 @@ _MAX_NAMED_PATHS = 20
 
 class ThreadWorktrees(Struct, kw_only=True):
     worktrees: Worktrees | None
-    """`None`: worktrees are unavailable here."""
+    """`None` if worktrees are unavailable."""
     session_id: str
     note: Callable[[str, KnownPayload], None]
     """Records a fact of a thread."""
@@ -41,12 +41,12 @@ class ThreadWorktrees(Struct, kw_only=True):
             return ()
         if self.worktrees is None:
             raise ToolEnvironmentError(
-                "There are no worktrees here: call it with the isolation shared."
+                "Worktrees are unavailable here: call it with the isolation shared."
             )
         if is_within:
             raise ToolEnvironmentError(
                 "You work in a worktree yourself, which cannot have worktrees: call it with the"
-                " isolation shared, to work where you do."
+                " isolation shared, to work in yours."
             )
         worktree = await self.worktrees.open(_worktree_name(created, self.session_id))
         return (
@@ -81,7 +81,7 @@ class ThreadWorktrees(Struct, kw_only=True):
             self.changed.pop(node.id, None)  # close_worktree reports the error
 
     async def close(self, node: ThreadNode, *, merge: bool) -> ClosedWorktree | None:
-        """Merge the changes into the workspace, or discard them; `None`: it has no worktree.
+        """Merge the changes into the workspace, or discard them; `None` if it has no worktree.
 
         Raises: ToolEnvironmentError.
         """
@@ -103,23 +103,23 @@ class ThreadWorktrees(Struct, kw_only=True):
         return closed
 
     def describe(self, node: ThreadNode) -> str:
-        """What the parent of a thread reads about its worktree."""
+        """The note about a thread's worktree that its parent reads."""
         if node.worktree is None:
             return ""
-        what = _change_summary(self.changed.get(node.id, ()))
-        return f"[worktree {node.worktree.branch}{what}. close_worktree merges or discards it.]"
+        changes = _change_summary(self.changed.get(node.id, ()))
+        return f"[worktree {node.worktree.branch}{changes}. close_worktree merges or discards it.]"
 
 
-def join_paths(paths: tuple[str, ...], most: int = _MAX_NAMED_PATHS) -> str:
-    more = len(paths) - most
-    return ", ".join((*paths[:most], *([f"and {more} more"] if more > 0 else ())))
+def join_paths(paths: tuple[str, ...], limit: int = _MAX_NAMED_PATHS) -> str:
+    omitted = len(paths) - limit
+    return ", ".join((*paths[:limit], *([f"and {omitted} more"] if omitted > 0 else ())))
 
 
 def with_worktree_note(prompt: str, worktrees_opened: Sequence[WorktreeOpened]) -> str:
     """The task with a note about the worktree: a fork would otherwise rely on the paths that it
     knows."""
     notes = [
-        f"[From here on you work in {item.path}: a git worktree of your own, which began with the"
+        f"[From here on you work in {item.path}: a git worktree of your own, which started at the"
         f" last commit, {item.commit[:12]}. Leave your changes there, uncommitted: your"
         " caller merges them.]"
         for item in worktrees_opened
@@ -135,7 +135,8 @@ def _change_summary(changed: tuple[str, ...]) -> str:
 
 
 def _worktree_name(created: ThreadCreated, session_id: str) -> str:
-    """The same name for a thread every time; a fork of the session has the same threads."""
+    """A name that is stable for a thread, and differs in a fork of the session, which has the same
+    threads."""
     kind = re.sub(r"[^A-Za-z0-9]+", "-", created.agent_name or "").strip("-")[:40] or "agent"
     path = f"{session_id}/{created.session_thread_id}"
     return f"{kind}-{hashlib.sha256(path.encode()).hexdigest()[:12]}"

@@ -1,2 +1,2 @@
-"""Utility: what memories, skills, prompt fragments and tools were worth, learned from how work
-ended."""
+"""Utility: what memories, skills, prompt fragments and tools were worth, learned from the outcomes
+of sessions."""

@@ -1,7 +1,7 @@
 """Chooses which of several candidates to show: by similarity, then by utility.
 
 A candidate's value Q starts at 0.5 and moves towards each reward. Rewards may be noise, so values
-count only as far as they differ by more than noise alone would explain."""
+count only as far as they differ by more than noise explains."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Utility:
     value: float = START
     credits: int = 0
     total: float = 0.0
-    """Sum of the rewards."""
+    """The sum of the rewards."""
 
 
-def credited(utility: Utility, reward: float) -> Utility:
+def with_reward(utility: Utility, reward: float) -> Utility:
     value = utility.value + ALPHA * (reward - utility.value)
     return Utility(value, utility.credits + 1, utility.total + reward)
 
@@ -56,7 +56,7 @@ def reliability(utilities: Iterable[Utility]) -> float:
 def choose(
     candidates: Sequence[tuple[T, float, Utility]], trust: float, *, count: int = CHOSEN
 ) -> list[tuple[T, float]]:
-    """The best candidates, each with what its utility added to its rank. `trust` is the
+    """The best candidates, each with the bonus of its utility. `trust` is the
     `reliability` of the values. The candidates come with their similarities, the best first."""
     pool = candidates[:CANDIDATES]
     if not pool:
@@ -67,5 +67,5 @@ def choose(
         (item, similarity / top, 2 * trust * (utility.value - mean))
         for item, similarity, utility in pool
     ]
-    ranked = sorted(scored, key=lambda each: -(each[1] * (1 - trust / 2) + each[2]))
+    ranked = sorted(scored, key=lambda scores: -(scores[1] * (1 - trust / 2) + scores[2]))
     return [(item, bonus) for item, _, bonus in ranked[:count]]

@@ -21,7 +21,7 @@ from mainspring.harness.state.utility import RELEVANT_TYPES, fold_utility
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.runtime.utility.ranking import START, Utility, credited
+from mainspring.runtime.utility.ranking import START, Utility, with_reward
 
 _PAGE = 200
 _SCHEMA = """
@@ -73,7 +73,7 @@ class UtilityTable:
         return [row for row in sessions if sequences.get(row.id, 0) != row.head.seq]
 
     def record(self, session_id: str, seq: int, log: Sequence[Event]) -> None:
-        """Store what one session used and was credited, replacing its earlier entries."""
+        """Store the uses and credits of one session, replacing its earlier entries."""
         events = [event for event in log if event.session_id == session_id]
         uses = [use for event in events if (use := _use(event)) is not None]
         with closing(self._open()) as database:
@@ -98,12 +98,12 @@ class UtilityTable:
             database.execute("COMMIT")
 
     def values(self, kind: UtilityType) -> dict[str, Utility]:
-        """The values of everything of a type that was ever credited, by id."""
+        """The values of all credited subjects of a type, by id."""
         query = "SELECT id, reward FROM credits WHERE type = ? ORDER BY time, outcome"
         values: dict[str, Utility] = {}
         with closing(self._open()) as database:
             for id_, reward in database.execute(query, (kind,)):
-                values[id_] = credited(values.get(id_, Utility()), reward)
+                values[id_] = with_reward(values.get(id_, Utility()), reward)
         return values
 
     def last_uses(self, kind: UtilityType) -> dict[str, datetime]:
@@ -112,13 +112,13 @@ class UtilityTable:
             return {id_: from_micros(last) for id_, last in database.execute(query, (kind,))}
 
     def rows(self) -> list[UtilityRow]:
-        """Everything that was used or credited; the most valuable first."""
+        """All subjects that were used or credited, the most valuable first."""
         values = {
             kind: self.values(kind) for kind in ("memory", "skill", "prompt_fragment", "tool")
         }
         query = "SELECT type, id, count(*), sum(times), max(last) FROM uses GROUP BY type, id"
         with closing(self._open()) as database:
-            uses = {(kind, id_): more for kind, id_, *more in database.execute(query)}
+            uses = {(kind, id_): counts for kind, id_, *counts in database.execute(query)}
         subjects = {*uses, *((kind, id_) for kind, ids in values.items() for id_ in ids)}
         rows = [_row(kind, id_, values[kind], uses.get((kind, id_))) for kind, id_ in subjects]
         return sorted(rows, key=lambda row: (-row.value, -row.uses, row.type, row.id))
@@ -164,8 +164,8 @@ def _credit_row(event: Event) -> tuple[str, str, str, int, float, str, str]:
 
 
 async def update_utility(log: SessionLog, table: UtilityTable, *, newest: int | None = None) -> int:
-    """Credit what is due in sessions that have changed, and store it. Returns how many had changed.
-    `newest`: look only at this many sessions."""
+    """Append and store the due credits of changed sessions. Returns the number of changed sessions.
+    `newest` limits how many sessions are read."""
     changed = 0
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=min(newest or _PAGE, _PAGE)):
@@ -187,8 +187,8 @@ async def _update_session(log: SessionLog, table: UtilityTable, session_id: str)
 
 
 async def credit_session(log: SessionLog, session_id: str) -> int:
-    """Append the credits that are due to a session's log, unless it is running: then its own
-    process does."""
+    """Append the due credits to a session's log; a running session's own process does that
+    itself."""
     if not fold_utility(await log.read(session_id, types=RELEVANT_TYPES)).due():
         return 0
     with suppress(LeaseHeld, SessionGone):

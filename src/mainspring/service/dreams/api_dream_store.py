@@ -59,7 +59,7 @@ class ApiDreamStore:
             versions.append(self._version(edit, memory_object))
         return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
 
-    async def take_back(self, versions: Sequence[str], reason: str) -> list[str]:
+    async def revert(self, versions: Sequence[str], reason: str) -> list[str]:
         """The API has no such operation: the versions of a store are its history."""
         raise InvalidInput("a dream over a memory store is not taken back: use its versions")
 

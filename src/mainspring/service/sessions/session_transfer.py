@@ -137,7 +137,7 @@ class SessionImport:
         try:
             source = await to_thread.run_sync(partial(self._unpack, request, file, workspace))
         except (TarError, EOFError) as error:
-            raise InvalidInput(f"what has arrived is not a session bundle: {error}") from error
+            raise InvalidInput(f"the received file is not a session bundle: {error}") from error
         await self._store(principal, record, source)
         try:
             await self._sessions.repository.put(

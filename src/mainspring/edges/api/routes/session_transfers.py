@@ -101,7 +101,7 @@ class MoveRoutes:
 
 async def _save_upload(request: web.Request, file: Path, max_bytes: int) -> None:
     """Raises: TooLarge."""
-    too_large = TooLarge(f"a session that is pushed has {max_bytes:,} bytes at most")
+    too_large = TooLarge(f"a pushed session may have at most {max_bytes:,} bytes")
     if (request.content_length or 0) > max_bytes:
         raise too_large
     flags, size = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0

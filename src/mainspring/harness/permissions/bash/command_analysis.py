@@ -118,20 +118,22 @@ def analyze_command(
     parsed, scopes, effects = _judge(text)
     commands = parsed.commands
     is_foreign = _is_foreign(commands, effects, is_own_repository or {"", *roots}.__contains__)
-    more = [command for command, scope in zip(commands, scopes, strict=True) if scope == "nowhere"]
+    changing = [
+        command for command, scope in zip(commands, scopes, strict=True) if scope == "nowhere"
+    ]
     is_unclear = isinstance(parsed, UnclearCommands)
-    reason = parsed.reason if is_unclear else _reason(commands, more, is_foreign)
+    reason = parsed.reason if is_unclear else _reason(commands, changing, is_foreign)
     is_anywhere = "in a sandbox" not in scopes
     return CommandAnalysis(
         read_only=is_anywhere and not reason,
         read_only_in_sandbox=not reason,
-        destructive=is_unclear or any(map(is_destructive, more)),
+        destructive=is_unclear or any(map(is_destructive, changing)),
         critical=removes_critical(commands, roots)
         or (is_unclear and may_remove_critical(text, roots)),
         edits=bool(reason)
         and is_anywhere
         and not (is_unclear or effects.opaque or is_foreign)
-        and _only_edit(commands, more),
+        and _only_edit(commands, changing),
         paths=tuple(dict.fromkeys([*effects.reads, *effects.writes])),
         writes=tuple(dict.fromkeys(effects.writes)) if reason else (),
         opaque=is_unclear or effects.opaque,
@@ -145,7 +147,7 @@ def analyze_command(
         unclear=is_unclear,
         runs=reason
         if is_unclear
-        else next((why for item in more if (why := unknown_program_reason(item))), ""),
+        else next((why for item in changing if (why := unknown_program_reason(item))), ""),
         loads_modules=any(map(loads_modules, commands)),
         foreign_git=is_foreign,
     )
@@ -161,10 +163,10 @@ def _judge(text: str) -> tuple[Commands | UnclearCommands, tuple[ReadOnlyScope, 
     return parsed, scopes, effects
 
 
-def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bool) -> str:
-    """Why it is not read-only; empty if it is. `more`: commands that do more than read."""
-    if more:
-        return f"`{basename(more[0]) or more[0].text}` may do more than read"
+def _reason(commands: Sequence[Command], changing: Sequence[Command], is_foreign: bool) -> str:
+    """Why it is not read-only; empty if it is. `changing`: commands that do more than read."""
+    if changing:
+        return f"`{basename(changing[0]) or changing[0].text}` may do more than read"
     if any(_writes_or_connects(redirect) for command in commands for redirect in command.redirects):
         return "redirects output to a file or a network connection"
     if is_foreign:
@@ -172,11 +174,11 @@ def _reason(commands: Sequence[Command], more: Sequence[Command], is_foreign: bo
     return ""
 
 
-def _only_edit(commands: Sequence[Command], more: Sequence[Command]) -> bool:
+def _only_edit(commands: Sequence[Command], changing: Sequence[Command]) -> bool:
     return all(
         (not command.words or has_harmless_assignments(command))
         and edited_files(command) is not None
-        for command in more
+        for command in changing
     ) and not any(
         opens_connection(redirect) for command in commands for redirect in command.redirects
     )

@@ -210,8 +210,8 @@ def _shell(command: Command) -> WrappedCommands:
         if value is None or (value.startswith("--") and value not in _SHELL_FLAGS):
             return WrappedCommands(unclear="a shell whose script is unknown until it runs")
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", value):
-            others = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
-            return _inline(command.name.rsplit("/", 1)[-1], others)
+            operands = [argument for argument in arguments[at + 1 :] if argument.value != "--"]
+            return _inline(command.name.rsplit("/", 1)[-1], operands)
         if not value.startswith(("-", "+")):
             return NO_WRAPPED_COMMANDS  # a script file
         if not re.fullmatch(r"[-+][eluxv]+|--[a-z]+", value):
@@ -227,8 +227,8 @@ def _shell(command: Command) -> WrappedCommands:
 _SHELL_FLAGS = frozenset({"--version", "--help", "--norc", "--noprofile", "--posix", "--login"})
 
 
-def _inline(shell: str, others: Sequence[Word]) -> WrappedCommands:
-    text = others[0].value if others else None
+def _inline(shell: str, operands: Sequence[Word]) -> WrappedCommands:
+    text = operands[0].value if operands else None
     if text is None or text.startswith(("-", "+")):
         return WrappedCommands(unclear="a shell whose script is unknown until it runs")
     if shell == "bash" or (shell in _POSIX and not _BASHISMS.search(text)):

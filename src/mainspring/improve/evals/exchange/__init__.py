@@ -1,1 +1,1 @@
-"""Read and write suites and results in the formats of other tools, one module for each format."""
+"""Reads and writes suites and results in the formats of other tools, with a module for each."""

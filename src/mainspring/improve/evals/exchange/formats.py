@@ -1,4 +1,4 @@
-"""Detect the format of another tool's file or folder."""
+"""Detects the format of another tool's file or folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _MAX_BYTES = 50_000_000
 
 
 def read_imported_suite(source: Path, time: datetime) -> ImportedSuite:
-    """Raises: InvalidInput: it is of no known format, or damaged."""
+    """Raises: InvalidInput: its format is unknown, or it is damaged."""
     if source.is_dir():
         return read_tasks(source)
     content = read_bounded(source, max_bytes=_MAX_BYTES)
@@ -40,7 +40,7 @@ def read_imported_suite(source: Path, time: datetime) -> ImportedSuite:
     except (yaml.YAMLError, msgspec.MsgspecError) as error:
         raise InvalidInput(f"{source}: {error}") from error
     formats = "promptfoo's `tests`, skill-creator's `evals`, Inspect's log, a folder of Harbor"
-    raise InvalidInput(f"{source}: of none of these formats: {formats}")
+    raise InvalidInput(f"{source}: its format is none of these: {formats}")
 
 
 def _tree(content: bytes, *, is_json: bool) -> object:

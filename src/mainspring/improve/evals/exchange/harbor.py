@@ -53,10 +53,10 @@ def is_task(folder: Path) -> bool:
 
 
 def read_tasks(folder: Path) -> ImportedSuite:
-    """A task, or a folder of tasks. Raises: InvalidInput: there is none, or one is damaged."""
+    """Read a task, or a folder of tasks. Raises: InvalidInput: there is none, or one is damaged."""
     tasks = [folder] if is_task(folder) else sorted(filter(is_task, folder.iterdir()))
     if not tasks:
-        raise InvalidInput(f"{folder}: no task of Harbor is here")
+        raise InvalidInput(f"{folder}: has no Harbor task")
     name = as_id(folder.name)
     result = ImportedSuite(suite=Suite(name=name))
     cases = tuple(_read_task(task, name, result) for task in tasks)
@@ -74,7 +74,7 @@ def _read_task(task: Path, suite: str, result: ImportedSuite) -> Case:
     folders = _WORKDIR.findall(_text(dockerfile)) if dockerfile.is_file() else []
     workdir = folders[-1] if folders else "/app"
     if dockerfile.is_file():
-        result.notes.append(f"case {case_id}: its image is not built; only its files are there")
+        result.notes.append(f"case {case_id}: its image is not built; only its files are copied")
     files = list(_files(task / "environment", _IMAGE_FILES))
     for path, content in files:
         result.files[f"{place}/workspace/{path}"] = content
@@ -82,11 +82,11 @@ def _read_task(task: Path, suite: str, result: ImportedSuite) -> Case:
     if not any(path == "test.sh" for path, _ in tests):
         raise InvalidInput(f"{task}: there is no tests/test.sh")
     for path, content in tests:
-        result.files[f"{place}/tests/tests/{path}"] = _relocated(content, workdir)
+        result.files[f"{place}/tests/tests/{path}"] = _relocate(content, workdir)
     solve = task / "solution/solve.sh"
     return Case(
         id=case_id,
-        input=_relocated(_text(task / "instruction.md").encode(), workdir).decode(),
+        input=_relocate(_text(task / "instruction.md").encode(), workdir).decode(),
         workspace=f"{place}/workspace" if files else None,
         mode="bypassPermissions",
         tags=tuple(map(str, settings.task.keywords)),
@@ -101,7 +101,7 @@ def _read_task(task: Path, suite: str, result: ImportedSuite) -> Case:
                 timeout_seconds=settings.verifier.timeout_sec or 600.0,
             ),
         ),
-        solution=_solution(_relocated(solve.read_bytes(), workdir)) if solve.is_file() else None,
+        solution=_solution(_relocate(solve.read_bytes(), workdir)) if solve.is_file() else None,
     )
 
 
@@ -110,7 +110,7 @@ def _solution(script: bytes) -> Script:
     return Script(steps=({"calls": [call]}, {"says": "Done."}))
 
 
-def _relocated(content: bytes, workdir: str) -> bytes:
+def _relocate(content: bytes, workdir: str) -> bytes:
     """Replace the container's paths with those of the sandbox."""
     try:
         text = content.decode()
@@ -148,7 +148,7 @@ _TEST = (
     "if python3 /tests/check.py; then echo 1; else echo 0; fi > /logs/verifier/reward.txt\n"
 )
 _CHECK = '''\
-"""Checks what an agent left, by the commands and files that checks.json names."""
+"""Checks an agent's work with the commands and files that checks.json names."""
 import json, pathlib, re, shutil, subprocess, sys
 
 def command(check):
@@ -181,8 +181,8 @@ sys.exit(not all({"command": command, "file": file}[check["type"]](check) for ch
 
 
 def write_tasks(suite: Suite, folder: Path) -> tuple[dict[str, bytes], list[str]]:
-    """Files of a folder of tasks, and what of the suite has no counterpart. `folder` is the
-    suite's."""
+    """The files of a folder of tasks, and notes on the parts of the suite that have no counterpart.
+    `folder` is the suite's."""
     files: dict[str, bytes] = {}
     notes: list[str] = []
     for case in suite.cases:
@@ -223,7 +223,9 @@ def _tests(suite: Suite, case: Case, folder: Path, notes: list[str]) -> Iterator
             name = grader_name(grader)
             notes.append(f"case {case.id}: the grader {name} has no counterpart and was left out")
     if not checks:
-        notes.append(f"case {case.id}: nothing of its graders is left, so its task always fails")
+        notes.append(
+            f"case {case.id}: none of its graders has a counterpart, so its task always fails"
+        )
         checks.append(_check(FileCheck(path="never"), 0))
     yield "tests/test.sh", _TEST.encode()
     yield "tests/check.py", _CHECK.encode()

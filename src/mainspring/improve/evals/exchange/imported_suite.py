@@ -19,7 +19,7 @@ class ImportedSuite:
     files: dict[str, bytes] = field(default_factory=dict[str, bytes])
     """Files beside the suite that its cases name, by path."""
     baseline: Baseline | None = None
-    """Results, if the file had some."""
+    """The results in the file, if it has any."""
 
 
 def as_id(text: str) -> str:

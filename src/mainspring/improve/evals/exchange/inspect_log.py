@@ -1,4 +1,4 @@
-"""Write a run as Inspect's EvalLog, version 2, and read one as a suite with results."""
+"""Writes a run as Inspect's EvalLog, version 2, and reads one as a suite with results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 
 def inspect_log(run: EvalRun, inputs: Mapping[str, str], answers: Mapping[str, str]) -> bytes:
-    """The run as Inspect's EvalLog, version 2. `inputs` by case, `answers` by session."""
+    """The run as an EvalLog. `inputs` are by case, `answers` by session."""
     created, results = run.created, run.sorted_results
     summary = summarize(case_results(results))
     scorer = "mainspring"
@@ -146,9 +146,9 @@ class _Log(Struct, frozen=True):
 
 
 def read_inspect_log(tree: object, name: str, time: datetime) -> ImportedSuite:
-    """Samples are cases, and their scores a baseline.
+    """Make cases of the samples, and a baseline of their scores.
 
-    Raises: msgspec.ValidationError: it is none.
+    Raises: msgspec.ValidationError: it is not an EvalLog.
     """
     log = msgspec.convert(tree, _Log, strict=False)
     notes = [] if log.version == _VERSION else [f"version {log.version} was read as 2"]
@@ -201,7 +201,7 @@ def _grader(scorer: str, target: str) -> Grader | None:
         case "exact":
             return graders.Equals(text=target, ignore_case=True)
         case "match":
-            return graders.Regex(pattern=f"(?i){_quoted(target)}\\W*$")
+            return graders.Regex(pattern=f"(?i){_escape(target)}\\W*$")
         case "pattern" | "answer":
             return graders.Contains(text=target)
         case kind if kind.startswith("model_graded"):
@@ -211,8 +211,8 @@ def _grader(scorer: str, target: str) -> Grader | None:
             return None
 
 
-def _quoted(text: str) -> str:
-    return "".join(sign if sign.isalnum() or sign == " " else f"\\{sign}" for sign in text)
+def _escape(text: str) -> str:
+    return "".join(char if char.isalnum() or char == " " else f"\\{char}" for char in text)
 
 
 def _messages(value: object) -> str | tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""promptfoo's YAML: `tests` with `assert`, read and written."""
+"""Reads and writes promptfoo's YAML: `tests` with `assert`."""
 
 from __future__ import annotations
 
@@ -47,18 +47,18 @@ class _Promptfoo(Struct, frozen=True):
 
 
 def read_promptfoo(tree: object, name: str) -> ImportedSuite:
-    """Raises: msgspec.ValidationError: it is none."""
+    """Raises: msgspec.ValidationError: it is not a promptfoo configuration."""
     config, notes = msgspec.convert(tree, _Promptfoo), list[str]()
     cases: list[Case] = []
     for number, test in enumerate(config.tests, 1):
         asserts = (*config.default.assertions, *test.assertions)
         graders = [_assertion(item, f"test {number}", notes) for item in asserts]
         label = test.description or f"test-{number}"
-        for at, prompt in enumerate(config.texts, 1):
+        for index, prompt in enumerate(config.texts, 1):
             cases.append(
                 Case(
-                    id=as_id(label if len(config.texts) == 1 else f"{label}-{at}"),
-                    input=_filled(prompt, {**config.default.variables, **test.variables}),
+                    id=as_id(label if len(config.texts) == 1 else f"{label}-{index}"),
+                    input=_fill(prompt, {**config.default.variables, **test.variables}),
                     expect="answer",
                     graders=tuple(item for item in graders if item is not None),
                 )
@@ -66,12 +66,12 @@ def read_promptfoo(tree: object, name: str) -> ImportedSuite:
     return ImportedSuite(suite=Suite(name=name, cases=tuple(cases)), notes=notes)
 
 
-def _filled(prompt: str, variables: Mapping[str, object]) -> str:
+def _fill(prompt: str, variables: Mapping[str, object]) -> str:
     return _VARIABLE.sub(lambda match: str(variables.get(match[1], match[0])), prompt)
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    if isinstance(value, dict):  # of a tool: `name`, or `steps` in their order
+    if isinstance(value, dict):  # a tool assertion has `name`, or `steps` in their order
         fields = cast("Mapping[str, object]", value)
         value = fields.get("steps", fields.get("name", ()))
     if isinstance(value, str):
@@ -115,7 +115,7 @@ def _assertion(item: _Assertion, place: str, notes: list[str]) -> Grader | None:
 
 
 def write_promptfoo(suite: Suite) -> tuple[bytes, list[str]]:
-    """The file, and what of the suite has no counterpart."""
+    """The file, and notes on the parts of the suite that have no counterpart."""
     notes: list[str] = []
     tests = [_test(suite, case, notes) for case in suite.cases]
     config = {
@@ -166,10 +166,10 @@ def _assertions(grader: Grader, case: Case) -> Iterator[Mapping[str, object]]:
             rubrics = (item.text for item in criteria_of(grader))
             yield from ({"type": "llm-rubric", "value": text} for text in rubrics)
         case _:
-            yield from _measured(grader)
+            yield from _measure_assertions(grader)
 
 
-def _measured(grader: Grader) -> Iterator[Mapping[str, object]]:
+def _measure_assertions(grader: Grader) -> Iterator[Mapping[str, object]]:
     match grader:
         case graders.Bounds(max_seconds=seconds, max_cost_usd=cost):
             if seconds is not None:

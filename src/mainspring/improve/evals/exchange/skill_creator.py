@@ -1,5 +1,5 @@
-"""skill-creator's files: `evals.json` is read and written; of a run, `grading.json` for each trial
-and one `benchmark.json` are written."""
+"""skill-creator's files: reads and writes `evals.json`; for a run, writes `grading.json` for each
+trial and one `benchmark.json`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class _SkillEvals(Struct, frozen=True):
 
 
 def read_skill_evals(tree: object, name: str) -> ImportedSuite:
-    """Raises: msgspec.ValidationError: it is none."""
+    """Raises: msgspec.ValidationError: it is not skill-creator's `evals.json`."""
     skill_evals = msgspec.convert(tree, _SkillEvals)
     cases: list[Case] = []
     for number, item in enumerate(skill_evals.evals, 1):
@@ -41,7 +41,7 @@ def read_skill_evals(tree: object, name: str) -> ImportedSuite:
             (item.expected_output,) if item.expected_output else ()
         )
         criteria = tuple(
-            Criterion(name=f"e{at}", text=text) for at, text in enumerate(expectations, 1)
+            Criterion(name=f"e{index}", text=text) for index, text in enumerate(expectations, 1)
         )
         cases.append(
             Case(
@@ -56,13 +56,13 @@ def read_skill_evals(tree: object, name: str) -> ImportedSuite:
 
 
 def write_skill_evals(suite: Suite) -> tuple[bytes, list[str]]:
-    """The file, and what of the suite has no counterpart."""
+    """The file, and notes on the parts of the suite that have no counterpart."""
     notes: list[str] = []
     evals: list[dict[str, object]] = []
     for number, case in enumerate(suite.cases, 1):
         judges = [item for item in suite.graders_of(case) if isinstance(item, Judge)]
         if len(judges) < len(suite.graders_of(case)):
-            notes.append(f"case {case.id}: only what its judges ask was written")
+            notes.append(f"case {case.id}: only the criteria of its judges were written")
         texts = [criterion.text for judge in judges for criterion in criteria_of(judge)]
         evals.append(
             {
@@ -103,7 +103,7 @@ def benchmark_files(run: EvalRun, baseline: EvalRun | None, skill: str) -> dict[
         },
         "runs": runs,
         "run_summary": _summary(
-            {name: list(of.results.values()) for name, of in configurations.items()}
+            {name: list(source.results.values()) for name, source in configurations.items()}
         ),
         "notes": [],
     }
@@ -132,16 +132,16 @@ def _expectations(item: EvalCaseEnded) -> list[Expectation]:
     return checks or [Expectation(item.case_id, item.outcome == "passed", item.error or "")]
 
 
-def _graded(item: EvalCaseEnded) -> GradingSummary:
-    expectations = _expectations(item)
-    passed, total = sum(one.passed for one in expectations), len(expectations)
+def _grading_summary(ended: EvalCaseEnded) -> GradingSummary:
+    expectations = _expectations(ended)
+    passed, total = sum(item.passed for item in expectations), len(expectations)
     return GradingSummary(passed, total - passed, total, round(passed / total, 4))
 
 
 def _grading(item: EvalCaseEnded) -> dict[str, object]:
     return {
         "expectations": _expectations(item),
-        "summary": _graded(item),
+        "summary": _grading_summary(item),
         "execution_metrics": {
             "total_tool_calls": item.tool_calls,
             "total_steps": item.turns,
@@ -156,7 +156,7 @@ def _grading(item: EvalCaseEnded) -> dict[str, object]:
 
 def _benchmark_run(item: EvalCaseEnded, number: int, configuration: str) -> dict[str, object]:
     result: dict[str, object] = {
-        **msgspec.structs.asdict(_graded(item)),
+        **msgspec.structs.asdict(_grading_summary(item)),
         "time_seconds": item.seconds,
         "tokens": item.usage.input_tokens + item.usage.output_tokens,
         "tool_calls": item.tool_calls,
@@ -176,7 +176,7 @@ def _benchmark_run(item: EvalCaseEnded, number: int, configuration: str) -> dict
 def _summary(runs: Mapping[str, Sequence[EvalCaseEnded]]) -> dict[str, object]:
     values = {
         name: {
-            "pass_rate": [_graded(item).pass_rate for item in items],
+            "pass_rate": [_grading_summary(item).pass_rate for item in items],
             "time_seconds": [item.seconds for item in items],
             "tokens": [float(item.usage.input_tokens + item.usage.output_tokens) for item in items],
         }

@@ -45,7 +45,7 @@ class _Repository:
             f"        return {expected!r}\n    return None\n"
         )
         driver = _DRIVER.format(module=self.module, function=self.function)
-        every = ((given, expected), *self.hidden)
+        tests = ((given, expected), *self.hidden)
         return Case(
             id=self.module.replace("_", "-"),
             input=f"{self.task} The code is in {file}. Do not change the tests.",
@@ -57,8 +57,8 @@ class _Repository:
                     name="hidden tests",
                     run=("python3", "-I", "-c", driver),
                     take=(file,),
-                    stdin=msgspec.json.encode([item for item, _ in every]).decode(),
-                    stdout_json=[result for _, result in every],
+                    stdin=msgspec.json.encode([item for item, _ in tests]).decode(),
+                    stdout_json=[result for _, result in tests],
                     timeout_seconds=20,
                 ),
                 FileCheck(path=f"test_{self.module}.py", unchanged=True),

@@ -30,7 +30,7 @@ _FACTS = {
     "deadline": ("The audit is on 23 March.", "When is the audit?", "23 March"),
 }
 _RULE = "From now on, end every answer with the word OVER."
-_KEPT = r"OVER\W*$"
+_FOLLOWED = r"OVER\W*$"
 
 
 def context_use_suite() -> Suite:
@@ -78,7 +78,7 @@ def _rules() -> Iterator[Case]:
                 input=tuple(messages),
                 tags=("rule", place, "compaction" if is_compacted else "whole"),
                 graders=(
-                    Regex(pattern=_KEPT),
+                    Regex(pattern=_FOLLOWED),
                     Trajectory(in_context="end every answer with the word OVER"),
                 ),
                 solution=script("It lets a door swing. OVER"),

@@ -1,4 +1,4 @@
-"""The scripts of ready suites: what a scripted model says and calls."""
+"""Builds the scripts of ready suites: the texts and calls of a scripted model."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ def calls(tool: str, **arguments: object) -> dict[str, object]:
 
 
 def script(*steps: str | dict[str, object]) -> Script:
-    """A step that is a text is what the model says."""
+    """A step that is a string is a text that the model says."""
     return Script(steps=tuple({"says": step} if isinstance(step, str) else step for step in steps))

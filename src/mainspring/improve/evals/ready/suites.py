@@ -24,7 +24,7 @@ READY_SUITES: dict[str, Callable[[], Suite]] = {
 
 
 def ready_suite(name: str) -> Suite:
-    """Raises: InvalidInput: there is none of that name."""
+    """Raises: InvalidInput: no suite has that name."""
     if name not in READY_SUITES:
         raise InvalidInput(f"there is no ready suite {name}; there are {', '.join(READY_SUITES)}")
     return READY_SUITES[name]()

@@ -1,5 +1,5 @@
-"""Tool use: call the right tool with the right input, ask if something is missing, and call no tool
-if none fits."""
+"""Tool use: call the right tool with the right input, ask for missing input, and call no tool if
+none fits."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def tool_use_suite() -> Suite:
     return Suite(
         name="tool-use",
         description="The right tool with the right input; ask, or call nothing, where none fits.",
-        cases=(*_mustcalls(), *_must_ask(), *_must_notcalls()),
+        cases=(*_must_call(), *_must_ask(), *_must_not_call()),
         timeout_seconds=120,
     )
 
 
-def _mustcalls() -> Iterator[Case]:
+def _must_call() -> Iterator[Case]:
     email: dict[str, object] = {"to": "ann@example.com", "subject": "Lunch", "body": "At noon?"}
     room: dict[str, object] = {"day": "Friday", "time": "10:00", "people": "6"}
     for name, request, tool, arguments, answer in (
@@ -77,7 +77,7 @@ def _mustcalls() -> Iterator[Case]:
             services=_SERVICES,
             tags=("must call",),
             graders=(
-                Trajectory(used=(CallPattern(tool=tool, input=_escaped(fields)),)),
+                Trajectory(used=(CallPattern(tool=tool, input=_escape(fields)),)),
                 Contains(text=answer, ignore_case=True),
             ),
             solution=script(calls(tool, **arguments), f"It says: {answer}."),
@@ -85,7 +85,7 @@ def _mustcalls() -> Iterator[Case]:
         )
 
 
-def _escaped(fields: dict[str, object]) -> dict[str, object]:
+def _escape(fields: dict[str, object]) -> dict[str, object]:
     return {
         key: str(value).replace("?/", "\\?/").replace(".", "\\.") for key, value in fields.items()
     }
@@ -126,7 +126,7 @@ def _must_ask() -> Iterator[Case]:
         )
 
 
-def _must_notcalls() -> Iterator[Case]:
+def _must_not_call() -> Iterator[Case]:
     """No tool fits, or none is needed."""
     tools = tuple(service.tool for service in _SERVICES)
     for name, request, answer, tool, arguments in (
