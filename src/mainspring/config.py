@@ -102,10 +102,10 @@ def read_settings(
     folder: Path | None = None,
 ) -> Settings:
     """Values from the command line first, then the environment, then defaults."""
-    here = folder or Path.cwd()
-    place = _store_path(store or environ.get("MAINSPRING_STORE") or "", here)
+    working_folder = folder or Path.cwd()
+    store_path = _store_path(store or environ.get("MAINSPRING_STORE") or "", working_folder)
     return Settings(
-        store=place,
+        store=store_path,
         keys=frozenset(name for name in API_KEY_VARIABLES if environ.get(name)),
         secrets={
             name: environ[name]
@@ -113,7 +113,7 @@ def read_settings(
             if environ.get(name)
         },
         model=environ.get("MAINSPRING_MODEL") or None,
-        folder=str(here),
+        folder=str(working_folder),
         color=not environ.get("NO_COLOR"),
         is_light=_is_light(environ),
         debug=debug or environ.get("MAINSPRING_DEBUG", "0") not in ("", "0"),
@@ -122,7 +122,7 @@ def read_settings(
         vault=environ.get("MAINSPRING_VAULT") or os.path.expanduser(f"~/{FOLDER}/{VAULT}"),
         vault_key=environ.get("MAINSPRING_VAULT_KEY") or None,
         vault_in_keyring=environ.get("MAINSPRING_VAULT_KEYRING", "0") not in ("", "0"),
-        workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(place, here),
+        workspaces=environ.get("MAINSPRING_WORKSPACES") or _workspaces(store_path, working_folder),
         admin_key=environ.get("MAINSPRING_ADMIN_KEY") or None,
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
@@ -167,28 +167,28 @@ def without_password(url: str) -> str:
     )
 
 
-def _store_path(store: str, here: Path) -> str:
+def _store_path(store: str, working_folder: Path) -> str:
     if not store:
-        return str(_home_of(here) / DATABASE)
-    return store if "://" in store else str(here / Path(store).expanduser())
+        return str(_home_of(working_folder) / DATABASE)
+    return store if "://" in store else str(working_folder / Path(store).expanduser())
 
 
-def _workspaces(store: str, here: Path) -> str:
+def _workspaces(store: str, working_folder: Path) -> str:
     """In the folder of the store, if that is a file."""
-    beside = here / FOLDER if "://" in store else Path(store).parent
-    return str(beside / "workspaces")
+    parent = working_folder / FOLDER if "://" in store else Path(store).parent
+    return str(parent / "workspaces")
 
 
-def _home_of(here: Path) -> Path:
-    """The nearest `.mainspring` at or above `here`; above, only one that the user owns.
+def _home_of(working_folder: Path) -> Path:
+    """The nearest `.mainspring` at or above the working folder; above, only one that the user owns.
 
     Anybody could create a folder in /tmp and read the logs that others then write there."""
-    for folder in (here, *here.parents):
+    for folder in (working_folder, *working_folder.parents):
         home = folder / FOLDER
-        is_there = _has_store_files(home) if folder == here else _has_our_log(home)
+        is_there = _has_store_files(home) if folder == working_folder else _has_our_log(home)
         if is_there:
             return home
-    return here / FOLDER
+    return working_folder / FOLDER
 
 
 def _has_store_files(home: Path) -> bool:

@@ -76,7 +76,7 @@ async def test_versions_are_compared_and_restored(settings: Settings, tmp_path: 
     await agents.rollback(settings, agent="a", version=1)
     told = capsys.readouterr()
     assert told.out == "back to version 1, now version 3\n"
-    assert told.err == "the files before are saved as version 2\n"
+    assert told.err == "the previous files are saved as version 2\n"
     assert (tmp_path / "a/AGENTS.md").read_text() == "One.\n"
     assert [list_version.number for list_version in list_versions(tmp_path / "a")] == [1, 2, 3]
     await agents.rollback(settings, agent="a", version=1)

@@ -141,4 +141,4 @@ def test_the_guide_answers_from_the_documentation_and_no_session_pays_for_it(
         assert "knowledge_search" not in json.dumps(request["tools"])
     assert {tool["function"]["name"] for tool in asked["tools"]}.isdisjoint({"bash", "write"})
     assert "/guide QUESTION" in done.stderr
-    assert "error: ask something" in done.stderr
+    assert "error: ask a question" in done.stderr

@@ -167,7 +167,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
         terminal.expect("2 turns")
         terminal.expect("> ")
         terminal.type("/clear\r")
-        terminal.expect("a new session begins; the one before: mainspring chat --resume ")
+        terminal.expect("a new session begins; the previous one: mainspring chat --resume ")
         terminal.type("what was it?\r")
         terminal.expect("all I know")
         assert "remember seven" not in told(upstream.requests[-1])
@@ -281,7 +281,7 @@ def test_memory_in_chat_is_listed_changed_and_switched_off(
     (place / "edit.sh").chmod(0o700)
     path = "reference_we_release_on_thursdays.md"
     steps = (
-        ("/memory", "nothing is remembered here"),
+        ("/memory", "there are no memories here"),
         ("/memory add We release on Thursdays.", f"remembered {path}"),
         ("/memory search which day do we release", "We release on Thursdays."),
         ("When do we release?", "That is all I know."),

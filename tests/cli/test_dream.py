@@ -27,6 +27,6 @@ def test_a_dream_is_reviewed_applied_and_taken_back(mainspring: Run, place: Path
     back = mainspring("dream", "rollback", view["id"][-8:], "--reason", "no longer")
     assert "rolled_back" in back.stdout, back.stderr
     in_memories = ("memory", "search", "French", "--scope", "agent")
-    assert "no memory or earlier session answers that" in mainspring(*in_memories).stderr
+    assert "no memory or past conversation matches" in mainspring(*in_memories).stderr
     assert mainspring("dream", "show", "drm_nothing").returncode == 1
     assert mainspring("dream", "run", "--scope", "moon").returncode == 1

@@ -154,7 +154,7 @@ def test_a_setup_that_is_killed_goes_on(
     git(repository, "commit", "-qm", "go")
     done = mainspring(*words)
     assert done.returncode == 0, done.stderr
-    assert "continues the interrupted run" in done.stderr
+    assert "continuing the interrupted run" in done.stderr
     assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 1
     assert not list((repository / ".mainspring/worktrees").glob("environment-*"))
 

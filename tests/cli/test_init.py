@@ -65,7 +65,7 @@ async def test_init_does_not_make_a_folder_trusted(settings: Settings, tmp_path:
     [
         ("raed", None, True, "there is no tool raed"),
         (None, "opuss", True, "did you mean opus?"),
-        (None, None, False, "there is no terminal to ask at"),
+        (None, None, False, "there is no terminal for questions"),
     ],
 )
 async def test_what_cannot_be_is_refused_and_nothing_written(

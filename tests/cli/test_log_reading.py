@@ -166,4 +166,4 @@ def test_search_in_one_session_and_without_success(mainspring: Run, session_id: 
     del fork_id
     result = mainspring("log", "search", "clock", "--session", session_id)
     assert (result.returncode, result.stdout) == (0, "")
-    assert "nothing said has all of: clock" in result.stderr
+    assert "no text contains all of: clock" in result.stderr

@@ -61,7 +61,7 @@ def check(mainspring: Run, place: Path, home: Path) -> None:
     assert mainspring("log", "verify", "--all").returncode == 0
     doctor = mainspring("memory", "doctor")
     assert doctor.returncode == 0, doctor.stdout
-    assert "no memory or earlier session" in mainspring("memory", "search", "zephyr").stderr
+    assert "no memory or past conversation" in mainspring("memory", "search", "zephyr").stderr
     assert mainspring("run", "-c", "Hello", "--model", "scripted:demo").returncode == 0
 
 

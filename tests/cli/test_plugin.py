@@ -53,7 +53,7 @@ def test_danger_is_told_and_not_trusted_unless_that_is_said(mainspring: Run, tmp
 def test_somebody_at_a_terminal_is_asked(place: Path, environ: dict[str, str]):
     arguments = ("plugin", "install", str(PLUGINS / "market"), "--plugin", "notes")
     with at_terminal(*arguments, cwd=place, env=environ) as terminal:
-        terminal.expect("Install notes, and trust it as it is?")
+        terminal.expect("Install notes, and trust its current files?")
         terminal.type("n\n")
         terminal.expect("nothing was changed")
         assert terminal.wait() == 1

@@ -74,7 +74,7 @@ def test_check_in_json_names_the_rule(mainspring: Run):
 @pytest.mark.parametrize(
     ("arguments", "status", "words"),
     [
-        ([], 2, "give one"),
+        ([], 2, "name a call"),
         (["deploy(prod)"], 1, "--tool deploy --input"),
         (["--tool", "bash", "--input", "["], 1, "not a JSON object"),
         (["Bash(ls)", "--mode", "yolo"], 1, "is not a mode"),

@@ -205,10 +205,10 @@ def test_an_interrupt_from_standard_input_ends_the_run_and_not_the_session(
 
 def test_formats_that_do_not_go_together_are_refused(mainspring: Run):
     for arguments, problem in (
-        (("-p", "--input-format=stream-json"), "needs the output format, too"),
+        (("-p", "--input-format=stream-json"), "needs --output-format stream-json"),
         (
             ("-p", "hi", "--input-format=stream-json", "--output-format=stream-json"),
-            "give no PROMPT",
+            "omit PROMPT",
         ),
         (("-p", "hi", "--include-partial-messages"), "needs --output-format stream-json"),
         (("-p", "hi", "--output-format=xml"), "'xml'"),

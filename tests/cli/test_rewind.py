@@ -103,7 +103,7 @@ def test_what_would_change_is_shown_and_nothing_is_done(mainspring: Run, worked:
     assert files(place) == CHANGED
     refused = mainspring("sessions", "rewind", worked)
     assert refused.returncode == 1
-    assert "no terminal to ask at" in refused.stderr
+    assert "no terminal for a confirmation" in refused.stderr
     assert "--yes" in refused.stderr
     assert files(place) == CHANGED
 

@@ -63,7 +63,7 @@ def test_a_message_to_a_session_run_elsewhere_is_delivered_once(mainspring: Run,
 
     sent = anyio.run(while_held)
     assert sent.returncode == 0
-    assert "it has your message and answers it" in sent.stderr
+    assert "it will answer your message" in sent.stderr
     assert mainspring("run", "--resume", session_id, *DEMO).stdout.count("You said: 'more'") == 1
 
 
@@ -82,4 +82,4 @@ def test_a_model_that_the_catalogue_does_not_have_is_used_with_a_warning(mainspr
         OPENAI_API_KEY="k",
         OPENAI_BASE_URL="http://127.0.0.1:9/v1",
     )
-    assert "openai:gpt-4o is not in the catalogue: a window of 128,000 tokens" in known.stderr
+    assert "openai:gpt-4o is not in the catalog: a window of 128,000 tokens" in known.stderr

@@ -75,12 +75,12 @@ async def test_an_installed_skill_is_shown_with_its_scan_before_it_is_kept(
     settings: Settings, home: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     source = skill_at(tmp_path / "src", POWERFUL)
-    with pytest.raises(InvalidInput, match="no terminal to ask at") as refused:
+    with pytest.raises(InvalidInput, match="no terminal for a confirmation") as refused:
         await installing.install(settings, request=wanted(source), consent=UNASKED, json=False)
     assert "--yes" in refused.value.__notes__[0]
     out = capsys.readouterr().out
     assert "any-command" in out
-    assert "a scan is not a proof" in out
+    assert "a scan cannot prove" in out
     assert not (home / ".mainspring/skills/pdf").exists()
     assert await installing.install(settings, request=wanted(source), consent=YES, json=True) == 0
     view = json.loads(capsys.readouterr().out)
@@ -190,7 +190,7 @@ async def test_what_is_not_ours_to_remove_stays(settings: Settings, place: Path)
     with pytest.raises(InvalidInput, match="a single file"):
         await acts.remove(settings, name="go", **remove)
     skill_at(place / ".claude/skills/pdf")
-    with pytest.raises(InvalidInput, match="no terminal to ask at"):
+    with pytest.raises(InvalidInput, match="no terminal for a confirmation"):
         await acts.remove(settings, name="pdf", **{**remove, "yes": False})
     assert (place / ".claude/skills/pdf").exists()
 
@@ -199,7 +199,7 @@ def test_a_terminal_asks_after_the_report(place: Path, environ: dict[str, str], 
     source = skill_at(tmp_path / "src", POWERFUL)
     with at_terminal("skill", "install", str(source), cwd=place, env=environ) as terminal:
         terminal.expect("any-command")
-        terminal.expect("Install pdf, and trust it as it is? [y/N]:")
+        terminal.expect("Install pdf, and trust its current files? [y/N]:")
         terminal.type("y\n")
         terminal.expect("installed pdf")
         assert terminal.wait() == 0

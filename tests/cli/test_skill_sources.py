@@ -27,11 +27,11 @@ def names(mainspring: Run) -> list[str]:
 def test_all_skills_of_a_folder_are_installed_but_dangerous_ones(mainspring: Run, source: Path):
     done = mainspring("skill", "install", str(source), "--all", "--yes", "--project")
     assert done.returncode == 1
-    assert "bad is left out: a scan finds" in done.stderr
+    assert "bad is skipped: a scan finds" in done.stderr
     assert "installed docx" in done.stdout
     assert names(mainspring) == ["docx", "pdf"]
     again = mainspring("skill", "install", str(source), "--only", "pdf,docx", "--yes", "--project")
-    assert "pdf is left out: it is installed already; --replace" in again.stderr
+    assert "pdf is skipped: it is installed already; --replace" in again.stderr
 
 
 def test_of_two_with_one_name_the_one_in_skills_is_installed_and_of_a_link_what_it_leads_to(

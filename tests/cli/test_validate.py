@@ -124,7 +124,7 @@ async def test_models_and_tools_that_there_are_not_are_told(
     assert wrong["fix"].startswith("did you mean opus?")
     why = not_honoured(report, "subagents")
     assert why["reader: tool WebSerch"] == "there is none here; did you mean WebSearch?"
-    assert why["reader: model sonet"].startswith("it has its parent's")
+    assert why["reader: model sonet"].startswith("its parent's model is used: unknown model")
     assert not [item for item in why if item.startswith("other") or "mcp__" in item]
 
 

@@ -314,9 +314,11 @@ async def _approve(context: CommandContext, arguments: str) -> SlashCommandResul
     calls = await _pending_calls(context)
     if not arguments:
         return PendingCallsResult(calls=tuple(calls))
-    call, verdict, why = _answer(arguments, calls)
+    call, verdict, reason = _answer(arguments, calls)
     if verdict == "no":
-        denial = UserToolConfirmation(tool_use_id=call.id, result="deny", deny_message=why or None)
+        denial = UserToolConfirmation(
+            tool_use_id=call.id, result="deny", deny_message=reason or None
+        )
         event_ids = await context.submit(denial)
         return SubmittedResult(text=f"{call.name} is denied", is_work=True, event_ids=event_ids)
     rule = always_allow_rule(call.name, call.input) if verdict == "always" else None
@@ -339,7 +341,7 @@ def _answer(arguments: str, calls: Sequence[PendingCallView]) -> tuple[PendingCa
         number, _, answer = arguments.partition(" ")
     elif len(calls) > 1:
         raise InvalidInput(f"{len(calls)} calls wait: say which, as in /approve 1 yes")
-    verdict, _, why = answer.strip().partition(" ")
+    verdict, _, reason = answer.strip().partition(" ")
     verdicts = {"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
     if verdict.lower() not in verdicts:
         raise InvalidInput("say yes, no or always: /approve 1 yes")
@@ -348,7 +350,7 @@ def _answer(arguments: str, calls: Sequence[PendingCallView]) -> tuple[PendingCa
         raise InvalidInput("nothing waits" if not calls else f"there is no call {number}")
     if matches[0].is_question:
         raise InvalidInput(f"{matches[0].name} needs a written answer, not yes or no")
-    return matches[0], verdicts[verdict.lower()], why.strip()
+    return matches[0], verdicts[verdict.lower()], reason.strip()
 
 
 async def _pending_calls(context: CommandContext) -> list[PendingCallView]:

@@ -164,8 +164,8 @@ class WorkspaceFacts:
             return cached
         workspace = paths.workspace
         repositories = await to_thread.run_sync(find_repositories, workspace, paths.hidden)
-        above = [parent for parent in workspace.parents if (parent / ".git").exists()]
-        trees = [*above[:1], *(workspace / tree for tree in repositories.trees)]
+        parents_with_git = [parent for parent in workspace.parents if (parent / ".git").exists()]
+        trees = [*parents_with_git[:1], *(workspace / tree for tree in repositories.trees)]
         folders = [workspace / item for item in repositories.folders if not item.endswith(".git")]
         watched: tuple[str, ...] = ()
         if trees or folders:

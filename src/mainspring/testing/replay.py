@@ -281,9 +281,9 @@ class Player:
         if model.replay.diverged is not None:
             return Divergence(call=calls, what=f"it was never made: the recording has {recorded}")
         if calls < recorded:
-            why = f"ended with {reason}" if reason else "had nothing more to do"
-            return Divergence(call=calls + 1, what=f"it is not made any more: the session {why}")
-        ends = [why for _, why in self.recording.ends]
+            ending = f"ended with {reason}" if reason else "had nothing more to do"
+            return Divergence(call=calls + 1, what=f"it is not made any more: the session {ending}")
+        ends = [ending for _, ending in self.recording.ends]
         if reason is not None and ends and reason != ends[-1]:
             return Divergence(call=calls, what=f"the session ended with {reason}, not {ends[-1]}")
         return None

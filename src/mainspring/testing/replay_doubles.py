@@ -120,11 +120,11 @@ class RecordedModel:
         message = self.replay_cursor.recording.errors.get(
             self.replay_cursor.begun, "replay: as recorded"
         )
-        provider, _, what = message.partition(": ")
+        provider, _, problem = message.partition(": ")
         failure: ProviderFailure = next(
             (name for name in get_args(ProviderFailure) if name == kind), "exhausted"
         )
-        return ProviderFailed(provider, failure, what or message)
+        return ProviderFailed(provider, failure, problem or message)
 
 
 class RecordedAuthorizer:
@@ -158,8 +158,8 @@ class RecordedAuthorizer:
         if recorded is None or recorded.content is None:
             return ()
         first = denial_text(str(hook_event.fields["reason"]))
-        more = plain_text(recorded.content).removeprefix(first).removeprefix("\n")
-        return (more,) if more else ()
+        added_text = plain_text(recorded.content).removeprefix(first).removeprefix("\n")
+        return (added_text,) if added_text else ()
 
     async def after_round(self, thread: Thread) -> Ended | None:
         if self._replay_cursor.end_reason() != HOOK_STOPPED:

@@ -38,23 +38,27 @@ class DreamSettings:
 
 
 @asynccontextmanager
-async def open_dreamer(settings: Settings, wanted: DreamSettings) -> AsyncGenerator[Dreamer, None]:
-    store = FolderStore(memory_folders(settings)[wanted.scope])
+async def open_dreamer(
+    settings: Settings, dream_settings: DreamSettings
+) -> AsyncGenerator[Dreamer, None]:
+    store = FolderStore(memory_folders(settings)[dream_settings.scope])
     read_utility = partial(open_utility_table, settings)
     async with open_log(settings) as log, open_model_registry(settings) as models:
-        if wanted.model is not None:
-            scripts = await to_thread.run_sync(scripted_models, wanted.model, Path(settings.folder))
+        if dream_settings.model is not None:
+            scripts = await to_thread.run_sync(
+                scripted_models, dream_settings.model, Path(settings.folder)
+            )
             for name, script in scripts.items():
                 models.put(name, script)
         with TemporaryDirectory(prefix="mainspring-dream-") as place:
             suite_test = None
-            if wanted.suite is not None:
+            if dream_settings.suite is not None:
                 suite_test = SuiteTest(
                     store=store,
-                    suite_file=wanted.suite,
+                    suite_file=dream_settings.suite,
                     place=Path(place),
-                    budget_usd=wanted.budget_usd,
-                    open_runner=partial(_open_runner, settings, wanted),
+                    budget_usd=dream_settings.budget_usd,
+                    open_runner=partial(_open_runner, settings, dream_settings),
                 )
             yield Dreamer(
                 log=log,
@@ -63,14 +67,14 @@ async def open_dreamer(settings: Settings, wanted: DreamSettings) -> AsyncGenera
                 models=models,
                 utility=await utility_reader(log, read_utility)(),
                 score=suite_test,
-                report=wanted.report,
+                report=dream_settings.report,
             )
 
 
 @asynccontextmanager
 async def _open_runner(
-    settings: Settings, wanted: DreamSettings, memory: Path
+    settings: Settings, dream_settings: DreamSettings, memory: Path
 ) -> AsyncGenerator[SuiteRunner, None]:
-    options = RunOptions(memory=memory, is_unsandboxed=wanted.is_unsandboxed)
+    options = RunOptions(memory=memory, is_unsandboxed=dream_settings.is_unsandboxed)
     async with open_suite_runner(settings, options) as runner:
         yield runner

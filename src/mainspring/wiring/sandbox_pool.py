@@ -62,7 +62,7 @@ class _SandboxPlans(Struct, frozen=True):
             state=paths.state,
             read_only=(
                 *(Path(item).expanduser().absolute() for item in environment.read_only),
-                *paths.beside,
+                *paths.readable,
             ),
             distrusted=paths.distrusted,
             hidden=tuple(workspace / item for item in paths.hidden),

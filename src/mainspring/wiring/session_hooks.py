@@ -66,7 +66,7 @@ async def attach_hooks(
 ) -> frozenset[HookEventName]:
     """Let the authorizer run the session's hooks, with a transcript that they can read, until the
     stack closes. Returns the events that the hooks handle."""
-    ran = await hook_runs(setup.log, setup.writer.session_id, pinned_policy)
+    ran_before = await hook_runs(setup.log, setup.writer.session_id, pinned_policy)
     transcript = open_transcript(
         ports.transcripts,
         setup.log,
@@ -75,7 +75,7 @@ async def attach_hooks(
         main_thread=setup.writer.thread_id,
         warn=ports.warn,
     )
-    runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran, transcript)
+    runner = _hook_runner(pinned_policy, setup, authorizer, ports, ran_before, transcript)
     if runner.has_hooks and setup.subagent is None:
         await stack.enter_async_context(transcript.keep_updated())
     authorizer.hooks = await stack.enter_async_context(runner)
@@ -89,7 +89,7 @@ def _hook_runner(
     setup: SetupRequest,
     authorizer: PermissionEngine,
     ports: SessionHookPorts,
-    ran: Collection[tuple[str, str]],
+    ran_before: Collection[tuple[str, str]],
     transcript: TranscriptFiles,
 ) -> HookRunner:
     """Runs the hooks of trusted files; enter it before use."""
@@ -104,7 +104,7 @@ def _hook_runner(
             fields=partial(hook_fields, setup, authorizer, transcript.path),
             matches_rule=partial(matches_rule, authorizer),
             prepare=prepare,
-            ran_before=ran,
+            ran_before=ran_before,
             active_skills=lambda: [skill.name for skill in authorizer.thread.session_state.skills],
             warn=ports.warn,
             show=ports.show,
@@ -126,10 +126,10 @@ def _handler_ports(
 ) -> HandlerPorts:
     session_id, env = setup.writer.session_id, ports.preferences.hook_env
 
-    async def call_tool(server: str, tool: str, given: Mapping[str, object]) -> str:
+    async def call_tool(server: str, tool: str, arguments: Mapping[str, object]) -> str:
         servers = mcp_servers.SERVERS.of_session(session_id)
         tools = () if servers is None else servers.tools.values()
-        return await call_server_tool(tools, ToolOrigin(server, tool), given, session_id)
+        return await call_server_tool(tools, ToolOrigin(server, tool), arguments, session_id)
 
     hook_agent = HookAgent.of_thread(
         setup, authorizer, ports.models, ports.tools, ports.side_events

@@ -116,7 +116,7 @@ class ThreadWorkspaces:
         key = sandbox_key(setup)
         skills = [folder for folder in skill_folders(setup.agent) if paths.needs_mount(folder)]
         paths = with_plugin_folders(
-            replace(paths, beside=(*paths.beside, *skills)), session.servers
+            replace(paths, readable=(*paths.readable, *skills)), session.servers
         )
         paths = await self.facts.without_denied(paths, session.policy)
         paths = add_protected_paths(paths, session.policy)

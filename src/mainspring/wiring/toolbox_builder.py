@@ -98,7 +98,7 @@ class ToolboxBuilder:
         self._networks = networks
         self._interpreter = LazyInterpreter.of(sandboxes.resources)
         """Runs code that needs no sandbox; `None` if it is not installed."""
-        self._bare = toolbox_without_tools(authorizer)
+        self._authorizer = authorizer
         self._files: LruCache[str, list[Tool]] = LruCache(MAX_CACHED)
         self._workspaces = ThreadWorkspaces(settings, sandboxes, self._warn)
         self._warned: LruCache[str, str] = LruCache(MAX_CACHED)
@@ -109,7 +109,8 @@ class ToolboxBuilder:
         options = setup.options
         paths = self._session_paths(setup) if setup.agent.needs_workspace else None
         if paths is None:
-            open_toolbox = self._toolbox_of_client if options.is_served else self._bare
+            without_tools = toolbox_without_tools(self._authorizer)
+            open_toolbox = self._toolbox_of_client if options.is_served else without_tools
             async with open_toolbox(setup) as toolbox:
                 yield toolbox
             return
@@ -178,7 +179,7 @@ class ToolboxBuilder:
         )
         instructions = thread_workspace.path_instructions
         authorizer.on_compaction = partial(instructions.forget, setup.thread.id)
-        hook_tools, hooked = dict[str, Tool](), frozenset[HookEventName]()
+        hook_tools, hook_events = dict[str, Tool](), frozenset[HookEventName]()
         async with AsyncExitStack() as stack:
             if session.pinned_policy.hooks:
                 ports = session_hooks.SessionHookPorts(
@@ -192,7 +193,7 @@ class ToolboxBuilder:
                     warn=partial(self._warn, options),
                     show=options.warn,
                 )
-                hooked = await session_hooks.attach_hooks(
+                hook_events = await session_hooks.attach_hooks(
                     stack, session.pinned_policy, setup, authorizer, ports
                 )
             tools = {
@@ -223,11 +224,17 @@ class ToolboxBuilder:
             memory = None
             if setup.options.memory or setup.subagent_memory or has_memories(workspace, self._home):
                 memory = memories.memory_sources(self._settings).of_thread(setup, workspace, stack)
-            more: dict[str, Tool] = {} if memory is None else memory_tools.memory_tools(memory)
-            own = {} if setup.subagent is None else more  # its file gives it memory tools
+            extra_tools: dict[str, Tool] = (
+                {} if memory is None else memory_tools.memory_tools(memory)
+            )
+            own = {} if setup.subagent is None else extra_tools  # its file gives it memory tools
             if (workspace / "knowledge").is_dir():
-                more = more | memories.knowledge_tools(self._settings, setup, workspace)
-            tools |= remove_denied({**select_tools(more, setup.agent.built_ins), **own}, policy)
+                extra_tools = extra_tools | memories.knowledge_tools(
+                    self._settings, setup, workspace
+                )
+            tools |= remove_denied(
+                {**select_tools(extra_tools, setup.agent.built_ins), **own}, policy
+            )
             if memory is not None:
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             own_servers = session.subagent_servers.get(setup.subagent or "", ())
@@ -265,7 +272,7 @@ class ToolboxBuilder:
                 before_compact=memory and memory.before_compact,
                 for_thread=partial(self._for_thread, session, thread_workspace),
                 on_call_announced=sandbox_preparation(sandbox_session),
-                hook_events=hooked,
+                hook_events=hook_events,
                 worktrees=worktrees,
                 changes=_tool_changes(servers, policy, loading),
                 message_context=servers.message_context,
@@ -296,8 +303,8 @@ class ToolboxBuilder:
         paths = worktree_paths(thread_workspace.paths, setup.workspace, setup.thread.id, repository)
         moved_session = session.moved(setup.workspace)
         async with (
-            self._workspaces.open(setup, moved_session, paths) as elsewhere,
-            self._toolbox(setup, moved_session, elsewhere) as toolbox,
+            self._workspaces.open(setup, moved_session, paths) as worktree,
+            self._toolbox(setup, moved_session, worktree) as toolbox,
         ):
             yield toolbox
 

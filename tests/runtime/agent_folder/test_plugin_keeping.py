@@ -71,7 +71,7 @@ def test_a_plugin_is_installed_trusted_and_removed(home: Path, project: Path, pi
     assert candidate.contents.commands == ("deploy-tools:ci:status", "deploy-tools:ship")
     assert candidate.contents.hooks == 3
     assert candidate.contents.servers == ("deploy-tools:clusters", "deploy-tools:tracker")
-    assert (kept.root, kept.shown) == (
+    assert (kept.root, kept.display_path) == (
         home / FOLDER / "deploy-tools",
         "~/.mainspring/plugins/deploy-tools",
     )

@@ -23,7 +23,7 @@ PIPE_BROKEN_STATUS = 141
 
 _TRACEBACK_HINT = "--debug or MAINSPRING_DEBUG=1 shows the traceback"
 _HINTS: dict[type[errors.MainspringError], str] = {
-    errors.StoreReadOnly: "`mainspring doctor` says who may write where",
+    errors.StoreReadOnly: "`mainspring doctor` shows which folders are not writable",
     errors.StoreUnavailable: "`mainspring doctor` checks this machine",
     errors.StoreMismatch: "--store or MAINSPRING_STORE names another store",
 }
@@ -58,8 +58,8 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
 
 
 def _configure_output() -> None:
-    """Escape characters that the encoding lacks, instead of failing. A line is written at once to a
-    pipe as well: `serve` prints its address and then runs for days."""
+    """Escape characters that the encoding lacks, instead of failing. Lines are flushed to a pipe
+    too: `serve` prints its address and then runs for days."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="backslashreplace", line_buffering=True)

@@ -120,7 +120,7 @@ async def show(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Show an agent as it would run: all its parts, including those of wider scopes, and its
+    """Show an agent as it would run. Lists all its parts, including those of wider scopes, and its
     version."""
     loaded, view = await to_thread.run_sync(_load_agent, settings, folder)
     screen = Screen(settings)
@@ -128,7 +128,7 @@ async def show(
         screen.json(view)
         return 0
     words, style = _version_text(view.version, is_changed=view.is_changed)
-    version = "none yet: a session saves the first" if view.version is None else words
+    version = "none yet; a session saves the first one" if view.version is None else words
     _print_field(screen, "name", loaded.agent.name, "bold")
     _print_field(screen, "version", f"{version}; files {view.hash[:12]}", style)
     for name, value in _detail_rows(loaded, view.instruction_files):
@@ -181,8 +181,8 @@ def _limit_texts(limits: Limits) -> Iterator[str]:
 
 
 def _shorten_names(names: list[str]) -> str:
-    more = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
-    return ", ".join(names[:_MAX_NAMES]) + more
+    remaining = f" and {len(names) - _MAX_NAMES} more" if len(names) > _MAX_NAMES else ""
+    return ", ".join(names[:_MAX_NAMES]) + remaining
 
 
 def _print_field(screen: Screen, name: str, value: str, style: str = "") -> None:
@@ -195,11 +195,14 @@ async def diff(
     settings: Settings,
     *,
     before: Annotated[
-        int | None, typer.Argument(metavar="[A]", help="A version. [default: the last]", min=1)
+        int | None,
+        typer.Argument(metavar="[A]", help="The older version. [default: the last]", min=1),
     ] = None,
     after: Annotated[
         int | None,
-        typer.Argument(metavar="[B]", help="Another. [default: the current files]", min=1),
+        typer.Argument(
+            metavar="[B]", help="The newer version. [default: the current files]", min=1
+        ),
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
@@ -209,7 +212,7 @@ async def diff(
     if before is None and (last := _last_version(folder)) is not None:
         before = last.number
     if before is None:
-        raise InvalidInput("there are no versions yet; a session saves the first")
+        raise InvalidInput("there are no versions yet; a session saves the first one")
     changes = await to_thread.run_sync(diff_versions, folder, before, after)
     screen = Screen(settings)
     for change in changes:
@@ -241,5 +244,5 @@ async def rollback(
     new = f", now version {restored.number}"
     screen.line(("back to ", "green"), (f"version {version}", "bold"), (new, ""))
     if has_saved:
-        print_note(settings, f"the files before are saved as version {restored.number - 1}")
+        print_note(settings, f"the previous files are saved as version {restored.number - 1}")
     return 0

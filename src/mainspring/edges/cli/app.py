@@ -34,51 +34,61 @@ class CommandEntry:
 COMMANDS = {
     "run": CommandEntry("run_command", "run", "Run an agent until it is done."),
     "chat": CommandEntry("chat_command", "chat", "Talk with an agent."),
-    "top": CommandEntry("top", "top", "Show sessions that run or wait."),
+    "top": CommandEntry("top", "top", "Show sessions that are running or waiting."),
     "serve": CommandEntry("serve", "serve", "Serve the Managed Agents API and run its sessions."),
-    "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine too."),
+    "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine."),
     "init": CommandEntry("init", "init", "Create a new agent in a folder."),
     "validate": CommandEntry("validate", "validate", "Check an agent's folder."),
     "agents": CommandEntry("agents", "app", "List, show, compare and roll back agents."),
     "sessions": CommandEntry("session", "app", "List, read, move, fork and rewind sessions."),
-    "log": CommandEntry("log_maintenance", "app", "Read, move and delete the logs of sessions."),
-    "cost": CommandEntry("cost_report", "cost", "Show what model calls cost."),
+    "log": CommandEntry("log_maintenance", "app", "Read, verify, export and delete session logs."),
+    "cost": CommandEntry("cost_report", "cost", "Show the cost of model calls."),
     "insights": CommandEntry(
-        "insights_report", "insights", "Show what wastes tokens, fails, or lacks a rule."
+        "insights_report", "insights", "Show wasted tokens, failures and missing rules."
     ),
     "slo": CommandEntry(
         "slo_report",
         "slo",
-        "Show errors, latency, work without a person, and ratings of real sessions.",
+        "Show service levels: errors, latency and ratings.",
     ),
-    "context": CommandEntry("context_report", "app", "Show what a model was given."),
-    "replay": CommandEntry("replay_command", "replay", "Run a session again without its model."),
-    "test": CommandEntry("replay_command", "test", "Turn sessions into tests."),
-    "eval": CommandEntry("eval", "app", "Run eval suites: does the agent do what it should?"),
+    "context": CommandEntry("context_report", "app", "Show the requests that a model received."),
+    "replay": CommandEntry(
+        "replay_command", "replay", "Replay a session without calling its model."
+    ),
+    "test": CommandEntry("replay_command", "test", "Record sessions as tests."),
+    "eval": CommandEntry("eval", "app", "Run eval suites, compare runs and gate changes."),
     "environment": CommandEntry(
-        "environment", "app", "Set up what a repository's programs and tests need."
+        "environment", "app", "Set up the packages and services that a repository needs."
     ),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
-    "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, and be one."),
+    "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, or serve agents over MCP."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
-    "knowledge": CommandEntry("knowledge", "app", "Documents that an agent can search and cite."),
-    "memory": CommandEntry("memory_proposals", "app", "What agents remember: files with versions."),
-    "dream": CommandEntry("dream", "app", "Learn from past sessions: review, apply, roll back."),
-    "vault": CommandEntry("vault", "app", "Secrets that agents use without seeing them."),
-    "policy": CommandEntry("policy", "app", "Show and change what agents may do here."),
+    "knowledge": CommandEntry(
+        "knowledge", "app", "Manage documents that an agent can search and cite."
+    ),
+    "memory": CommandEntry(
+        "memory_proposals", "app", "Read, change and share what agents remember."
+    ),
+    "dream": CommandEntry(
+        "dream", "app", "Learn from past sessions: propose, review and apply memories."
+    ),
+    "vault": CommandEntry("vault", "app", "Manage secrets that agents use without seeing them."),
+    "policy": CommandEntry("policy", "app", "Show, test and trust permission rules."),
     "keys": CommandEntry("keys", "app", "Create, list and revoke API keys."),
     "tenants": CommandEntry("tenants", "app", "Create, show, change and disable tenants."),
     "halt": CommandEntry("tenants", "halt", "Stop an agent, a tenant or everything."),
-    "resume": CommandEntry("tenants", "resume", "Resume what was stopped."),
-    "approvals": CommandEntry("approval_policy", "app", "Answer calls that wait for approval."),
-    "audit": CommandEntry("audit", "app", "Show who did what to the service."),
-    "deployments": CommandEntry("deployments", "app", "Agents that run on a schedule."),
+    "resume": CommandEntry("tenants", "resume", "Resume what `halt` stopped."),
+    "approvals": CommandEntry(
+        "approval_policy", "app", "List and answer calls that wait for approval."
+    ),
+    "audit": CommandEntry("audit", "app", "Show and verify the service's audit log."),
+    "deployments": CommandEntry("deployments", "app", "Show, run and pause scheduled agents."),
     "webhooks": CommandEntry("webhooks", "app", "Show webhook endpoints and their deliveries."),
     "backup": CommandEntry("backup", "backup", "Write the whole store to a file."),
     "restore": CommandEntry("backup", "restore", "Restore a backup into an empty store."),
     "migrate": CommandEntry("backup", "migrate", "Migrate the store's tables to this version."),
-    "doctor": CommandEntry("doctor", "doctor", "Check what this machine can do."),
+    "doctor": CommandEntry("doctor", "doctor", "Check whether sessions can run on this machine."),
     "completion": CommandEntry("completion", "completion", "Print a script for Tab completion."),
 }
 
@@ -115,7 +125,7 @@ def run_returned_action(action: Action, store: str | None, debug: bool, **_: obj
 app = typer.Typer(
     name="mainspring",
     cls=LazyGroup,
-    help="Run durable agents within their limits, and read everything they did.",
+    help="Run durable agents with limits, and read everything they did.",
     epilog="--store and --debug may appear anywhere on the command line.",
     result_callback=run_returned_action,
     rich_markup_mode=None,  # Rich would double the time that --help takes
@@ -138,7 +148,7 @@ def mainspring(
     debug: Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")] = False,
     version: Annotated[bool, typer.Option("--version", "-V", help="Show the version.")] = False,
 ) -> None:
-    del store, debug  # `run_returned_action` gets them
+    del store, debug  # `run_returned_action` receives them
     if version or context.invoked_subcommand is None:
         typer.echo(f"mainspring {__version__}" if version else context.get_help())
         raise typer.Exit

@@ -36,7 +36,7 @@ class PolicyChanges:
         bool | None,
         typer.Option(
             "--four-eyes/--no-four-eyes",
-            help="People who created the session or wrote in it may not answer.",
+            help="Do not let people answer who created the session or wrote in it.",
         ),
     ] = None
     expires_after: Annotated[
@@ -44,25 +44,26 @@ class PolicyChanges:
         typer.Option(
             parser=_parse_deadline,
             metavar="TIME",
-            help="How long to wait for an answer: 2h, never.",
+            help="How long to wait for an answer, such as 2h; or never.",
         ),
     ] = None
     on_expiry: Annotated[
-        Literal["deny", "leave"] | None, typer.Option(help="What happens then.")
+        Literal["deny", "leave"] | None, typer.Option(help="What happens at the deadline.")
     ] = None
     escalate_after: Annotated[
         timedelta | None,
         typer.Option(
             parser=_parse_deadline,
             metavar="TIME",
-            help="After how long others are notified: 30m, never.",
+            help="When to notify others, such as 30m; or never.",
         ),
     ] = None
     escalate_to: Annotated[
-        str | None, typer.Option(help="Whom to notify, in your own words.", metavar="GROUP")
+        str | None, typer.Option(help="Whom to notify, as free text.", metavar="GROUP")
     ] = None
     escalated_role: Annotated[
-        ApproverRole | None, typer.Option(help="The lowest role that may answer from then on.")
+        ApproverRole | None,
+        typer.Option(help="The lowest role that may answer after the notification."),
     ] = None
 
     def fields(self) -> dict[str, Any]:  # Any: of several types, converted to a struct
@@ -86,10 +87,11 @@ async def policy(
     reset: Annotated[bool, typer.Option("--reset", help="Restore the defaults.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Show who may answer and what happens without an answer. With options, change it."""
+    """Show who may answer approvals, and what happens without an answer. Options change this
+    policy."""
     fields = changes.fields()
     if reset and fields:
-        raise typer.BadParameter("--reset stands alone", param_hint="--reset")
+        raise typer.BadParameter("cannot be combined with other options", param_hint="--reset")
     async with open_approvals(settings, tenant) as context:
         policies = context.approvals.policies
         if reset:
@@ -109,8 +111,8 @@ def _print_policy(screen: Screen, policy: ApprovalPolicy) -> None:
     screen.line(("policy ", ""), (scope if policy.updated_at else "built in", "bold"))
     expires = "never"
     if policy.expires_after_seconds is not None:
-        then = "denied" if policy.on_expiry == "deny" else "left waiting"
-        expires = f"after {timedelta(seconds=policy.expires_after_seconds)}, then {then}"
+        outcome = "denied" if policy.on_expiry == "deny" else "left waiting"
+        expires = f"after {timedelta(seconds=policy.expires_after_seconds)}, then {outcome}"
     escalates = "never"
     if policy.escalate_after_seconds is not None:
         escalates = f"after {timedelta(seconds=policy.escalate_after_seconds)}"

@@ -34,7 +34,7 @@ PromptAnswer: TypeAlias = Literal["once", "session", "always", "no", "later"]
 _KEYS = {
     word: word[0] for word in ["y", "yes", "n", "no", "s", "session", "a", "always", "v", "view"]
 }
-"""Answers that are accepted, and the key that each stands for."""
+"""The accepted answers, and the key that each one means."""
 _MAX_PREVIEW_LINES = 60
 _ASK_USER = "ask_user"
 _EXIT_PLAN = "exit_plan_mode"
@@ -59,8 +59,8 @@ class ApprovalPrompt:
     notes: Screen
 
     async def ask_all(self, session: Session) -> bool:
-        """Ask about every pending call. Returns false if there is none, or if the user leaves one
-        for later."""
+        """Ask about every pending call. Returns false if there is none, or if the user postpones
+        one."""
         row = await session.log.session(session.id)
         calls = await read_pending_calls(session.log, row)
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
@@ -99,7 +99,7 @@ class ApprovalPrompt:
     async def _ask_question(
         self, session: Session, pending: ThreadPendingCall, approval: OpenApproval
     ) -> bool:
-        """A tool asks a question of its own, optionally with a form."""
+        """Ask the question of a tool, which may have a form."""
         request, notes = approval.request, self.notes
         notes.paragraph(("", ""))
         notes.paragraph((caller_path(pending), "bold"), (" asks:", "bold yellow"))
@@ -149,7 +149,7 @@ class ApprovalPrompt:
             self.notes.paragraph(("  a  ", "bold"), (offer, ""))
         self.notes.paragraph(("  n  ", "bold"), ("deny it, with a reason", ""))
         if unseen:
-            self.notes.paragraph(("  v  ", "bold"), ("view the rest of it", ""))
+            self.notes.paragraph(("  v  ", "bold"), ("show the rest of it", ""))
         keys = "/".join([*choices, "v"] if unseen else choices)
         while (answer := self._line(f"[{keys}] ")) is not None:
             key = _KEYS.get(answer.strip().lower())
@@ -166,7 +166,7 @@ class ApprovalPrompt:
         self.notes.paragraph((f"added {rule_text(rule)} to {file}", "dim"))
 
     async def _ask_user(self, session: Session, call: OpenCall) -> bool:
-        """The agent asks the user a question."""
+        """Ask the questions of the agent."""
         if call.name == _EXIT_PLAN:
             return await self._ask_about_plan(session, call)
         if call.name != _ASK_USER:
@@ -234,7 +234,7 @@ def caller_path(pending: ThreadPendingCall) -> str:
 
 
 def preview_lines(preview: str | None, arguments: Mapping[str, object]) -> list[StyledText]:
-    """What a call would do: the tool's preview (a diff or a command), else its input."""
+    """The effect of a call: the tool's preview (a diff or a command), else its input."""
     text = preview
     if text is None:
         text = msgspec.json.format(msgspec.json.encode(arguments), indent=2).decode()
@@ -250,7 +250,7 @@ def _mappings(value: object) -> list[Mapping[str, object]]:
 def fill_form(
     notes: Screen, read_line: Callable[[str], str | None], schema: Mapping[str, object]
 ) -> dict[str, object] | None:
-    """Ask for the fields of a form one by one. Returns `None` if the user left."""
+    """Ask for the fields of a form one by one. Returns `None` if the user has left."""
     required = cast("list[str]", schema.get("required") or [])
     form: dict[str, object] = {}
     for name, field in form_fields(schema).items():

@@ -84,9 +84,10 @@ async def ls(
         str | None, typer.Option(help="Only calls of this agent.", metavar="ID")
     ] = None,
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Only in this session.", metavar="ID")
+        str | None,
+        typer.Option("--session", "-s", help="Only calls of this session.", metavar="ID"),
     ] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Include answered ones.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Include answered approvals.")] = False,
     json: JsonOption = False,
 ) -> int:
     """List pending approvals, oldest first."""
@@ -120,7 +121,8 @@ async def show(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Show what a call would do, why approval is needed, and until when."""
+    """Show a call that waits for approval. Prints what it would do, why it needs approval, and the
+    deadline."""
     async with open_approvals(settings, tenant) as context:
         [approval] = await _find_approvals(context, [id_or_part], everything=True)
     return print_view(settings, approval, _print_approval, json=json)
@@ -134,7 +136,9 @@ async def allow(  # noqa: PLR0913 (the options of the command)
     tenant: TenantOption = "default",
     for_session: Annotated[
         bool,
-        typer.Option("--for-session", help="Also allow similar calls in its session from now on."),
+        typer.Option(
+            "--for-session", help="Also allow similar calls in the same session from now on."
+        ),
     ] = False,
     form: FormOption = None,
     yes: YesOption = False,
@@ -153,7 +157,7 @@ async def deny(
     tenant: TenantOption = "default",
     message: Annotated[
         str | None,
-        typer.Option("--message", "-m", help="Why not; the agent reads it.", metavar="TEXT"),
+        typer.Option("--message", "-m", help="The reason, which the agent reads.", metavar="TEXT"),
     ] = None,
     yes: YesOption = False,
     json: JsonOption = False,
@@ -201,8 +205,8 @@ async def _find_approvals(
 
 
 def _find_approval(approvals: Sequence[Approval], id_or_part: str) -> Approval:
-    if whole := [approval for approval in approvals if approval.id == id_or_part]:
-        return whole[0]
+    if exact := [approval for approval in approvals if approval.id == id_or_part]:
+        return exact[0]
     is_long_enough = len(id_or_part) >= _MIN_ID_CHARS
     matches = [item for item in approvals if is_long_enough and _matches_id(item, id_or_part)]
     if len(matches) > 1:  # a call that was asked about again: take the pending one
@@ -211,9 +215,9 @@ def _find_approval(approvals: Sequence[Approval], id_or_part: str) -> Approval:
         return matches[0]
     if not matches:
         raise NotFound("approval", id_or_part)
-    several = f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
+    problem = f"{id_or_part} could be any of {len(matches)} approvals; give more of the id"
     suggestions = ", ".join(item.id for item in matches[:_MAX_SUGGESTIONS])
-    raise with_hints(InvalidInput(several), f"did you mean {suggestions}?")
+    raise with_hints(InvalidInput(problem), f"did you mean {suggestions}?")
 
 
 def _matches_id(approval: Approval, id_or_part: str) -> bool:
@@ -227,7 +231,7 @@ def _confirm_answers(screen: Screen, approvals: Sequence[Approval], result: Appr
         _print_approval(screen, item)
         screen.paragraph(("", ""))
     if not sys.stdin.isatty():
-        raise InvalidInput(f"{plural(len(approvals), 'call')}: look at them, then add --yes")
+        raise InvalidInput(f"{plural(len(approvals), 'call')}: review them, then add --yes")
     typer.confirm(f"{result} these {len(approvals)}?", abort=True, err=True)
 
 
@@ -298,13 +302,13 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
 def _deadline_text(approval: Approval) -> str | None:
     if approval.expires_at is None:
         return None
-    then = "it keeps waiting" if approval.is_left else "it is denied then"
-    return f"{local_time(approval.expires_at)}; {then}"
+    outcome = "then it keeps waiting" if approval.is_left else "then it is denied"
+    return f"{local_time(approval.expires_at)}; {outcome}"
 
 
 def role_text(role: str, *, four_eyes: bool) -> str:
-    who = role if role == "admin" else f"{role} or more"
-    return f"{who}, except those who wrote in the session" if four_eyes else who
+    roles = role if role == "admin" else f"{role} or more"
+    return f"{roles}, except those who wrote in the session" if four_eyes else roles
 
 
 def _print_answer(settings: Settings, result: AnswerResult, *, json: bool) -> None:
@@ -313,6 +317,6 @@ def _print_answer(settings: Settings, result: AnswerResult, *, json: bool) -> No
     elif result.approval is None:
         Screen(settings, stderr=True).paragraph((result.error or "", "red"))
     else:
-        word = "allowed " if result.approval.result == "allow" else "denied "
+        verb = "allowed " if result.approval.result == "allow" else "denied "
         name = (result.approval.name, "bold")
-        Screen(settings).line((word, "green"), name, (f"  {result.id}", "dim"))
+        Screen(settings).line((verb, "green"), name, (f"  {result.id}", "dim"))

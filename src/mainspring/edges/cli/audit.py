@@ -62,11 +62,12 @@ async def verify(
     tenant: TenantOption = "default",
     head: Annotated[
         str | None,
-        typer.Option(help="A hash saved earlier that the audit must contain.", metavar="HASH"),
+        typer.Option(help="A saved hash that the audit log must contain.", metavar="HASH"),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Check that no entry was changed or removed, and print the hash of the last one to save."""
+    """Check that no entry was changed or removed. Prints the hash of the last entry; save it for a
+    later check."""
     async with open_as_operator(settings) as operator:
         report = await Audit(operator.records).verify(tenant, head=head)
     screen = Screen(settings)
@@ -102,7 +103,11 @@ async def prune(
     *,
     older_than: Annotated[
         timedelta,
-        typer.Option(parser=parse_duration, metavar="TIME", help="Older than: 90d, 52w."),
+        typer.Option(
+            parser=parse_duration,
+            metavar="TIME",
+            help="Delete entries older than this, such as 90d or 52w.",
+        ),
     ],
     tenant: TenantOption = "default",
     json: JsonOption = False,

@@ -44,7 +44,9 @@ class _Progress:
 async def backup(
     settings: Settings,
     *,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Where to; - is standard output.")],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="The file to write; - is standard output.")
+    ],
     json: JsonOption = False,
 ) -> int:
     """Write the whole store to a file. The store can be used meanwhile.
@@ -59,7 +61,7 @@ async def backup(
                 store, output, time=clock.now(), report_progress=_Progress(notes).report
             )
     for session_id in counts.damaged:
-        notes.paragraph((f"warning: {session_id} is damaged and was left out", "yellow"))
+        notes.paragraph((f"warning: {session_id} is damaged and was not included", "yellow"))
     if counts.damaged:
         notes.paragraph(("hint: `mainspring log verify` says what is wrong with it", "dim"))
     # the backup itself may go to standard output
@@ -95,7 +97,7 @@ async def restore(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Restore a backup into an empty store. Either all of it is restored or nothing."""
+    """Restore a backup into an empty store. If anything fails, nothing is restored."""
     settings = settings if into is None else replace(settings, store=into)
     notes = Screen(settings, stderr=True)
     with file_errors(file):
@@ -134,16 +136,18 @@ async def migrate(
         typer.Option(
             metavar="VERSION",
             min=1,
-            help="The version of the tables; an older one only if nothing is lost.",
+            help="The version to migrate to; an older one only if no data is lost.",
         ),
     ] = None,
     check: Annotated[
         bool,
-        typer.Option("--check", help="Change nothing; exit status 1 if the store is behind."),
+        typer.Option(
+            "--check", help="Change nothing; exit with status 1 if the store needs a migration."
+        ),
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Migrate the store's tables to this version. Opening the store does so too."""
+    """Migrate the store's tables to this version. Opening the store also does this."""
     if check and to is not None:
         raise typer.BadParameter("cannot be combined with --to", param_hint="--check")
     require_store(settings)
@@ -161,7 +165,7 @@ async def migrate(
 def _migration_text(status: SchemaStatus) -> str:
     current, newest = status.current, status.newest
     if current == newest:
-        return f"tables of version {current}, as this Mainspring needs them"
+        return f"tables of version {current}, which this Mainspring uses"
     if current > newest:
         return f"tables of version {current}; this Mainspring supports {newest}: upgrade it"
     return f"tables of version {current}; `mainspring migrate` migrates them to {newest}"

@@ -264,7 +264,7 @@ class _Chat:
         return None
 
     async def _print_mode(self, session: Session, result: RunResult) -> None:
-        """Say once that the mode is plan, if a turn ends without a plan."""
+        """Remind the user once of plan mode, if a turn ends without a plan."""
         if self._has_shown_mode or result.reason != "completed":
             return
         if await mode_of(session.log, session.id) == "plan":
@@ -292,7 +292,7 @@ class _Chat:
         return None
 
     async def _perform(self, command: ParsedCommand, message: str) -> int | None:
-        """Run a built-in command that every client has, else one of the agent."""
+        """Run a built-in command, or else a command of the agent."""
         built_in = {item.name for item in self.commands() if item.kind == "built-in"}
         if command.name not in built_in:
             return await self._run_agent_command(command, message)
@@ -340,7 +340,7 @@ class _Chat:
         self._agent = replace(loaded.agent, model=self._agent.model)
         last, self._session = self._session, None
         self._corrections.clear()
-        before = f"; the one before: mainspring chat --resume {short_id(last.id)}" if last else ""
+        before = f"; the previous one: mainspring chat --resume {short_id(last.id)}" if last else ""
         self._print_line(f"a new session begins{before}", "dim")
 
     async def _session_command(self, command: ParsedCommand) -> None:
@@ -365,7 +365,7 @@ class _Chat:
             return self._print_line("nothing yet", "dim")
         self._session = await parent.fork()
         name, before = short_id(self._session.id), f"mainspring chat --resume {short_id(parent.id)}"
-        text = f"forked: this is session {name} now; the one before stays as it is: {before}"
+        text = f"forked: this is session {name} now; the previous one is unchanged: {before}"
         return self._print_line(text, "dim")
 
     async def _servers(self, arguments: str) -> None:
@@ -390,7 +390,7 @@ class _Chat:
 
     async def _change_model(self, name: str) -> None:
         if not name:
-            hint = "/model NAME changes it, `mainspring models ls` lists"
+            hint = "/model NAME changes it, `mainspring models ls` lists models"
             return self._print_line(f"{self._agent.model}; {hint}")
         self._runner.runtime.models.open(name)
         await self._continue_as(replace(self._agent, model=name))

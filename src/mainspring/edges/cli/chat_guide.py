@@ -38,7 +38,7 @@ async def ask_guide(
 ) -> None:
     """Raises: InvalidInput: there is no question, or this installation has no documentation."""
     if not question:
-        raise InvalidInput("ask something: /guide How do I allow a command for good?")
+        raise InvalidInput("ask a question: /guide How do I always allow a command?")
     documents = _documents(settings)
     setup = await to_thread.run_sync(lambda: list(_setup(settings, agent, folder)))
     guide = guide_agent(agent, knowledge_tool(documents), setup)
@@ -62,7 +62,7 @@ def _documents(settings: Settings) -> KnowledgeFolder:
 
 
 def _setup(settings: Settings, agent: Agent, folder: Path) -> Iterator[str]:
-    """Describe what is set up here and what is wrong with it. Names of keys, never their values."""
+    """Describe this set-up and its problems. Contains names of keys, never their values."""
     yield f"Mainspring {__version__} on {sys.platform}, in a chat in {folder}"
     yield f"agent {agent.name}, model {agent.model}"
     yield f"keys that are set: {', '.join(sorted(settings.keys)) or 'none'}"

@@ -91,8 +91,8 @@ def _set_enabled(
     edit_servers(
         settings, scope, lambda file: mcp_edits.enable_server(file, name, is_enabled=is_enabled)
     )
-    word = "enabled" if is_enabled else "disabled"
-    notes.paragraph((f"{name} is {word} from the next message on", "dim"))
+    state = "enabled" if is_enabled else "disabled"
+    notes.paragraph((f"{name} is {state} from the next message on", "dim"))
 
 
 def _require_connected(

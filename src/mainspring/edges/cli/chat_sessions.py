@@ -40,7 +40,7 @@ ReadLine = Callable[[str], str | None]
 
 
 async def show_conversation(settings: Settings, log: SessionLog, session_id: str) -> None:
-    """Print the last messages of a session and the replies to them."""
+    """Print the last messages of a session with their replies."""
     row = await log.session(session_id)
     thread = [event for event in await log.read(row.id) if event.thread_id == row.thread_id]
     messages = [index for index, event in enumerate(thread) if event.type in _USER_MESSAGES]
@@ -69,7 +69,7 @@ class PickedSession:
 
     id: str
     model: str | None = None
-    """The model that it had last; `None`: the current one."""
+    """Its last model; `None`: the current one."""
     memory: MemoryMode | None = None
     """Its memory mode; `None`: the current one."""
 
@@ -99,7 +99,7 @@ class ChatSessions:
         return None
 
     async def _resume(self, typed: str, current: str | None) -> PickedSession | None:
-        """The session that the user typed, or picks from a list."""
+        """The session that the user named, or picks from a list."""
         if typed:
             summary = await summarize_session(self.log, await find_session(self.log, typed))
             return PickedSession(summary.id, summary.model, summary.memory)

@@ -1,5 +1,5 @@
-"""What chat does besides sending messages: `!command` runs a command and shows its output to the
-agent; `#rule` adds a line to the instructions; `/agents new`; the question after corrections."""
+"""Input of chat other than messages: `!command` runs a command and shows its output to the agent;
+`#rule` adds a line to the instructions; `/agents new`; the question after corrections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _YES = ("y", "yes")
 
 async def run_shell(screen: Screen, command: str, folder: Path) -> str:
     """Run a command with the user's permissions, without a sandbox, and print its output. Ctrl-C
-    ends it. Returns what the agent reads with the next message."""
+    ends it. Returns the text that the agent reads with the next message."""
     output: list[str] = []
     status = 0
     with anyio.open_signal_receiver(signal.SIGINT) as presses:
@@ -52,7 +52,7 @@ async def run_shell(screen: Screen, command: str, folder: Path) -> str:
             group.cancel_scope.cancel()
     text = "".join(output)
     if len(text) > _MAX_OUTPUT_CHARS:
-        text = f"[the beginning is left out]\n{text[-_MAX_OUTPUT_CHARS:]}"
+        text = f"[the beginning is omitted]\n{text[-_MAX_OUTPUT_CHARS:]}"
     if status:
         screen.paragraph((f"exit status {status}", "yellow"))
     return f"<shell command={command!r} exit_status={status}>\n{text}\n</shell>"
@@ -114,7 +114,7 @@ def rule_edit(rule: str, folder: Path) -> RuleEdit:
     """
     rule = " ".join(rule.split())
     if not rule:
-        raise InvalidInput("say what the rule is: # use spaces, not tabs")
+        raise InvalidInput("write the rule: # use spaces, not tabs")
     files = [folder / name for name in _INSTRUCTION_FILES]
     file = next((file for file in files if file.is_file()), files[0])
     before = _read(file)
@@ -149,7 +149,7 @@ def ask_after_corrections(
     notes: Screen, ask: Callable[[str], str | None]
 ) -> Literal["send", "diagnose", "start clean"]:
     notes.paragraph(("you have corrected this twice", "yellow"))
-    notes.paragraph(("  d  ", "bold"), ("have it diagnose what goes wrong, changing nothing", ""))
+    notes.paragraph(("  d  ", "bold"), ("let it diagnose the problem, without changes", ""))
     notes.paragraph(
         ("  c  ", "bold"), ("start clean: a new session with the goal and your corrections", "")
     )

@@ -1,4 +1,4 @@
-"""How a command is declared: an async function of the settings and the command's options."""
+"""Declares commands: async functions of the settings and the command's options."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ complete --command mainspring --no-files \
 
 
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="Which shell.", show_default=False)],
+    shell: Annotated[Shell, typer.Argument(help="The shell.", show_default=False)],
 ) -> NoReturn:
     """Print a script for Tab completion. Use `eval "$(mainspring completion bash)"` in
     ~/.bashrc, the same with zsh in ~/.zshrc, `mainspring completion fish | source` in

@@ -52,16 +52,18 @@ async def show(
     *,
     session: SessionArgument,
     call: Annotated[
-        int | None, typer.Option("--call", min=1, metavar="N", help="Only this call, in detail.")
+        int | None,
+        typer.Option("--call", min=1, metavar="N", help="Show only this call, in detail."),
     ] = None,
     json: JsonOption = False,
     raw: Annotated[
         bool, typer.Option("--raw", help="Print the request itself, byte for byte.")
     ] = False,
 ) -> int:
-    """Rebuild past requests: tokens of each part, what changed, why the cache broke."""
+    """Show past requests to the model. Lists the tokens of each part, what changed, and why the
+    cache broke."""
     if raw and json:
-        raise typer.BadParameter("give one of --json and --raw", param_hint="--raw")
+        raise typer.BadParameter("use either --json or --raw", param_hint="--raw")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         shots = await read_shots(log, row)

@@ -101,7 +101,7 @@ class ControlChannel:
         return cast("dict[str, object]", response) if isinstance(response, dict) else {}
 
     def on_response(self, line: ControlResponse) -> None:
-        """Handle an answer. One that answers no open request is ignored."""
+        """Handle an answer. It is ignored if no request is open for it."""
         waiting = self._waiting.get(str(line.response.get("request_id", "")))
         if waiting is not None and not waiting[0].is_set():
             waiting[1].append(line.response)
@@ -202,7 +202,8 @@ class ControlChannel:
         )
 
     def on_approval(self, request: ApprovalRequest) -> bool | str:
-        """For calls that only a person may allow: the program's decision counts as a person's."""
+        """Decide calls that only a person may allow: the program's decision counts as a
+        person's."""
         permission = self._permissions.pop(request.call_id, None)
         if permission is None:
             return NOBODY_ASKED

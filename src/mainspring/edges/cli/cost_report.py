@@ -1,4 +1,4 @@
-"""`mainspring cost`: what model calls cost."""
+"""`mainspring cost`: the cost of model calls and tools."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def cost(
     settings: Settings,
     *,
     session: Annotated[
-        str | None, typer.Argument(metavar="[SESSION]", help="Only this one; else all.")
+        str | None, typer.Argument(metavar="[SESSION]", help="Only this session. [default: all]")
     ] = None,
     by: Annotated[
         CostGrouping | None,
@@ -50,12 +50,12 @@ async def cost(
     price: Annotated[
         list[str] | None,
         typer.Option(
-            "--price", metavar="TOOL=USD", help="What a call of a tool costs; with --by tool."
+            "--price", metavar="TOOL=USD", help="With --by tool: the price of one call, by tool."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Show what model calls cost. Computed from the logs."""
+    """Show the cost of model calls. It is computed from the logs."""
     by = by or ("session" if session is None else "model")
     prices = dict(_price(text) for text in price or ())
     model_charges: list[ModelCharge] = []

@@ -35,7 +35,7 @@ from mainspring.service.storage.repository import ListQuery, all_pages
 app = command_group()
 
 DeploymentArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="DEPLOYMENT", help="Its id: depl_...")
+    str, typer.Argument(metavar="DEPLOYMENT", help="The deployment's id: depl_...")
 ]
 
 
@@ -44,7 +44,9 @@ async def ls(
     settings: Settings,
     *,
     tenant: TenantOption = "default",
-    everything: Annotated[bool, typer.Option("--all", help="Include archived ones.")] = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Include archived deployments.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
     """List deployments and when they run."""
@@ -84,7 +86,7 @@ async def run(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Have a worker run a deployment once, as soon as possible."""
+    """Ask a worker to run a deployment once, as soon as possible."""
     async with _audited(settings, tenant, "run", deployment) as deployments:
         run_id = await deployments.request_run(tenant, deployment)
     view = {"deployment_id": deployment, "run_id": run_id}
@@ -116,7 +118,7 @@ async def unpause(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Resume the schedule, from the next time on."""
+    """Resume the schedule."""
     async with _audited(settings, tenant, "unpause", deployment) as deployments:
         deployment_object = await deployments.unpause(tenant, deployment)
     return _print_deployment(settings, deployment_object, json=json)
@@ -137,7 +139,7 @@ async def runs(
     settings: Settings,
     *,
     deployment: Annotated[
-        str | None, typer.Argument(metavar="[DEPLOYMENT]", help="Only runs of this one.")
+        str | None, typer.Argument(metavar="[DEPLOYMENT]", help="Only runs of this deployment.")
     ] = None,
     tenant: TenantOption = "default",
     failed: Annotated[bool, typer.Option("--failed", help="Only failed runs.")] = False,

@@ -39,7 +39,7 @@ _NO_SESSION = "no session can run"
 
 
 def _required(name: str, value: str, consequence: str, fix: str | None = None) -> CheckResult:
-    """A check without which nothing works; it has passed if there is nothing to fix."""
+    """A check that must pass; it has passed if there is nothing to fix."""
     status = "ok" if fix is None else "missing"
     return CheckResult(
         name=name, status=status, found=value, consequence=consequence, fix=fix, required=True
@@ -93,7 +93,7 @@ def _check_new_store_file(path: Path) -> CheckResult:
     folder = nearest_folder(path)
     if not _is_writable(folder):
         return _unusable_store(path, f"{folder} cannot be written", f"chown or chmod {folder}")
-    return _required("store", f"{path} (does not exist yet)", "the first session makes it")
+    return _required("store", f"{path} (does not exist yet)", "the first session creates it")
 
 
 def _is_writable(folder: Path) -> bool:
@@ -105,9 +105,9 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-def _unusable_store(path: Path, why: str, fix: str) -> CheckResult:
+def _unusable_store(path: Path, problem: str, fix: str) -> CheckResult:
     fix = f"{fix}; or name another with --store" if "--store" not in fix else fix
-    return _required("store", f"{path}: {why}", _NO_SESSION, fix)
+    return _required("store", f"{path}: {problem}", _NO_SESSION, fix)
 
 
 async def _check_postgres(settings: Settings) -> CheckResult:
@@ -220,7 +220,7 @@ class CheckResult(Struct, frozen=True, kw_only=True):
     status: CheckStatus
     found: str
     consequence: str
-    """What works because of it, or does not work without it."""
+    """The consequence: what works, or does not work without it."""
     fix: str | None = None
     required: bool = False
     """Nothing works without it."""
@@ -236,7 +236,7 @@ _NAME_WIDTH = 17
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):
-    """What `--json` prints."""
+    """The output of `--json`."""
 
     ok: bool
     version: str
@@ -250,7 +250,7 @@ async def doctor(
     *,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> int:
-    """Check what this machine can do. Says how to fix what is missing."""
+    """Check whether sessions can run on this machine. Shows how to fix problems."""
     protections = partial(private_files(settings).probe, Path(settings.folder))
     findings = [
         *await anyio.to_thread.run_sync(check_machine, settings),

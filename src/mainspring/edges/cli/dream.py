@@ -1,4 +1,4 @@
-"""`mainspring dream`: a pass over past sessions that proposes changes of memories."""
+"""`mainspring dream`: reads past sessions and proposes changes to memories."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ from mainspring.wiring.memory import memory_folders
 
 app = command_group()
 
-DreamArgument = Annotated[str, typer.Argument(metavar="DREAM", help="As `dream ls` shows it.")]
+DreamArgument = Annotated[
+    str, typer.Argument(metavar="DREAM", help="The dream's id, as `dream ls` shows it.")
+]
 ScopeOption = Annotated[
     str, typer.Option("--scope", help="Whose memories: agent (memory/ here) or user (yours).")
 ]
@@ -63,31 +65,32 @@ class DreamView(Struct, frozen=True, kw_only=True):
 class NewDream:
     session: Annotated[
         list[str] | None,
-        typer.Option("--session", metavar="SESSION", help="Read this session; repeatable."),
+        typer.Option("--session", metavar="SESSION", help="Read this session. Can be repeated."),
     ] = None
     scope: ScopeOption = "agent"
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Also ask a model; without one, none is needed."),
+        typer.Option("--model", "-m", help="Also ask this model. [default: no model is used]"),
     ] = None
     instructions: Annotated[
         str | None, typer.Option("--instructions", help="What the model should look for.")
     ] = None
     budget: Annotated[
         Decimal | None,
-        typer.Option(parser=parse_dollars, metavar="USD", help="The most it may cost."),
+        typer.Option(parser=parse_dollars, metavar="USD", help="The cost limit."),
     ] = None
     suite: Annotated[
         str | None,
         typer.Option(
-            "--suite", help="Test the changes with this eval suite: worse is not applied."
+            "--suite",
+            help="Test the changes with this eval suite; do not apply them if it gets worse.",
         ),
     ] = None
     apply: Annotated[bool, typer.Option("--apply", help="Apply the changes without a review.")] = (
         False
     )
     if_due: Annotated[
-        bool, typer.Option("--if-due", help="Only after a day or five new sessions.")
+        bool, typer.Option("--if-due", help="Run only after a day or five new sessions.")
     ] = False
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Run the suite's programs without isolation.")
@@ -96,7 +99,7 @@ class NewDream:
 
 @command(app)
 async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) -> int:
-    """Read past sessions and propose changes of memories, each with its evidence."""
+    """Read past sessions and propose changes to memories. Each change comes with its evidence."""
     suite = await _suite(settings, new)
     async with open_dreamer(settings, _dream_settings(settings, new, suite)) as dreamer:
         sessions = await _sessions(dreamer.log, settings, new)
@@ -121,7 +124,7 @@ async def run(settings: Settings, *, new: NewDream, json: JsonOption = False) ->
 
 @command(app)
 async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOption = False) -> int:
-    """List dreams, the newest first."""
+    """List dreams, newest first."""
     async with open_existing_log(settings) as log:
         dreams = await list_dreams(log, _store(settings, scope))
         views = [_view(await read_dream(log, item.dream_id)) for item in reversed(dreams)]
@@ -144,7 +147,7 @@ async def ls(settings: Settings, *, scope: ScopeOption = "agent", json: JsonOpti
 
 @command(app)
 async def show(settings: Settings, *, dream: DreamArgument, json: JsonOption = False) -> int:
-    """Show what a dream changes: a diff with the evidence for each change."""
+    """Show the changes of a dream. Prints a diff with the evidence for each change."""
     async with open_existing_log(settings) as log:
         return await _print_dream(settings, log, await _find(log, settings, dream), json=json)
 
@@ -159,7 +162,7 @@ async def resume(settings: Settings, *, dream: DreamArgument, json: JsonOption =
 async def apply(
     settings: Settings, *, dream: DreamArgument, yes: YesOption = False, json: JsonOption = False
 ) -> int:
-    """Make the changes that a dream proposes."""
+    """Apply the changes that a dream proposes."""
     if not yes and not json:
         await show(settings, dream=dream)
         typer.confirm("Apply these changes?", abort=True)
@@ -171,10 +174,12 @@ async def rollback(
     settings: Settings,
     *,
     dream: DreamArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the history.")] = "by hand",
+    reason: Annotated[
+        str, typer.Option("--reason", help="The reason, for the history.")
+    ] = "by hand",
     json: JsonOption = False,
 ) -> int:
-    """Take the changes of a dream back, or reject what it proposes."""
+    """Roll back the changes of a dream, or reject its proposals."""
     return await _change(
         settings, dream, lambda dreamer, id_: dreamer.roll_back(id_, reason), json=json
     )

@@ -1,4 +1,5 @@
-"""`mainspring environment`: what a repository's programs and tests need, proven by its tests."""
+"""`mainspring environment`: the packages and services that a repository needs, proven by its
+tests."""
 
 from __future__ import annotations
 
@@ -62,14 +63,14 @@ class EnvironmentView(Struct, frozen=True, kw_only=True):
 class SetupArguments:
     test: Annotated[
         str | None,
-        typer.Option(metavar="COMMAND", help="The command that proves it; else the agent's."),
+        typer.Option(metavar="COMMAND", help="The test command. [default: the agent finds it]"),
     ] = None
-    model: Annotated[str | None, typer.Option("--model", "-m", help="Instead of the default.")] = (
-        None
-    )
+    model: Annotated[
+        str | None, typer.Option("--model", "-m", help="The model to use instead of the default.")
+    ] = None
     budget: Annotated[
         Decimal | None,
-        typer.Option(parser=parse_dollars, metavar="USD", help="The most it may cost."),
+        typer.Option(parser=parse_dollars, metavar="USD", help="The cost limit."),
     ] = None
 
     def options(self, repository: Path) -> RunOptions:
@@ -89,8 +90,9 @@ async def setup(
     arguments: SetupArguments,
     json: JsonOption = False,
 ) -> int:
-    """Let an agent find out which packages and services a repository needs, prove it by the
-    repository's tests in the sandbox, and save it for the sessions that work there."""
+    """Let an agent set up a repository's environment. It finds out which packages and services the
+    repository needs, proves it with the repository's tests in the sandbox, and saves it for later
+    sessions."""
     repository = _repository(settings, repo)
     environments = saved_environments(Path(settings.home))
     resumed = await _unfinished(settings, repository)
@@ -178,14 +180,14 @@ async def _unfinished(settings: Settings, repository: Path) -> str | None:
             await find_session(log, session_id)
     except (SessionNotFound, InvalidInput):  # it was deleted, or is in another store
         return None
-    print_note(settings, "continues the interrupted run")
+    print_note(settings, "continuing the interrupted run")
     return session_id
 
 
 def _repository(settings: Settings, repo: str) -> Path:
     folder = Path(os.path.realpath(Path(settings.folder, repo)))
     if not (folder / ".git").exists():
-        raise InvalidInput(f"{repo} is not a git repository; a checkout of one is needed")
+        raise InvalidInput(f"{repo} is not a git repository; use a checkout of one")
     return folder
 
 

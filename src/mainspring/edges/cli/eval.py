@@ -61,31 +61,21 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
 app = command_group()
-command(app)(report)
-command(app)(compare)
-command(app, "import")(import_)
-command(app)(export)
-command(app)(benchmark)
-command(app)(label)
-command(app)(calibrate)
-command(app)(health)
-command(app, "trend")(show_trend)
-command(app)(grade)
-app.add_typer(reward, name="reward", help="Check what a suite rewards.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelectionArguments:
     case: Annotated[
-        list[str] | None, typer.Option("--case", metavar="ID", help="Only this case; repeatable.")
+        list[str] | None,
+        typer.Option("--case", metavar="ID", help="Only this case. Can be repeated."),
     ] = None
     tag: Annotated[
         list[str] | None,
-        typer.Option("--tag", metavar="TAG", help="Only cases with this tag; repeatable."),
+        typer.Option("--tag", metavar="TAG", help="Only cases with this tag. Can be repeated."),
     ] = None
     tier: Annotated[
         Literal["fast", "full"] | None,
-        typer.Option(help="`fast` leaves out the cases of the tier full."),
+        typer.Option(help="`fast` skips the cases of the tier `full`."),
     ] = None
     failed: Annotated[
         bool, typer.Option("--failed", help="Only cases that failed in the last run.")
@@ -110,7 +100,10 @@ class RunningArguments:
     model: Annotated[
         str | None,
         typer.Option(
-            "--model", "-m", metavar="NAMES", help="Instead of the agent's; several are compared."
+            "--model",
+            "-m",
+            metavar="NAMES",
+            help="A model to use instead of the agent's; several are compared.",
         ),
     ] = None
     topology: Annotated[
@@ -124,33 +117,37 @@ class RunningArguments:
     budget: Annotated[
         Decimal | None,
         typer.Option(
-            "--budget", parser=parse_dollars, metavar="USD", help="The run never costs more."
+            "--budget", parser=parse_dollars, metavar="USD", help="The cost limit of the run."
         ),
     ] = None
     parallel: Annotated[
-        int | None, typer.Option(min=1, max=256, metavar="N", help="How many trials at a time.")
+        int | None, typer.Option(min=1, max=256, metavar="N", help="How many trials run at once.")
     ] = None
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Run unchanged cases again; start a new run.")
     ] = False
     keep: Annotated[
-        bool, typer.Option("--keep", help="Keep the workspaces of passed trials, too.")
+        bool, typer.Option("--keep", help="Also keep the workspaces of passed trials.")
     ] = False
 
     offline: Annotated[
         Literal["tools", "all"] | None,
-        typer.Option(help="Recorded cases run no tools; `all`: no model either."),
+        typer.Option(
+            help="Replay recorded cases without running tools; with `all`, without the model too."
+        ),
     ] = None
     gate: Annotated[
         bool,
-        typer.Option("--gate", help="Compare with the baseline; the exit status is the gate's."),
+        typer.Option(
+            "--gate", help="Compare with the baseline; exit with status 1 if the gate is closed."
+        ),
     ] = False
     save_baseline: Annotated[
-        bool, typer.Option("--save-baseline", help="Keep the results as the baseline, for git.")
+        bool, typer.Option("--save-baseline", help="Save the results as the baseline, to commit.")
     ] = False
 
     def models(self) -> list[str | None]:
-        """The models to run the suites with, one after the other; they are no fallbacks."""
+        """The models to run the suites with, one after the other; they are not fallbacks."""
         return [name.strip() for name in self.model.split(",")] if self.model else [None]
 
     def topologies(self) -> list[Topology]:
@@ -179,12 +176,12 @@ async def init(
         list[str] | None,
         typer.Argument(
             metavar="[NAME]...",
-            help="Ready suites: safety, tool-use, context-use, consistency, privacy, coding.",
+            help="Ready-made suites: safety, tool-use, context-use, consistency, privacy, coding.",
         ),
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Write a first suite into the agent's folder, or ready ones."""
+    """Write a first suite into the agent's folder. Names write ready-made suites instead."""
     folder = Path(settings.folder, agent or ".")
     suites = [ready_suite(name) for name in ready or ()]
     files = [write_suite(folder, suite) for suite in suites] or [write_first_suite(folder)]
@@ -206,7 +203,7 @@ async def add(
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Make a case of a session, with its recording."""
+    """Add a session to a suite as a case, with its recording."""
     folder = Path(settings.folder, agent or ".")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
@@ -332,3 +329,16 @@ async def ls(
     files = load_suites(folder, [])
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
         return await print_suites(settings, runner, files, json=json)
+
+
+command(app)(report)
+command(app)(compare)
+command(app, "import")(import_)
+command(app)(export)
+command(app)(benchmark)
+command(app)(label)
+command(app)(calibrate)
+command(app)(health)
+command(app, "trend")(show_trend)
+command(app)(grade)
+app.add_typer(reward, name="reward", help="Check the rewards of a suite.")

@@ -45,7 +45,7 @@ async def import_(
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Write a suite of another tool as one of this agent, with its results as the baseline."""
+    """Import a suite of another tool. Its results become the baseline."""
     source = Path(settings.folder, file)
     result = await to_thread.run_sync(read_imported_suite, source, clock.now())
     suite = result.suite
@@ -73,7 +73,10 @@ async def export(
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="The suite's name.")],
     to: Annotated[ExportFormat, typer.Option("--to", help="The format.")],
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="PATH", help="A file; for Harbor, a folder.")
+        str,
+        typer.Option(
+            "--output", "-o", metavar="PATH", help="The file to write; for Harbor, a folder."
+        ),
     ],
     agent: AgentFolderOption = None,
 ) -> int:
@@ -113,7 +116,8 @@ async def benchmark(
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Write runs as skill-creator's benchmark.json, and a grading.json for each trial."""
+    """Write runs as a skill-creator benchmark. Writes benchmark.json, and a grading.json for each
+    trial."""
     async with open_existing_log(settings) as log:
         runs: list[EvalRun] = [
             await read_run(log, (await find_session(log, name)).id)

@@ -1,5 +1,5 @@
 """`mainspring eval grade`: grades the share of real sessions that `grade` in agent.yaml sets, and
-shows the production score beside that of the suite's runs."""
+shows the production score next to that of the suite's runs."""
 
 from __future__ import annotations
 
@@ -39,17 +39,16 @@ async def grade(
     agent: AgentFolderOption = None,
     model: Annotated[
         str | None,
-        typer.Option(
-            "--model", "-m", metavar="NAME", help="The judge, where the suite names none."
-        ),
+        typer.Option("--model", "-m", metavar="NAME", help="The judge, if the suite names none."),
     ] = None,
     now: Annotated[
-        bool, typer.Option("--now", help="Also sessions that were used in the last 10 minutes.")
+        bool,
+        typer.Option("--now", help="Also grade sessions that were used in the last 10 minutes."),
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Grade the share of real sessions that `grade` in agent.yaml states, each once. `mainspring
-    serve` does so by itself."""
+    """Grade a share of real sessions, each once. `grade` in agent.yaml sets the share. `mainspring
+    serve` does this automatically."""
     folder = Path(settings.folder, agent or ".")
     grading = await to_thread.run_sync(read_grading, folder)
     if grading is None:

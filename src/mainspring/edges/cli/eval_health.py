@@ -26,8 +26,8 @@ async def health(
     agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Check whether suites can be trusted: doing nothing must fail, solutions must pass. Only
-    judges cost anything. Exit status 1 if a suite is not healthy."""
+    """Check whether suites can be trusted. Doing nothing must fail, and solutions must pass. Only
+    judges cost money. Exit status 1 if a suite is not healthy."""
     folder = Path(settings.folder, agent or ".")
     screen, status = Screen(settings), 0
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:
@@ -68,8 +68,8 @@ async def check(
     agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Show outcomes that score high although they miss the intent of their case. Exit status 1 if
-    one passes."""
+    """Show wrong outcomes that score high. They miss the intent of their case. Exit status 1 if one
+    passes."""
     folder = Path(settings.folder, agent or ".")
     scores: list[HighScore] = []
     async with open_suite_runner(settings, RunOptions(agent=folder)) as runner:

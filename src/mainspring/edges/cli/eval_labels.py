@@ -1,4 +1,5 @@
-"""`mainspring eval label` and `calibrate`: people's verdicts, and how judges agree with them."""
+"""`mainspring eval label` and `calibrate`: people's verdicts, and how far judges agree with
+them."""
 
 from __future__ import annotations
 
@@ -37,11 +38,11 @@ async def label(
     ] = None,
     verdict: Annotated[
         bool | None,
-        typer.Option("--pass/--fail", help="The verdict, instead of asking for it."),
+        typer.Option("--pass/--fail", help="The verdict; do not ask for it."),
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Say of each answer of a run whether it is good. Labels are kept in evals/labels, for git."""
+    """Label the answers of a run as good or bad. Labels are stored in evals/labels, to commit."""
     count = 0
     async with open_existing_log(settings) as log:
         outcome = await read_run(log, (await find_session(log, run)).id)
@@ -78,7 +79,7 @@ async def label(
 async def _ask(settings: Settings, messages: tuple[str, ...], answer: str) -> bool | None:
     """Returns `None` if the user quits."""
     if not is_interactive():
-        raise InvalidInput("there is no terminal to ask at; --pass or --fail gives one verdict")
+        raise InvalidInput("there is no terminal for questions; --pass or --fail gives one verdict")
     screen = Screen(settings)
     for message in messages:
         screen.paragraph(("user  ", "bold"), (message, ""))
@@ -96,12 +97,13 @@ async def calibrate(
     suite: Annotated[str, typer.Argument(metavar="SUITE", help="The suite's name.")],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="For judges that name no model."),
+        typer.Option("--model", "-m", metavar="NAME", help="The model of judges that name none."),
     ] = None,
     agent: AgentFolderOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Ask the judges of a suite about labelled answers, and show how well they agree."""
+    """Measure the judges of a suite against labels. Asks them about labelled answers, and shows how
+    well they agree."""
     folder = Path(settings.folder, agent or ".")
     suite_file = load_suites(folder, [suite])[0]
     async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
@@ -114,7 +116,9 @@ async def calibrate(
             screen.json(report)
         else:
             _print_report(screen, report)
-    print_note(settings, f"kept in evals/labels/{suite_file.suite.name}.calibration.json, for git")
+    print_note(
+        settings, f"stored in evals/labels/{suite_file.suite.name}.calibration.json, for git"
+    )
     return 0
 
 
@@ -125,8 +129,8 @@ def _print_report(screen: Screen, report: JudgeReport | PairReport) -> None:
     kappa = f"kappa {stats.kappa:.2f} ({stats.interval.low:.2f} to {stats.interval.high:.2f})"
     labels = f"{plural(stats.labels, unit)}, agrees on {stats.agreement:.0%}, {kappa}"
     is_calibrated = report.calibration.labels >= MIN_LABELS
-    more = "" if is_calibrated else f"; fewer than {MIN_LABELS} {unit}s: not calibrated"
-    screen.line((f"  {labels}{more}", "" if is_calibrated else "yellow"))
+    warning = "" if is_calibrated else f"; fewer than {MIN_LABELS} {unit}s: not calibrated"
+    screen.line((f"  {labels}{warning}", "" if is_calibrated else "yellow"))
     for line in _pair_lines(report) if isinstance(report, PairReport) else _label_lines(report):
         screen.line((f"  {line}", ""))
     if report.malformed:

@@ -161,7 +161,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
 
 
 def _print_dimensions(screen: Screen, summary: Summary) -> None:
-    """For the safety suite: pass rates beside those that an audit found for another agent."""
+    """For the safety suite: pass rates next to those that an audit measured for another agent."""
     rows = [
         (
             (result.dimension, ""),
@@ -219,7 +219,7 @@ def _model_row(run: EvalRun) -> dict[str, object]:
 
 
 def print_topologies(settings: Settings, results: list[TopologyResult], *, json: bool) -> None:
-    """Compare topologies of the same agent, and say whether several agents are worth it."""
+    """Compare topologies of the same agent, and print whether several agents are worth it."""
     rows = [_topology_row(result) for result in results]
     print_list(
         settings,
@@ -283,7 +283,7 @@ def _suite_row(file: SuiteFile, last: EvalRun | None, count: int) -> dict[str, o
 async def report(
     settings: Settings, *, run: RunArgument, files: ReportFiles, json: JsonOption = False
 ) -> int:
-    """Show a run: every trial, its verdict and why."""
+    """Show every trial of a run with its verdict and the reason."""
     async with open_existing_log(settings) as log:
         outcome = await read_run(log, (await find_session(log, run)).id)
         await write_reports(settings, log, outcome, files)

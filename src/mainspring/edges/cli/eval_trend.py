@@ -58,8 +58,8 @@ async def show_trend(
 
 def _print_trend(screen: Screen, suite: str, trend: Trend) -> None:
     if trend.reference is None:
-        needed = f"the first {REFERENCE_RUNS} are what later ones are compared with"
-        screen.line((suite, "bold"), (f"  {plural(trend.runs, 'run')}; {needed}", "dim"))
+        explanation = f"later runs are compared with the first {REFERENCE_RUNS}"
+        screen.line((suite, "bold"), (f"  {plural(trend.runs, 'run')}; {explanation}", "dim"))
         return
     screen.line((suite, "bold"), (f"  {trend.reference:.0%} in the first {REFERENCE_RUNS}", "dim"))
     rows: list[list[StyledText]] = [

@@ -12,7 +12,7 @@ from mainspring.core.envelope import Event, UnknownPayload, message_text
 from mainspring.edges.cli.printing import sanitize_line
 
 MAX_CHARS = 500
-"""The maximum length of a summary; `--json` has the whole payload."""
+"""The maximum length of a summary; `--json` prints the whole payload."""
 
 _ID = re.compile(r"\b([a-z]{4})_[0-9a-z]{16,24}([0-9a-z]{8})\b")
 
@@ -102,8 +102,8 @@ def _(
 
 @summarize_payload.register
 def _(payload: events.UserToolConfirmation) -> str:
-    why = f": {payload.deny_message}" if payload.deny_message else ""
-    return f"{payload.result} {short_id(payload.tool_use_id)}{why}"
+    reason = f": {payload.deny_message}" if payload.deny_message else ""
+    return f"{payload.result} {short_id(payload.tool_use_id)}{reason}"
 
 
 @summarize_payload.register
@@ -119,8 +119,8 @@ def _(payload: events.ApprovalAnswered) -> str:
 
 @summarize_payload.register
 def _(payload: events.FeedbackGiven) -> str:
-    why = f": {payload.text}" if payload.text else ""
-    return f"{payload.rating}  {payload.subject.type} {short_id(payload.subject.id)}{why}"
+    reason = f": {payload.text}" if payload.text else ""
+    return f"{payload.rating}  {payload.subject.type} {short_id(payload.subject.id)}{reason}"
 
 
 @summarize_payload.register
@@ -208,6 +208,6 @@ def _(payload: events.SessionWoken) -> str:
 
 @summarize_payload.register
 def _(payload: events.ToolCallAuthorized) -> str:
-    why = payload.rule or payload.reason
-    origin = f"{payload.gate}: {why}" if why else payload.gate
+    reason = payload.rule or payload.reason
+    origin = f"{payload.gate}: {reason}" if reason else payload.gate
     return f"{payload.decision} {short_id(payload.tool_use_id)} ({origin})"

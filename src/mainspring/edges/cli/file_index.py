@@ -1,5 +1,5 @@
-"""Paths of a workspace for `@` completion: listed in the background, found by the start of a name
-without a scan of all paths."""
+"""An index of the paths in a workspace, for `@` completion. It is filled in the background, and
+finds names by their beginning without a scan of all paths."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class FileIndex:
         """The paths directly in a folder; those of folders end with `/`."""
         self._loose: list[str] = []
         self._chunks: list[tuple[str, str]] = []
-        """Many paths joined to one text, in lower case and as they are, to search them at once."""
+        """Many paths joined to one text, in lower case and unchanged, to search them at once."""
         self._is_sorted = False
 
     def __len__(self) -> int:
@@ -71,8 +71,8 @@ class FileIndex:
         self._loose = []
 
     def search(self, typed: str) -> Iterator[str]:
-        """Paths for what was typed after `@`: first those whose name begins with it, then those
-        that contain it. Lazy: a path is looked up when the caller asks for it."""
+        """The paths for the text after `@`: first those whose name begins with it, then those that
+        contain it. Lazy: each path is searched when the caller asks for it."""
         query, yielded = typed.lower(), set[str]()
         folder, slash, name = query.rpartition("/")
         first = self._in_named_folder(typed, folder, name) if slash else self._named(name)

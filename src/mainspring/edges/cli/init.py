@@ -45,34 +45,44 @@ async def init(  # noqa: PLR0913 (the options of the command)
     settings: Settings,
     *,
     folder: Annotated[
-        str | None, typer.Argument(metavar="[FOLDER]", help="Where. [default: this folder]")
+        str | None, typer.Argument(metavar="[FOLDER]", help="The folder. [default: this folder]")
     ] = None,
     name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="[default: the folder's name]")
+        str | None,
+        typer.Option(metavar="NAME", help="The agent's name. [default: the folder's name]"),
     ] = None,
     purpose: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="What it is for, in one sentence.")
+        str | None, typer.Option(metavar="TEXT", help="The purpose of the agent, in one sentence.")
     ] = None,
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", metavar="NAME", help="[default: the one available]"),
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="The model. [default: any available model]"
+        ),
     ] = None,
     tools: Annotated[
         str | None,
-        typer.Option(metavar="NAMES", help="Separated by commas: read,grep,edit. [default: all]"),
+        typer.Option(
+            metavar="NAMES",
+            help="Its tools, separated by commas, such as read,grep,edit. [default: all]",
+        ),
     ] = None,
     mode: Annotated[
         ModeChoice | None,
-        typer.Option("--mode", help="What it may do without asking.", show_choices=True),
+        typer.Option(
+            "--mode",
+            help="The permission mode: what the agent may do without asking.",
+            show_choices=True,
+        ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask; use the defaults.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Create a new agent in a folder. Asks a few questions and writes files that run at once.
-    Existing files are not changed."""
+    """Create a new agent in a folder. Asks a few questions and writes files that you can run at
+    once. Existing files are not changed."""
     place = _target_folder(settings, folder)
     if not yes and not sys.stdin.isatty():
-        refusal = InvalidInput("there is no terminal to ask at: nothing was written")
+        refusal = InvalidInput("there is no terminal for questions: nothing was written")
         hint = "--yes uses the defaults for --name, --purpose, --model, --tools, --mode"
         raise with_hints(refusal, hint)
     check_no_agent(place)  # before any question
@@ -98,7 +108,7 @@ async def init(  # noqa: PLR0913 (the options of the command)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _InitOptions:
-    """From the command line; `None`: the user is asked."""
+    """Values from the command line; `None`: the user is asked."""
 
     name: str | None
     purpose: str | None
@@ -149,8 +159,8 @@ async def _plan(
 
 
 def _require_model(settings: Settings, name: str) -> None:
-    if name != _ANY_MODEL and (why := missing_model_reason(settings, name)):
-        raise InvalidInput(why)
+    if name != _ANY_MODEL and (reason := missing_model_reason(settings, name)):
+        raise InvalidInput(reason)
 
 
 def _parse_tools(tools: str) -> tuple[str, ...] | None:

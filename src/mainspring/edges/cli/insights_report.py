@@ -38,15 +38,17 @@ async def insights(
         typer.Option(
             parser=parse_duration,
             metavar="TIME",
-            help="Only what happened in this time: 12h, 30d, 8w. [default: all]",
+            help="Only the last period, such as 12h, 30d or 8w. [default: all]",
         ),
     ] = None,
     limit: Annotated[
         int, typer.Option("--limit", "-n", min=1, help="How many of each kind to show.")
     ] = 10,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object, with all.")] = False,
+    json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object with everything.")
+    ] = False,
 ) -> int:
-    """Show what wastes tokens, fails, or lacks a rule. Also shows which tools and skills are never
+    """Show wasted tokens, failures and missing rules. Also shows tools and skills that are never
     used. Includes imported sessions; calls no model."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     moment = None if since is None else clock.now() - since
@@ -116,5 +118,5 @@ def _places_text(insight: Insight) -> str:
         f"{short_id(place.session_id)} at {', '.join(map(str, place.events[:_MAX_EVENTS]))}"
         for place in insight.places[:_MAX_PLACES]
     ]
-    more = insight.sessions - len(places)
-    return "; ".join([*places, f"and {more} more"] if more > 0 else places)
+    remaining = insight.sessions - len(places)
+    return "; ".join([*places, f"and {remaining} more"] if remaining > 0 else places)

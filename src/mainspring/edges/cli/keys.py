@@ -37,9 +37,9 @@ RoleChoice: TypeAlias = Literal["viewer", "user", "operator", "admin"]
 async def create(  # noqa: PLR0913 (the options of the command)
     settings: Settings,
     *,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for people.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for display.")],
     tenant: TenantOption = "default",
-    role: Annotated[RoleChoice, typer.Option(help="What it may do.")] = "user",
+    role: Annotated[RoleChoice, typer.Option(help="The role of the key.")] = "user",
     agent: Annotated[str | None, typer.Option(help="Only for this agent.", metavar="ID")] = None,
     environment: Annotated[
         str | None, typer.Option(help="Only for workers of this environment.", metavar="ID")
@@ -61,7 +61,9 @@ async def create(  # noqa: PLR0913 (the options of the command)
     expires_in: Annotated[
         timedelta | None,
         typer.Option(
-            parser=parse_duration, metavar="TIME", help="How long it is valid: 12h, 30d, 8w."
+            parser=parse_duration,
+            metavar="TIME",
+            help="How long the key is valid, such as 12h, 30d or 8w.",
         ),
     ] = None,
     rate: Annotated[
@@ -70,12 +72,12 @@ async def create(  # noqa: PLR0913 (the options of the command)
     daily_budget: Annotated[
         Decimal | None,
         typer.Option(
-            parser=parse_dollars, metavar="USD", help="What its sessions may cost per day."
+            parser=parse_dollars, metavar="USD", help="The cost limit of its sessions per day."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Create a key. Its secret is shown only this once."""
+    """Create a key. Its secret is shown only once."""
     request = CreateKey(
         name=name,
         role=role,
@@ -156,10 +158,10 @@ def _key_state(key: Key) -> StyledText:
 async def revoke(
     settings: Settings,
     *,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="Its id, or the secret itself.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The key's id, or its secret.")],
     json: JsonOption = False,
 ) -> int:
-    """Revoke a key for good. It stops working within seconds."""
+    """Revoke a key permanently. It stops working within seconds."""
     async with open_as_operator(settings) as operator:
         keys = Keys(operator.records)
         api_key = await keys.find_any_tenant(key)

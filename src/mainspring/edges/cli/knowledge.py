@@ -50,13 +50,13 @@ async def add(
         else:
             print_note(settings, f"added {view.path}, {plural(view.parts, 'part')}")
             if view.problem:
-                print_note(settings, f"look at it before you use it: {view.problem}")
+                print_note(settings, f"review it before you use it: {view.problem}")
     return 0
 
 
 @command(app)
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
-    """List documents, with what is wrong with them."""
+    """List documents and their problems."""
     folder = knowledge_folder(settings, Path(settings.folder))
     views: list[DocumentView] = await to_thread.run_sync(folder.documents)
     return print_list(
@@ -78,11 +78,13 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
 async def search(
     settings: Settings,
     *,
-    query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="A question, or words to search for.")
+    ],
     limit: LimitOption = 5,
     json: JsonOption = False,
 ) -> int:
-    """Find what documents say, with file, line and page."""
+    """Search the documents. Shows file, line and page."""
     folder = knowledge_folder(settings, Path(settings.folder))
     hits = await to_thread.run_sync(folder.search, query, limit)
     return print_list(
@@ -102,7 +104,9 @@ async def search(
 async def rm(
     settings: Settings,
     *,
-    path: Annotated[str, typer.Argument(metavar="PATH", help="As `knowledge ls` shows it.")],
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="The path, as `knowledge ls` shows it.")
+    ],
 ) -> int:
     """Remove a document."""
     folder = knowledge_folder(settings, Path(settings.folder))

@@ -60,7 +60,7 @@ _STYLE = Style.from_dict(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EditorSources:
-    """What the editor shows and completes."""
+    """The sources of the editor's completions and status line."""
 
     commands: Callable[[], Sequence[SlashCommand]]
     files: FileIndex
@@ -236,7 +236,8 @@ def is_open_fence(text: str) -> bool:
 
 
 def mention_of_image(pasted: str) -> str | None:
-    """A mention of an image file whose path was pasted, as terminals do when you drop a file."""
+    """A mention of an image file whose path was pasted; terminals paste the path when you drop a
+    file."""
     path = pasted.strip().strip("'\"").replace("\\ ", " ").removeprefix("file://")
     if "\n" in path or not path.lower().endswith(_IMAGE_SUFFIXES):
         return None

@@ -100,7 +100,9 @@ async def ls(
         return 0
     screen.table(*_session_table(screen, views[:limit]))
     if len(views) > limit:
-        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+        notes.paragraph(
+            (f"there are more sessions; --limit {limit * 5} shows up to {limit * 5}", "dim")
+        )
     return 0
 
 
@@ -208,11 +210,11 @@ class EventFilter:
     after: AfterOption = 0
     types: Annotated[
         list[str] | None,
-        typer.Option("--type", "-t", help="Only events of this type; may be repeated."),
+        typer.Option("--type", "-t", help="Only events of this type. Can be repeated."),
     ] = None
     thread: Annotated[str | None, typer.Option(help="Only events of this thread.")] = None
     tail: Annotated[
-        int | None, typer.Option("--tail", "-n", help="Only the last N.", min=1, metavar="N")
+        int | None, typer.Option("--tail", "-n", help="Only the last N events.", min=1, metavar="N")
     ] = None
 
 
@@ -224,7 +226,7 @@ async def show(
     event_filter: EventFilter,
     json: JsonOption = False,
 ) -> int:
-    """Show a session's events, one a line."""
+    """Show a session's events, one per line."""
     printed = 0
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
@@ -282,8 +284,8 @@ def _print_no_match(notes: Screen, types: list[str] | None) -> None:
     notes.paragraph(("no such events", "dim"))
     for kind in types or ():
         if kind not in PAYLOAD_TYPES:
-            near = get_close_matches(kind, PAYLOAD_TYPES, n=3)
-            hint = f"; did you mean {', '.join(near)}?" if near else ""
+            similar = get_close_matches(kind, PAYLOAD_TYPES, n=3)
+            hint = f"; did you mean {', '.join(similar)}?" if similar else ""
             notes.paragraph((f"hint: {kind} is not a known type of event{hint}", "dim"))
 
 
@@ -311,7 +313,7 @@ async def search(
     *,
     query: Annotated[str, typer.Argument(metavar="QUERY", help="Words that must all occur.")],
     session: Annotated[
-        str | None, typer.Option("--session", "-s", help="Only in this session.")
+        str | None, typer.Option("--session", "-s", help="Search only this session.")
     ] = None,
     limit: CountOption = 20,
     json: JsonOption = False,
@@ -328,5 +330,5 @@ async def search(
             name = hit.session_id if screen.width is None else short_id(hit.session_id)
             screen.line((name, "bold"), (f" {hit.seq:>5}  ", "dim"), (truncate(hit.snippet), ""))
     if not hits:
-        print_note(settings, f"nothing said has all of: {query}")
+        print_note(settings, f"no text contains all of: {query}")
     return 0

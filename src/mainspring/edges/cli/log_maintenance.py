@@ -71,12 +71,12 @@ async def verify(
         str | None,
         typer.Argument(metavar="[SESSION]", help="The session's id, or a unique part of it."),
     ] = None,
-    every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Verify every session.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Check that no log was changed after it was written."""
     if (session is None) != every:
-        raise typer.BadParameter("give one: a session, or --all", param_hint="SESSION")
+        raise typer.BadParameter("name a session, or use --all", param_hint="SESSION")
     screen = Screen(settings)
     count = bad = 0
     async with open_existing_log(settings) as log:
@@ -149,7 +149,7 @@ async def import_(
     ],
     json: JsonOption = False,
 ) -> int:
-    """Store sessions that `log export` wrote."""
+    """Import sessions that `log export` wrote."""
     with file_errors(file):
         source = (
             sys.stdin.buffer if file == "-" else await anyio.to_thread.run_sync(open, file, "rb")
@@ -163,7 +163,7 @@ async def import_(
                 text = (("imported ", "green"), (session_id, ""), (events, "dim"))
                 print_result(settings, view, *text, json=json)
     if not added:
-        print_note(settings, "nothing new: all of it was here already")
+        print_note(settings, "nothing new: everything was imported before")
     return 0
 
 
@@ -188,13 +188,13 @@ async def rm(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Delete a session for good."""
+    """Delete a session permanently."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         sessions = await _with_forks(log, row) if cascade else [row]
         if not yes:
             await _list_sessions(settings, log, sessions)
-            if not _confirm(settings, f"Delete {plural(len(sessions), 'session')} for good?"):
+            if not _confirm(settings, f"Delete {plural(len(sessions), 'session')} permanently?"):
                 return 1
         footprints = [await read_footprint(log, item.id) for item in sessions]
         await log.delete(row.id, cascade=cascade)
@@ -233,13 +233,13 @@ async def expire(
         typer.Option(
             parser=parse_duration,
             metavar="TIME",
-            help="Unchanged for this long: 90m, 12h, 30d, 8w.",
+            help="Delete sessions unchanged for this long, such as 90m, 12h, 30d or 8w.",
         ),
     ],
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Delete sessions that have not changed for a time."""
+    """Delete sessions that have not changed for some time."""
     before = clock.now() - older_than
     async with open_existing_log(settings) as log:
         stale = await log.store.stale(updated_before=to_micros(before), limit=_MAX_EXPIRED)
@@ -266,7 +266,7 @@ async def _delete_expired(settings: Settings, log: SessionLog, before: datetime)
 
 
 def _confirm(settings: Settings, question: str) -> bool:
-    refusal = "this deletes for good, and there is no terminal to ask at"
+    refusal = "this cannot be undone, and there is no terminal for a confirmation"
     return confirm(settings, question, refusal=refusal, declined="nothing was deleted")
 
 

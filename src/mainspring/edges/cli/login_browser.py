@@ -134,7 +134,7 @@ def _ask_input(server_input: ServerInput) -> str:
         ask = getpass.getpass if server_input.password and sys.stdin.isatty() else input
         value = ask(f"{about}{options}{default}: ").strip() or server_input.default
     except EOFError as error:
-        raise InvalidInput(f"{server_input.id}: nobody answers") from error
+        raise InvalidInput(f"{server_input.id}: standard input has ended") from error
     if not value or (server_input.options and value not in server_input.options):
         raise InvalidInput(f"{server_input.id}: that is not one of its values")
     return value
@@ -143,7 +143,7 @@ def _ask_input(server_input: ServerInput) -> str:
 async def log_in(
     settings: Settings, server: McpServer, *, paste: bool = False, device: bool = False
 ) -> None:
-    """Raises: InvalidInput: the login failed; it says why."""
+    """Raises: InvalidInput: the login failed; the message gives the reason."""
 
     def say(text: str) -> None:
         for line in text.splitlines():

@@ -1,5 +1,5 @@
-"""The entry point of `mainspring`. Prints the version before importing anything else, and help
-without importing what the commands call."""
+"""The entry point of `mainspring`. Prints the version before it imports anything else, and help
+without importing the modules that commands call."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ _GLOBAL_OPTIONS = ("--store", "--debug")
 
 def hoist_global_options(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
     """The global options, which the parser expects first, and the other arguments."""
-    front: list[str] = []
-    others: list[str] = []
+    global_options: list[str] = []
+    other_arguments: list[str] = []
     remaining = iter(arguments)
     for argument in remaining:
         if argument == "--":
-            return front, [*others, argument, *remaining]
+            return global_options, [*other_arguments, argument, *remaining]
         name, equals, _ = argument.partition("=")
         if name not in _GLOBAL_OPTIONS:
-            others.append(argument)
+            other_arguments.append(argument)
             continue
-        front.append(argument)
+        global_options.append(argument)
         if name == "--store" and not equals:
-            front.extend(value for value in [next(remaining, None)] if value is not None)
-    return front, others
+            global_options.extend(value for value in [next(remaining, None)] if value is not None)
+    return global_options, other_arguments
 
 
 class _PlaceholderType(type):
@@ -57,11 +57,11 @@ class _PlaceholderType(type):
 
     def __iter__(cls) -> NoReturn:
         """Without this, `__getitem__` would make it an endless sequence."""
-        raise TypeError("a help text must not depend on what is not imported for it")
+        raise TypeError("a help text must not depend on a module that is not imported for it")
 
 
 class Placeholder(metaclass=_PlaceholderType):
-    """Stands for every name of a module that is not imported."""
+    """Replaces every name of a module that is not imported."""
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__()
@@ -74,7 +74,7 @@ class PlaceholderModule(ModuleType):
 
 class PlaceholderImporter(MetaPathFinder, Loader):
     """Help and completion need only the signatures of commands, so they run with placeholders for
-    the modules that commands call: those take up to a second to import."""
+    the modules that commands call, which take up to a second to import."""
 
     replaced = frozenset(
         [
@@ -101,8 +101,8 @@ class PlaceholderImporter(MetaPathFinder, Loader):
 
 
 def help_arguments(arguments: Sequence[str]) -> list[str] | None:
-    """If they contain `--help`: the words before `--` without any other option, so that the parser
-    can only print help. Else `None`."""
+    """The arguments that make the parser only print help: the words before `--` without other
+    options. `None` without `--help`."""
     words = list(takewhile(lambda argument: argument != "--", arguments))
     if not {"-h", "--help"} & {*words}:
         return None
@@ -129,8 +129,8 @@ _ROOT_OPTIONS = ("-h", "--help", "-V", "--version", "--install-completion", "--s
 
 
 def with_command(arguments: Sequence[str]) -> list[str]:
-    """Options without a command are those of `run`: `mainspring -p "..."`, as scripts for Claude
-    Code write it."""
+    """Add the command `run` to options without a command: scripts for Claude Code write `mainspring
+    -p "..."`."""
     first = arguments[0].partition("=")[0] if arguments else ""
     is_for_run = first.startswith("-") and first not in _ROOT_OPTIONS
     return ["run", *arguments] if is_for_run else [*arguments]

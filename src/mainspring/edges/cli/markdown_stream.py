@@ -28,7 +28,7 @@ else:
     theme = LazyModule("mainspring.edges.cli.theme")
 
 _BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
-"""A terminal that supports synchronized output shows what is between them at once."""
+"""A terminal that supports synchronized output shows the text between them at once."""
 _MAX_LIVE_ROWS = 12
 _INDENT = 3
 """The columns by which an inner list is indented."""
@@ -84,8 +84,8 @@ def _fitting_chars(row: str, width: int) -> int:
 
 
 class MarkdownStream:
-    """Writes text to a screen. Live rows at its end show what is incomplete, and a footer is below
-    them. Both are redrawn in place."""
+    """Writes text to a screen. Live rows at its end show the incomplete text, above a footer. Both
+    are redrawn in place."""
 
     def __init__(self, screen: Screen, begin: Callable[[str], None]) -> None:
         """`begin` is called with `prose`, `item` or `code` before each is shown."""
@@ -121,7 +121,7 @@ class MarkdownStream:
         self._draw()
 
     def end(self) -> None:
-        """Complete the text; what follows begins on a new line."""
+        """Complete the text; later text begins on a new line."""
         if self._screen.width is None:
             if not self._ends_line:
                 self._screen.raw("\n")

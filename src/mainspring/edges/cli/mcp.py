@@ -62,11 +62,19 @@ async def add(  # noqa: PLR0913 (a command's options)
         typer.Argument(metavar="URL|COMMAND...", help="An address, or a command after `--`."),
     ],
     env: Annotated[
-        list[str] | None, typer.Option("--env", "-e", help="For the command.", metavar="NAME=VALUE")
+        list[str] | None,
+        typer.Option(
+            "--env", "-e", help="A variable for the command. Can be repeated.", metavar="NAME=VALUE"
+        ),
     ] = None,
     header: Annotated[
         list[str] | None,
-        typer.Option("--header", "-H", help="For the address.", metavar="'NAME: VALUE'"),
+        typer.Option(
+            "--header",
+            "-H",
+            help="A header for the address. Can be repeated.",
+            metavar="'NAME: VALUE'",
+        ),
     ] = None,
     scope: ScopeOption = "project",
     json: JsonOption = False,
@@ -87,11 +95,11 @@ async def add_json(
     settings: Settings,
     *,
     name: ServerName,
-    text: Annotated[str, typer.Argument(metavar="JSON", help="As an entry of `.mcp.json`.")],
+    text: Annotated[str, typer.Argument(metavar="JSON", help="The definition, as in `.mcp.json`.")],
     scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
-    """Add a server as others publish it."""
+    """Add a server from its published JSON definition."""
     return await _add(settings, name, _object(text), scope, json=json)
 
 
@@ -100,12 +108,13 @@ async def import_servers(
     settings: Settings,
     *,
     program: Annotated[
-        Literal["claude-desktop", "cursor", "vscode"], typer.Argument(help="The program.")
+        Literal["claude-desktop", "cursor", "vscode"],
+        typer.Argument(help="The program to import from."),
     ],
     scope: ScopeOption = "user",
     json: JsonOption = False,
 ) -> int:
-    """Add the servers that another program has. Servers whose name is already used are left out."""
+    """Import the servers of another program. Servers whose name is already used are skipped."""
     place, home = Path(settings.folder), Path(settings.home)
     file = mcp_edits.foreign_file(program, folder=place, home=home)
     status = 0
@@ -123,7 +132,7 @@ async def ls(
     settings: Settings,
     *,
     connect: Annotated[
-        bool, typer.Option(help="Connect to the servers, or only list them.")
+        bool, typer.Option(help="Whether to connect to the servers, or only list them.")
     ] = True,
     json: JsonOption = False,
 ) -> int:
@@ -150,7 +159,7 @@ async def tools(
     name: Annotated[str | None, typer.Argument(metavar="NAME", help="Only this server.")] = None,
     json: JsonOption = False,
 ) -> int:
-    """List the tools that a session in this folder would have, and roughly what each costs."""
+    """List the MCP tools of sessions in this folder. Shows their approximate size in tokens."""
     project = await _read_servers(settings, name)
     views: list[ToolView] = []
     async with connect_servers(settings, project, None if name is None else (name,)) as servers:
@@ -169,7 +178,7 @@ async def tools(
 
 @command(app, "test")
 async def check(settings: Settings, *, name: ServerName, json: JsonOption = False) -> int:
-    """Connect to one server and say what it is; the exit status says whether it works."""
+    """Connect to a server and show what it offers. Exit status 1 if it does not work."""
     project = await _read_servers(settings, name)
     view = unused_view(project, name)
     async with connect_servers(settings, project, (name,)) as servers:
@@ -190,15 +199,20 @@ async def auth(  # noqa: PLR0913 (a command's options)
     settings: Settings,
     *,
     name: ServerName,
-    status: Annotated[bool, typer.Option("--status", help="Only say whether you are.")] = False,
-    logout: Annotated[bool, typer.Option("--logout", help="Forget the tokens.")] = False,
-    paste: Annotated[
-        bool, typer.Option("--paste", help="Use a browser of another machine.")
+    status: Annotated[
+        bool, typer.Option("--status", help="Only show whether you are logged in.")
     ] = False,
-    device: Annotated[bool, typer.Option("--device", help="Enter a code on any machine.")] = False,
+    logout: Annotated[bool, typer.Option("--logout", help="Log out: delete the tokens.")] = False,
+    paste: Annotated[
+        bool,
+        typer.Option("--paste", help="Use a browser on another machine, and paste the address."),
+    ] = False,
+    device: Annotated[
+        bool, typer.Option("--device", help="Log in with a code, on any machine.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Log in to a server in a browser, or give the inputs that it needs. Both are in the vault."""
+    """Log in to a server, or enter the inputs that it needs. Both are stored in the vault."""
     project = await _read_servers(settings, name)
     server = next((item for item in project.usable if item.name == name), None)
     if server is None:
@@ -231,17 +245,20 @@ async def inspect(
     *,
     name: ServerName,
     tool: Annotated[
-        str | None, typer.Argument(metavar="TOOL", help="Call it, as the server names it.")
+        str | None,
+        typer.Argument(metavar="TOOL", help="The tool to call, by the server's name for it."),
     ] = None,
     arguments: Annotated[
         str | None,
         typer.Option(
-            "--input", help="Its arguments, as JSON. At a terminal, a form asks.", metavar="JSON"
+            "--input",
+            help="The tool's arguments as JSON. At a terminal, a form asks for them.",
+            metavar="JSON",
         ),
     ] = None,
-    raw: Annotated[bool, typer.Option("--raw", help="Print every message, too.")] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Also print every message.")] = False,
 ) -> int:
-    """Show what a server offers, as JSON; or call one of its tools, without a model."""
+    """Show what a server offers, or call a tool. The output is JSON; no model is involved."""
     project = await _read_servers(settings, name)
     tool_input = None if arguments is None else _object(arguments)
     notes = Screen(settings, stderr=True)
@@ -279,12 +296,12 @@ async def accept(
     *,
     name: ServerName,
     update: Annotated[
-        bool, typer.Option("--update", help="Load the newest npx or uvx packages next time.")
+        bool, typer.Option("--update", help="Also update npx or uvx packages at the next start.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Accept the tools of a server as they are now. Without it, tools that have changed since you
-    first used the server, or are new, are left out."""
+    """Accept the current tools of a server. Until then, tools that have changed or are new since
+    you first used the server are not used."""
     project = await _read_servers(settings, name)
     servers = [server for server in project.usable if server.name == name]
     count = sum(accept_tools(Path(settings.home), server) for server in servers)
@@ -301,7 +318,7 @@ async def enable(
     scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
-    """Use a server again."""
+    """Enable a server."""
     return await _set_enabled(settings, name, scope, is_enabled=True, json=json)
 
 
@@ -313,7 +330,7 @@ async def disable(
     scope: ScopeOption = "project",
     json: JsonOption = False,
 ) -> int:
-    """Stop using a server, but keep its entry."""
+    """Disable a server, but keep its entry."""
     return await _set_enabled(settings, name, scope, is_enabled=False, json=json)
 
 
@@ -347,8 +364,8 @@ async def _set_enabled(
     edit_servers(
         settings, scope, lambda file: mcp_edits.enable_server(file, name, is_enabled=is_enabled)
     )
-    word = "enabled" if is_enabled else "disabled"
-    return print_result(settings, {word: name}, (f"{word} ", ""), (name, "bold"), json=json)
+    state = "enabled" if is_enabled else "disabled"
+    return print_result(settings, {state: name}, (f"{state} ", ""), (name, "bold"), json=json)
 
 
 async def _read_servers(settings: Settings, name: str | None) -> ProjectServers:

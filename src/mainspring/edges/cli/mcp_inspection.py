@@ -1,4 +1,4 @@
-"""What `mainspring mcp inspect` asks a server and its user."""
+"""Questions of `mainspring mcp inspect` to a server and its user."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _read_line(prompt: str) -> str | None:
 
 
 async def offers(connection: ServerConnection) -> list[str]:
-    """What a server offers, as lines of JSON."""
+    """The tools, resources and prompts of a server, as lines of JSON."""
     client = await connection.client()
     offers: dict[str, object] = {"server": connection.info, "tools": await client.list_tools()}
     listings: dict[str, Callable[[], Awaitable[object]]] = {

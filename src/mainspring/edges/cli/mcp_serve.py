@@ -57,11 +57,14 @@ class ServeArguments:
         typer.Option(
             "--agent",
             metavar="DIR",
-            help="An agent's folder; can be repeated. [default: this folder]",
+            help="An agent's folder. Can be repeated. [default: this folder]",
         ),
     ] = None
     model: Annotated[
-        str | None, typer.Option("--model", "-m", metavar="NAME", help="Instead of the agents'.")
+        str | None,
+        typer.Option(
+            "--model", "-m", metavar="NAME", help="The model to use instead of the agents' own."
+        ),
     ] = None
     workspace: Annotated[
         str | None,
@@ -70,11 +73,14 @@ class ServeArguments:
         ),
     ] = None
     max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, metavar="N", help="For each session.")
+        int | None,
+        typer.Option("--max-turns", min=1, metavar="N", help="The most turns of each session."),
     ] = None
     max_cost: Annotated[
         Decimal | None,
-        typer.Option("--max-cost", parser=parse_limit, metavar="USD", help="For each session."),
+        typer.Option(
+            "--max-cost", parser=parse_limit, metavar="USD", help="The cost limit of each session."
+        ),
     ] = None
     allow_answers: Annotated[
         bool,
@@ -107,7 +113,7 @@ class HttpArguments:
     no_auth: Annotated[
         bool,
         typer.Option(
-            "--no-auth", help="Ask for no API key. For functions, and on this machine only."
+            "--no-auth", help="Require no API key. Only for functions, and only on this machine."
         ),
     ] = False
     allow_origin: Annotated[
@@ -115,7 +121,7 @@ class HttpArguments:
         typer.Option(
             "--allow-origin",
             metavar="URL",
-            help="A web page that may use the server, besides those of this machine.",
+            help="An origin of web pages that may use the server, in addition to this machine.",
         ),
     ] = None
 
@@ -139,10 +145,11 @@ async def serve(
     arguments: ServeArguments,
     http_arguments: HttpArguments,
 ) -> int:
-    """Serve agents to MCP clients, each as a tool; or functions with @tool, @resource, @prompt.
+    """Serve agents to MCP clients, each as a tool. With FILE, serve its functions with @tool,
+    @resource or @prompt instead.
 
-    Over standard input and output, as `mainspring mcp add NAME -- mainspring mcp serve` starts it;
-    or over HTTP, with the API keys of this store.
+    By default over standard input and output, for `mainspring mcp add NAME -- mainspring mcp
+    serve`; with --http over HTTP, with the API keys of this store.
     """
     if http_arguments.no_auth and (file is None or http_arguments.http is None):
         raise typer.BadParameter("for functions over HTTP only", param_hint="--no-auth")

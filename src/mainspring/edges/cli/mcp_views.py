@@ -32,7 +32,7 @@ class ServerView(Struct, frozen=True, kw_only=True):
     """Of the protocol."""
     tools: int = 0
     tokens: int = 0
-    """An estimate of what the definitions of its tools take in every request."""
+    """The estimated tokens of its tools' definitions in every request."""
 
 
 class ToolView(Struct, frozen=True, kw_only=True):
@@ -52,13 +52,13 @@ class LoginState(msgspec.Struct, frozen=True, kw_only=True):
 
 def unused_view(project: ProjectServers, name: str) -> ServerView:
     server = next(server for server in project.every if server.name == name)
-    why = project.unused_reason(server)
+    reason = project.unused_reason(server)
     return ServerView(
         name=name,
         transport=server.transport,
         file=server.file,
-        state="unknown" if why is None else "unused",
-        detail=why or "",
+        state="unknown" if reason is None else "unused",
+        detail=reason or "",
     )
 
 

@@ -48,11 +48,13 @@ app = command_group()
 
 ScopeOption = Annotated[
     str,
-    typer.Option("--scope", help="Whose: agent (the folder memory/ here), user (yours) or team."),
+    typer.Option("--scope", help="Whose memories: agent (memory/ here), user (yours) or team."),
 ]
-PathArgument = Annotated[str, typer.Argument(metavar="PATH", help="As `memory ls` shows it.")]
+PathArgument = Annotated[
+    str, typer.Argument(metavar="PATH", help="The path, as `memory ls` shows it.")
+]
 _TYPES_HELP = "One of user, feedback, project, reference, procedure, episode."
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why, for the history.")]
+ReasonOption = Annotated[str, typer.Option("--reason", help="The reason, for the history.")]
 
 
 class MemoryView(Struct, frozen=True, kw_only=True):
@@ -83,9 +85,11 @@ class NewMemory:
     text: Annotated[
         str, typer.Argument(metavar="TEXT", help="What to remember; - reads standard input.")
     ]
-    name: Annotated[str, typer.Option("--name", help="A short name; the file is called after it.")]
+    name: Annotated[
+        str, typer.Option("--name", help="A short name, which is also the name of the file.")
+    ]
     description: Annotated[
-        str, typer.Option("--description", help="One line that says when this is of use.")
+        str, typer.Option("--description", help="One line about when this is useful.")
     ] = ""
     type: Annotated[str, typer.Option("--type", help=_TYPES_HELP)] = "reference"
 
@@ -106,13 +110,13 @@ async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = 
             (view.updated or "-", "dim"),
             (view.description or view.name, ""),
         ],
-        empty="nothing is remembered here",
+        empty="there are no memories here",
     )
 
 
 @command(app)
 async def show(settings: Settings, *, path: PathArgument, scope: ScopeOption = "") -> int:
-    """Print a memory as it is written."""
+    """Print the file of a memory."""
     _, folder = find_memory(settings, path, scope)
     Screen(settings).raw(folder.content(path).decode("utf-8", "replace"))
     return 0
@@ -125,12 +129,12 @@ async def search(
     query: Annotated[str, typer.Argument(metavar="QUERY", help="A question, or words.")],
     scope: Annotated[
         str,
-        typer.Option("--scope", help="Only agent, user, team, or session: what was said."),
+        typer.Option("--scope", help="Only agent, user or team; or session: past conversations."),
     ] = "",
     limit: LimitOption = 10,
     json: JsonOption = False,
 ) -> int:
-    """Find memories, and what was said in earlier sessions, with the line and what ranked them."""
+    """Search memories and past conversations. Shows the line, and why each was ranked."""
     folders = {} if scope == SESSION else scoped_folders(settings, scope)
     past: list[PastMessage] = []
     if scope in ("", SESSION) and has_store(settings):
@@ -158,7 +162,7 @@ async def search(
             (" ".join(view.text.split())[:200], ""),
             (view.age, "dim"),
         ],
-        empty="no memory or earlier session answers that",
+        empty="no memory or past conversation matches",
     )
 
 
@@ -185,8 +189,8 @@ async def add(
     (folder,) = scoped_folders(settings, scope).values()
     if folder.root.is_dir() and not folder.is_present:
         raise InvalidInput(
-            f"{folder.root} has files that are not memories: move them elsewhere, or make an empty"
-            f" {INDEX_FILE} there if its Markdown files are yours"
+            f"{folder.root} has files that are not memories: move them elsewhere, or create an"
+            f" empty {INDEX_FILE} there if its Markdown files are memories"
         )
     version = await to_thread.run_sync(
         lambda: folder.save(note, change_by_hand(settings, reason), expected="")
@@ -203,7 +207,7 @@ async def edit(
     reason: ReasonOption = "edited by hand",
     json: JsonOption = False,
 ) -> int:
-    """Change a memory in your editor ($EDITOR), or to what standard input says."""
+    """Change a memory in your editor. $EDITOR is used; piped standard input replaces the memory."""
     _, folder = find_memory(settings, path, scope)
     before = folder.content(path)
     if sys.stdin.isatty():
@@ -227,7 +231,7 @@ async def history(
     diff: Annotated[bool, typer.Option("--diff", help="Show what each version changed.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """List versions, the newest first: who wrote what, and why."""
+    """List versions, newest first: who wrote them, and why."""
     screen = Screen(settings)
     for folder in scoped_folders(settings, scope).values():
         versions = await to_thread.run_sync(folder.history, path or None)
@@ -257,7 +261,7 @@ async def revert(
     reason: ReasonOption = "",
     json: JsonOption = False,
 ) -> int:
-    """Undo one version, and list the sessions that were given it."""
+    """Undo one version, and list the sessions that have read it."""
     for folder in scoped_folders(settings, scope).values():
         matches = await to_thread.run_sync(folder.find_versions, version)
         if len(matches) > 1:
@@ -333,8 +337,8 @@ def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json
 
 def _readers_note(readers: list[str]) -> str:
     if not readers:
-        return "no session was given this version"
-    return f"given to {plural(len(readers), 'session')}: {', '.join(readers)}"
+        return "no session has read this version"
+    return f"read by {plural(len(readers), 'session')}: {', '.join(readers)}"
 
 
 def _diff(folder: MemoryFolder, version: MemoryVersion) -> str:

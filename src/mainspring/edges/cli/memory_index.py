@@ -32,7 +32,7 @@ from mainspring.wiring.memory import index_files, set_memory_vectors
 async def doctor(
     settings: Settings,
     *,
-    rebuild: Annotated[bool, typer.Option("--rebuild", help="Index everything again.")] = False,
+    rebuild: Annotated[bool, typer.Option("--rebuild", help="Rebuild the index.")] = False,
     json: JsonOption = False,
 ) -> int:
     """Check the files, their versions and the index."""
@@ -63,12 +63,14 @@ async def import_(
     *,
     source: Annotated[
         str,
-        typer.Argument(metavar="SOURCE", help="A note, a folder with MEMORY.md, a vault of notes."),
+        typer.Argument(
+            metavar="SOURCE", help="A note, a folder with MEMORY.md, or a vault of notes."
+        ),
     ],
     scope: ScopeOption = "agent",
     json: JsonOption = False,
 ) -> int:
-    """Import notes as memories. What exists is not overwritten."""
+    """Import notes as memories. Existing memories are not overwritten."""
     (folder,) = scoped_folders(settings, scope).values()
     change = change_by_hand(settings, f"imported from {Path(source).name}")
     screen, counts = Screen(settings), Counter[str]()
@@ -98,7 +100,7 @@ async def export(
     folder: Annotated[str, typer.Argument(metavar="FOLDER", help="A new or empty folder.")],
     scope: ScopeOption = "agent",
 ) -> int:
-    """Copy memories to a folder, as they are, without their versions."""
+    """Copy memories to a folder, without their versions."""
     (memories,) = scoped_folders(settings, scope).values()
 
     def work() -> int:
@@ -130,8 +132,9 @@ async def vectors(
     ] = "",
     json: JsonOption = False,
 ) -> int:
-    """Search by vectors too: of a table of yours, or of a provider, which then receives the texts
-    of memories and questions. Without an argument, show what is used."""
+    """Choose the vectors for searches. They come from your own table, or from a provider, which
+    then receives the texts of memories and questions. Without an argument, show the current
+    source."""
     home = Path(settings.home)
     if table == "off":
         remove_vectors(home)
@@ -149,7 +152,7 @@ async def vectors(
 
 @command(app)
 async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
-    """Encrypt the files and versions of a scope with the key of the vault."""
+    """Encrypt the files and versions of a scope. The key of the vault is used."""
     (folder,) = scoped_folders(settings, scope).values()
     count = await to_thread.run_sync(folder.encrypt)
     await to_thread.run_sync(index_files(settings).purge, scoped_folders(settings, ""), scope)
@@ -159,7 +162,7 @@ async def encrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
 
 @command(app)
 async def decrypt(settings: Settings, *, scope: ScopeOption = "agent") -> int:
-    """Store the files and versions of a scope in the clear again."""
+    """Decrypt the files and versions of a scope."""
     (folder,) = scoped_folders(settings, scope).values()
     count = await to_thread.run_sync(folder.decrypt)
     print_note(settings, f"decrypted {plural(count, 'file')} of {folder.root}")

@@ -47,7 +47,9 @@ from mainspring.runtime.memory_setup import AGENT
 from mainspring.runtime.session.session_paths import TEAM_MEMORY_FILE, team_memory_place
 from mainspring.wiring.memory import memory_folders
 
-IdArgument = Annotated[str, typer.Argument(metavar="ID", help="As `memory proposals` shows it.")]
+IdArgument = Annotated[
+    str, typer.Argument(metavar="ID", help="The proposal's id, as `memory proposals` shows it.")
+]
 
 
 class ProposalView(Struct, frozen=True, kw_only=True):
@@ -68,12 +70,12 @@ async def propose_(
     path: PathArgument,
     to: Annotated[
         str,
-        typer.Option("--to", metavar="team|FOLDER", help="Your team, or the folder of an agent."),
+        typer.Option("--to", metavar="team|FOLDER", help="`team`, or the folder of an agent."),
     ],
     scope: ScopeOption = "",
     reason: ReasonOption = "it may be useful here too",
 ) -> int:
-    """Propose a memory to your team or another agent. Nobody is shown it until it is accepted."""
+    """Propose a memory to your team or another agent. It is not used until somebody accepts it."""
     own_scope, folder = find_memory(settings, path, scope)
     if to == own_scope:
         raise InvalidInput(f"{path} is in the memory of the {own_scope} already")
@@ -92,7 +94,7 @@ async def propose_(
 async def proposals_(
     settings: Settings, *, scope: ScopeOption = "", json: JsonOption = False
 ) -> int:
-    """Show the memories that agents and people have proposed, as diffs."""
+    """Show proposed memories as diffs."""
     screen, count = Screen(settings), 0
     for name, folder in scoped_folders(settings, scope).items():
         for item in await to_thread.run_sync(proposals, folder):
@@ -107,7 +109,7 @@ async def proposals_(
                 ("  written by others, not verified" if item.trust == "foreign" else "", "red"),
             )
             if (warning := poison(item.path, item.text)) != "":
-                screen.line((f"looks like an attempt to steer the model: {warning}", "red"))
+                screen.line((f"looks like a prompt injection: {warning}", "red"))
             for line in _diff(folder, item).splitlines():
                 screen.paragraph((line, ""))  # without control characters, which could hide text
     if not count and not json:
@@ -126,7 +128,7 @@ async def accept_(
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Make a proposal a memory. What comes from pages and tools stays marked."""
+    """Accept a proposal as a memory. Text from pages and tools stays marked as untrusted."""
     folder, item = _find(settings, id, scope)
     person = local_user(settings.user)
     version = await to_thread.run_sync(
@@ -137,7 +139,7 @@ async def accept_(
 
 @command(app, name="reject")
 async def reject_(settings: Settings, *, id: IdArgument, scope: ScopeOption = "") -> int:
-    """Remove a proposal. The same is not proposed again."""
+    """Reject a proposal. It will not be proposed again."""
     folder, item = _find(settings, id, scope)
     await to_thread.run_sync(reject, folder, item, local_user(settings.user), clock.now())
     Screen(settings).line(("rejected ", "green"), (item.path, "bold"))
@@ -150,10 +152,10 @@ async def team(
     *,
     folder: Annotated[
         str,
-        typer.Argument(metavar="[FOLDER]", help="A folder that the team shares; off: none."),
+        typer.Argument(metavar="[FOLDER]", help="A folder that the team shares; `off` for none."),
     ] = "",
 ) -> int:
-    """Choose the folder of the memories that you share with a team, or show it."""
+    """Choose or show the folder of your team's memories."""
     home = Path(settings.home)
     if folder == "off":
         (home / TEAM_MEMORY_FILE).unlink(missing_ok=True)
@@ -167,12 +169,12 @@ async def team(
 def _set_team(settings: Settings, folder_name: Path) -> None:
     place = folder_name.resolve()
     if not place.is_dir():
-        raise InvalidInput(f"{place} is not a folder: make it, or clone it, first")
+        raise InvalidInput(f"{place} is not a folder: create or clone it first")
     folder = memory_folders(settings, place)[AGENT]
     if not folder.is_present:
         raise InvalidInput(
-            f"{place} has files that are not memories: choose an empty folder, or make an empty"
-            f" {INDEX_FILE} there if its Markdown files are memories"
+            f"{place} has files that are not memories: choose an empty folder, or create an"
+            f" empty {INDEX_FILE} there if its Markdown files are memories"
         )
     if not folder.text(INDEX_FILE):
         folder.write(INDEX_FILE, "# Memory\n", change_by_hand(settings, "memories of a team"))

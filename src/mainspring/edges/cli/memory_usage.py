@@ -1,4 +1,4 @@
-"""`mainspring memory stats`, `why` and `forget`: what memories were worth, why a session was given
+"""`mainspring memory stats`, `why` and `forget`: how useful memories were, why a session received
 them, and how they are removed."""
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ async def stats(
     ] = "",
     json: JsonOption = False,
 ) -> int:
-    """Show what memories, skills and tools were worth: 0.5 at first, then adjusted by how work
-    ended."""
+    """Show how useful memories, skills and tools were. The value is 0.5 at first, and is adjusted
+    by the results of sessions."""
     if type and type not in _TYPES:
         raise InvalidInput(f"{type!r} is not a type: {', '.join(_TYPES)}")
     table = await to_thread.run_sync(open_utility_table, settings)
@@ -86,7 +86,7 @@ async def stats(
 
 @command(app)
 async def why(settings: Settings, *, session: SessionArgument, json: JsonOption = False) -> int:
-    """Show which memories a session was given, in which order, and what ranked them."""
+    """Show which memories a session received. Lists them in order, with the reasons."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         recalled = await log.read(row.id, types=event_types(MemoryRecalled))
@@ -115,7 +115,7 @@ async def why(settings: Settings, *, session: SessionArgument, json: JsonOption 
             (str(view.tokens), "dim"),
             (_parts_text(view.parts), ""),
         ],
-        empty="this session was given no memory",
+        empty="this session received no memories",
     )
 
 
@@ -136,7 +136,7 @@ async def forget(
     reason: ReasonOption = "forgotten by hand",
     json: JsonOption = False,
 ) -> int:
-    """Forget a memory. `memory revert` brings it back, unless it is purged."""
+    """Forget a memory. `memory revert` restores it, unless it was purged."""
     scope, folder = _find_forgettable(settings, path, scope)
     change = change_by_hand(settings, reason)
     if not purge:

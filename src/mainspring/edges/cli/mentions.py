@@ -1,4 +1,4 @@
-"""`@file`, `@folder` and `@url` in a message: attaches what is mentioned."""
+"""`@file`, `@folder` and `@url` in a message: attaches files, folders and pages."""
 
 from __future__ import annotations
 
@@ -90,5 +90,5 @@ def _listing(name: str, folder: Path) -> str | None:
         return None
     with os.scandir(folder) as entries:
         names = sorted(f"{entry.name}/" if entry.is_dir() else entry.name for entry in entries)
-    more = [f"... and {len(names) - _MAX_ENTRIES} more"] if len(names) > _MAX_ENTRIES else []
-    return "\n".join([*names[:_MAX_ENTRIES], *more])
+    remaining = [f"... and {len(names) - _MAX_ENTRIES} more"] if len(names) > _MAX_ENTRIES else []
+    return "\n".join([*names[:_MAX_ENTRIES], *remaining])

@@ -72,18 +72,18 @@ class ModelTestView(Struct, frozen=True, kw_only=True):
 
 @command(app)
 async def ls(settings: Settings, *, json: JsonOption = False) -> int:
-    """List the models of the catalog: window, price, and whether a key is set."""
+    """List the models of the catalog. Shows window, price, and whether a key is set."""
     async with open_model_registry(settings) as registry:
         views = [_model_view(settings, registry, model) for model in registry.catalog.ids]
     width = Screen(settings).width
     is_wide = width is None or width >= _WIDE_COLUMNS
     heads = ["MODEL", "KEY", "ALIAS", "WINDOW", "$ IN", "$ OUT", "PRICE OF"]
-    more = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
+    wide_heads = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
     print_list(
         settings,
         views,
         json=json,
-        heads=[*heads, *more],
+        heads=[*heads, *wide_heads],
         row=lambda view: _model_row(view, is_wide=is_wide),
         empty="the catalog has no models",
     )
@@ -145,7 +145,7 @@ async def call_model(
     name: Annotated[str, typer.Argument(metavar="NAME", help="provider:name, or an alias.")],
     json: JsonOption = False,
 ) -> int:
-    """Make one tiny call and show how long it took and what it cost."""
+    """Make one small call, and show its duration and cost."""
     screen = Screen(settings)
     async with open_model_registry(settings) as registry:
         trial = await model_checks.ask_once(registry.open(name), name)
@@ -194,13 +194,13 @@ async def drill(
     budget: Annotated[
         Decimal | None,
         typer.Option(
-            "--budget", parser=parse_dollars, metavar="USD", help="With --suite: the most it costs."
+            "--budget", parser=parse_dollars, metavar="USD", help="With --suite: the cost limit."
         ),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Treat the first model as down and test the next one with an agent's work: three small calls,
-    or with --suite a suite, compared with its newest run. Exit status 1 if it fails."""
+    """Rehearse an outage of the first model. Tests the next one with three small calls, or with a
+    suite that is compared with its newest run. Exit status 1 if it fails."""
     if suite is not None:
         return await suite_drill.drill_suite(settings, names, suite, budget=budget, json=json)
     screen = Screen(settings)

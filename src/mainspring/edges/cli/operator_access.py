@@ -37,7 +37,7 @@ class Operator:
 async def open_as_operator(
     settings: Settings, *, is_new: bool = False
 ) -> AsyncGenerator[Operator, None]:
-    """`is_new`: the store is created if it does not exist.
+    """`is_new`: create the store if it does not exist.
 
     Raises: InvalidInput: there is no store.
     """

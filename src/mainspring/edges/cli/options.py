@@ -14,19 +14,26 @@ SessionArgument: TypeAlias = Annotated[
 ]
 FormOption: TypeAlias = Annotated[
     str | None,
-    typer.Option("--form", metavar="JSON", help="The fields of the form, if one is asked for."),
+    typer.Option(
+        "--form", metavar="JSON", help="The fields of the form as JSON, if the question has one."
+    ),
 ]
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, one object per line.")
 ]
-YesOption: TypeAlias = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+YesOption: TypeAlias = Annotated[
+    bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")
+]
 AgentFolderOption: TypeAlias = Annotated[
     str | None,
     typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
 ]
-CountOption: TypeAlias = Annotated[int, typer.Option("--limit", "-n", help="How many.", min=1)]
+CountOption: TypeAlias = Annotated[
+    int, typer.Option("--limit", "-n", help="How many to show.", min=1)
+]
 OutputOption: TypeAlias = Annotated[
-    str, typer.Option("--output", "-o", metavar="FILE", help="Where to; - is standard output.")
+    str,
+    typer.Option("--output", "-o", metavar="FILE", help="The file to write; - is standard output."),
 ]
 TenantOption: TypeAlias = Annotated[
     str, typer.Option("--tenant", help="The tenant to use.", metavar="ID")

@@ -37,11 +37,11 @@ from mainspring.runtime.packages.trust_pins import PINS_FILE, TrustPins, TrustSt
 app = command_group()
 
 PluginName = Annotated[
-    str, typer.Argument(metavar="NAME", help="As `mainspring plugin ls` lists it.")
+    str, typer.Argument(metavar="NAME", help="The plugin's name, as `plugin ls` lists it.")
 ]
 ProjectOption = Annotated[
     bool,
-    typer.Option("--project", help="The project's, in .mainspring/plugins, not the user's."),
+    typer.Option("--project", help="Use the project's .mainspring/plugins, not the user's."),
 ]
 
 _STYLES = {"error": "red", "warning": "yellow", "note": "dim"}
@@ -78,7 +78,7 @@ async def install(  # noqa: PLR0913 (the options of the command)
     plugin: Annotated[
         str | None,
         typer.Option(
-            "--plugin", metavar="NAME", help="Which plugin of a marketplace that has several."
+            "--plugin", metavar="NAME", help="Which plugin, if the marketplace has several."
         ),
     ] = None,
     project: ProjectOption = False,
@@ -88,8 +88,8 @@ async def install(  # noqa: PLR0913 (the options of the command)
     consent: Consent,
     json: JsonOption = False,
 ) -> int:
-    """Scan a plugin, show what it contains and what is suspicious, and, if you agree, install and
-    trust it as it is. A scan is not a proof."""
+    """Scan, install and trust a plugin. Shows its contents and what is suspicious, and asks first.
+    A scan cannot prove that a plugin is safe."""
     home = Path(settings.home)
     scope: Scope = "project" if project else "user"
     place = plugin_installation.place_of(Path(settings.folder), home, scope)
@@ -100,7 +100,7 @@ async def install(  # noqa: PLR0913 (the options of the command)
         )
         installer.check_not_installed(place, candidate.plugin.name, replaces=replace)
         _print_candidate(Screen(settings, stderr=True), candidate)
-        question = f"Install {candidate.plugin.name}, and trust it as it is?"
+        question = f"Install {candidate.plugin.name}, and trust its current files?"
         if not require_consent(settings, candidate.package.scan_report, consent, question):
             return 1
         root = await to_thread.run_sync(
@@ -110,7 +110,7 @@ async def install(  # noqa: PLR0913 (the options of the command)
         pins = TrustPins(home / PINS_FILE)
         installer.trust(candidate.package, root, pins, now())
     view = await _plugin_view(installed, pins)
-    where = (f" in {installed.shown}", "dim")
+    where = (f" in {installed.display_path}", "dim")
     return print_result(
         settings, view, ("installed ", "green"), (installed.name, "bold"), where, json=json
     )
@@ -152,7 +152,7 @@ async def show(
     project: ProjectOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Show what a plugin contains, whether it is trusted, and what is suspicious about it."""
+    """Show the contents of a plugin. Also shows whether it is trusted, and what is suspicious."""
     plugin = await _find_plugin(settings, name, project=project)
     pins = TrustPins(Path(settings.home) / PINS_FILE)
     screen = Screen(settings)
@@ -162,11 +162,11 @@ async def show(
     contents = await to_thread.run_sync(plugin_installation.plugin_contents, plugin)
     trust = await to_thread.run_sync(pins.status, plugin.root)
     _print_header(screen, plugin)
-    screen.line(("  in ", "dim"), (plugin.shown, ""), (f", {trust}", "dim"))
+    screen.line(("  in ", "dim"), (plugin.display_path, ""), (f", {trust}", "dim"))
     _print_contents(screen, contents, is_trusted=trust == "trusted")
     if trust != "trusted":
         root = shlex.quote(str(plugin.root))
-        print_note(settings, f"trust it as it is now: mainspring skill scan {root} --trust")
+        print_note(settings, f"to trust its current files: mainspring skill scan {root} --trust")
     return 0
 
 
@@ -179,9 +179,9 @@ async def remove(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Delete an installed plugin, and the trust in it."""
+    """Delete an installed plugin, and revoke its trust."""
     plugin = await _find_plugin(settings, name, project=project)
-    if not yes and not confirm(settings, f"Delete {plugin.shown}?"):
+    if not yes and not confirm(settings, f"Delete {plugin.display_path}?"):
         return 1
     pins = TrustPins(Path(settings.home) / PINS_FILE)
     with staging_folder(plugin.root.parent, now=now()) as staging:
@@ -211,7 +211,7 @@ async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
         description=plugin.description,
         kind=plugin.kind,
         scope=plugin.scope,
-        place=plugin.shown,
+        place=plugin.display_path,
         standing=standing,
         skills=contents.skills,
         agents=contents.agents,
@@ -223,7 +223,7 @@ async def _plugin_view(plugin: Plugin, pins: TrustPins) -> PluginView:
 
 
 def _print_candidate(screen: Screen, candidate: PluginCandidate) -> None:
-    """Print what the user needs to know to consent."""
+    """Print the information that the user needs to decide."""
     _print_header(screen, candidate.plugin)
     at = f" at {candidate.package.commit[:12]}" if candidate.package.commit else ""
     screen.line((f"  from {candidate.package.source}{at}", "dim"))

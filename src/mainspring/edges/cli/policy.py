@@ -112,7 +112,8 @@ async def check(  # noqa: PLR0913 (the options of the command)
     settings: Settings,
     *,
     call: Annotated[
-        str | None, typer.Argument(metavar="[CALL]", help="As rules are written: 'Bash(ls -l)'.")
+        str | None,
+        typer.Argument(metavar="[CALL]", help="The call, written like a rule: 'Bash(ls -l)'."),
     ] = None,
     tool: Annotated[str | None, typer.Option("--tool", help="A tool's name, with --input.")] = None,
     input_: Annotated[
@@ -128,10 +129,10 @@ async def check(  # noqa: PLR0913 (the options of the command)
     ] = True,
     json: JsonOption = False,
 ) -> int:
-    """Show what would be decided about a call here, by which rule and why. Exit status 0: allowed,
-    3: a person is asked, 1: denied."""
+    """Show whether a call would be allowed here. Names the rule and the reason. Exit status 0:
+    allowed, 3: a person is asked, 1: denied."""
     if (call is None) == (tool is None):
-        raise typer.BadParameter("give one: a call, or --tool", param_hint="CALL")
+        raise typer.BadParameter("name a call, or use --tool", param_hint="CALL")
     name, values = (
         (canonical_name(tool), _parse_object(input_))
         if tool is not None
@@ -170,7 +171,7 @@ async def check(  # noqa: PLR0913 (the options of the command)
 
 @command(app)
 async def explain(settings: Settings, *, json: JsonOption = False) -> int:
-    """Show all rules that apply here, in order of evaluation, and what each means."""
+    """Show all rules that apply here. They are in order of evaluation, with their meaning."""
     loaded = _load_policy(settings)
     policy, mode = loaded.policy, loaded.policy.mode or "default"
     views = [_rule_view(number, rule) for number, rule in enumerate(_ordered_rules(policy), 1)]
@@ -187,9 +188,9 @@ async def explain(settings: Settings, *, json: JsonOption = False) -> int:
         return 0
     screen.paragraph(("mode ", "dim"), (mode, "bold"), (f": {MODE_DESCRIPTIONS[mode]}", ""))
     for folder in policy.directories:
-        screen.paragraph(("also worked in: ", "dim"), (folder, ""))
+        screen.paragraph(("also works in: ", "dim"), (folder, ""))
     if not views:
-        screen.line(("no rules: nothing is allowed or denied beyond the mode", ""))
+        screen.line(("no rules: only the mode decides", ""))
         return 0
     heads = ["ORDER", "DOES", "RULE", "SCOPE", "FILE", "MEANING"]
     screen.table(heads, [_rule_row(settings, view) for view in views])
@@ -229,19 +230,18 @@ async def retry(
     settings: Settings,
     *,
     rules: Annotated[
-        str, typer.Argument(metavar="RULES", help="A settings file with the rules to try.")
+        str, typer.Argument(metavar="RULES", help="A settings file with the rules to test.")
     ],
     over: Annotated[
         list[str] | None,
-        typer.Option("--over", metavar="SESSION", help="A past session; can be repeated."),
+        typer.Option("--over", metavar="SESSION", help="A past session. Can be repeated."),
     ] = None,
     every: Annotated[bool, typer.Option("--all", help="Every session.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Apply other rules to the calls of past sessions: what would be allowed, asked about or
-    denied, compared with what was."""
+    """Test other rules on past sessions. Shows which decisions would differ."""
     if bool(over) == every:
-        raise typer.BadParameter("give one: sessions, or --all", param_hint="--over")
+        raise typer.BadParameter("name sessions, or use --all", param_hint="--over")
     policy, screen = _read_rules(settings, rules), Screen(settings)
     tally: Counter[tuple[Permission | None, Permission]] = Counter()
     async with open_existing_log(settings) as log:
@@ -302,17 +302,17 @@ def _print_change(screen: Screen, session_id: str, replayed: ReplayedDecision) -
 
 
 def _print_totals(screen: Screen, tally: Counter[tuple[Permission | None, Permission]]) -> None:
-    changed = sum(number for (was, now), number in tally.items() if was != now)
+    changed = sum(number for (before, after), number in tally.items() if before != after)
     screen.line((f"{plural(tally.total(), 'call')}, {changed} decided differently", "bold"))
     for behavior in EXIT_STATUS:
-        was = sum(number for (then, _), number in tally.items() if then == behavior)
-        now = sum(number for (_, then), number in tally.items() if then == behavior)
-        screen.line((f"  {behavior}: {was} -> {now}", _STYLES[behavior]))
+        before = sum(number for (decision, _), number in tally.items() if decision == behavior)
+        after = sum(number for (_, decision), number in tally.items() if decision == behavior)
+        screen.line((f"  {behavior}: {before} -> {after}", _STYLES[behavior]))
 
 
 @command(app)
 async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
-    """Trust the settings of a folder as they are now. Untrusted settings can only forbid."""
+    """Trust the current settings of a folder. Untrusted settings can only forbid things."""
     place, home = _target_folder(settings, folder), Path(settings.home)
     project = read_project_files(place, home=home)
     project_trust.trust(place, project, home=home)
@@ -341,7 +341,7 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
 
 @command(app)
 async def untrust(settings: Settings, *, folder: FolderArgument = None) -> int:
-    """Revoke trust: from now on, the settings of a folder can only forbid."""
+    """Revoke the trust in a folder. Its settings can then only forbid things."""
     place = _target_folder(settings, folder)
     screen = Screen(settings)
     if not project_trust.distrust(place, home=Path(settings.home)):
@@ -377,7 +377,7 @@ def _parse_call(text: str) -> tuple[str, dict[str, object]]:
     if not argument.endswith(")"):
         raise InvalidInput(f"{text}: the parenthesis is not closed at the end")
     if tool not in _MAIN_ARGUMENTS:
-        wrong = InvalidInput(f"{text}: the parentheses are understood for built-in tools only")
+        wrong = InvalidInput(f"{text}: parentheses work for built-in tools only")
         raise with_hints(wrong, f"--tool {name} --input '{{...}}' gives the whole input")
     return tool, {_MAIN_ARGUMENTS[tool]: argument[:-1]}
 
@@ -385,8 +385,8 @@ def _parse_call(text: str) -> tuple[str, dict[str, object]]:
 def _call_text(tool: str, values: Mapping[str, object]) -> str:
     """A call in one line, as rules are written."""
     field = _MAIN_ARGUMENTS.get(tool, "")
-    what = values.get(field) if field else values
-    text = what if isinstance(what, str) else msgspec.json.encode(what or values).decode()
+    value = values.get(field) if field else values
+    text = value if isinstance(value, str) else msgspec.json.encode(value or values).decode()
     return truncate(f"{claude_code_name(tool)}({text})" if values else claude_code_name(tool))
 
 

@@ -1,5 +1,6 @@
-"""`mainspring -p`: runs an agent for a script and prints what Claude Code would print: the final
-text, one JSON object, or a stream of JSON lines. Nobody is asked: what needs a person is denied."""
+"""`mainspring -p`: runs an agent for a script, with the output formats of Claude Code: the final
+text, one JSON object, or a stream of JSON lines. Nobody is asked: calls that need a person are
+denied."""
 
 from __future__ import annotations
 
@@ -21,11 +22,11 @@ from mainspring.core.events import Permission, PermissionUpdate, RuleText
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
-from mainspring.edges.cli.outcome_arguments import OutcomeArguments
 from mainspring.edges.cli.printing import Screen, sanitize_text
 from mainspring.edges.cli.run_arguments import (
     STDIO,
     STREAM_JSON,
+    OutcomeArguments,
     PrintArguments,
     RunArguments,
 )
@@ -285,8 +286,8 @@ def _blocks(event: Event) -> tuple[Block, ...]:
 
 
 async def _run_input(settings: Settings, printing: PrintArguments, runner: SessionRunner) -> int:
-    """Run the session for each message of standard input, until it ends. Control requests are
-    answered meanwhile; those before the first message configure the session."""
+    """Run the session for each message on standard input, until the input ends. Control requests
+    are answered meanwhile; those before the first message configure the session."""
     send, receive = anyio.create_memory_object_stream[UserInput](math.inf)
     channel = ControlChannel(
         write=Screen(settings).json, asks_permission=printing.permission_prompt_tool == STDIO

@@ -32,7 +32,7 @@ _JOINERS = re.compile(
 
 
 def sanitize_line(text: str) -> str:
-    """Text without line ends and control characters."""
+    """The text without line ends and control characters."""
     if text.isprintable():
         return text
     joined = " ".join(text.split()) if not text.isspace() else " "
@@ -153,7 +153,7 @@ class Screen:
             self.line(*(pad(part, width + 2) for part, width in zip(line, widths, strict=True)))
 
     def show(self, renderable: RenderableType) -> None:
-        """Print something that Rich lays out; for terminals."""
+        """Print a Rich renderable; for terminals."""
         self._console.print(renderable)
 
     def block(self, renderable: RenderableType) -> None:
@@ -209,7 +209,7 @@ def print_list(
 
 
 def print_result(settings: Settings, value: object, *text: StyledText, json: bool) -> int:
-    """Print what a command did: one line of text, or with `json` the value. Returns the exit
+    """Print the result of a command: one line of text, or with `json` the value. Returns the exit
     status."""
     return print_view(settings, value, lambda screen, _: screen.line(*text), json=json)
 
@@ -235,7 +235,7 @@ def confirm(
     settings: Settings,
     question: str,
     *,
-    refusal: str = "consent is needed, and there is no terminal to ask at",
+    refusal: str = "this needs your consent, and there is no terminal for a confirmation",
     hint: str = "--yes gives consent without asking",
     declined: str = "nothing was changed",
 ) -> bool:

@@ -48,7 +48,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
         return None
     process_user = _lookup_user(name, home=settings.folder)
     if process_user.uid == 0:
-        raise InvalidInput(f"--user {name}: that is root; say --allow-root if you mean it")
+        raise InvalidInput(f"--user {name}: that is root; add --allow-root if you mean it")
     if not is_root and process_user.uid != os.geteuid():
         raise InvalidInput(
             f"--user {name}: only root can become another user; start it as that user"
@@ -57,11 +57,11 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
 
 
 def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
-    """Give up root and its groups for good. Missing folders of the store are created first, for
+    """Give up root and its groups permanently. Missing folders of the store are created first, for
     that user.
 
     Raises:
-        InvalidInput: the user cannot use the store; it says what to do.
+        InvalidInput: the user cannot use the store; the message says what to do.
     """
     if not is_postgres(settings.store):
         _make_folder(Path(settings.store).parent, user, _PRIVATE)
@@ -71,7 +71,9 @@ def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
         os.setresgid(user.gid, user.gid, user.gid)
         os.setresuid(user.uid, user.uid, user.uid)
     except OSError as error:  # a container may have dropped the capabilities that this needs
-        raise InvalidInput(f"--user {user.name}: cannot be done here: {error.strerror}") from error
+        raise InvalidInput(
+            f"--user {user.name}: this process cannot become another user: {error.strerror}"
+        ) from error
     _require_no_root(user)
     user_settings = settings_of_user(settings, user.name, user.home)
     _require_usable(user_settings, user)
@@ -86,7 +88,7 @@ def _process_uids() -> tuple[int, ...]:
 
 
 def _lookup_user(name: str, *, home: str) -> ProcessUser:
-    """By name or by number; a container need not have an entry for the number."""
+    """Find a user by name or number; a container may have no entry for the number."""
     try:
         entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
     except (KeyError, OverflowError) as error:
@@ -126,7 +128,7 @@ def _require_no_root(user: ProcessUser) -> None:
     except PermissionError:
         if is_other and set(os.getgroups()) <= {*user.groups, user.gid}:
             return
-    raise InvalidInput(f"--user {user.name}: this process could become root again; it does not run")
+    raise InvalidInput(f"--user {user.name}: this process could become root again, so it stops")
 
 
 def _require_usable(settings: Settings, user: ProcessUser) -> None:
@@ -139,5 +141,5 @@ def _require_usable(settings: Settings, user: ProcessUser) -> None:
 
 
 def _unusable(path: str, user: ProcessUser, fix: str) -> InvalidInput:
-    refusal = f"{path} cannot be used by {user.name}, whom the service became"
+    refusal = f"{path} cannot be used by {user.name}, as which the service runs"
     return with_hints(InvalidInput(refusal), fix)

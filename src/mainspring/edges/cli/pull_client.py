@@ -1,4 +1,4 @@
-"""Pull a session from a server to this machine."""
+"""Moves a session from a server to this machine."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ async def pull_session(
     """Move a session here. If it is interrupted, call it again to continue.
 
     Raises:
-        InvalidInput: the address or folder is not usable, or what arrived is not what was sent.
-        NetworkRefused: the server cannot be reached, or refuses; it says why.
+        InvalidInput: the address or folder is not usable, or the data is damaged. NetworkRefused:
+            the server cannot be reached, or refuses the request.
     """
     base, key = server_address(url), server_key(settings)
     transfer = await _begin_transfer(log.store.records, session_id, base, into)
@@ -116,7 +116,7 @@ def _is_loopback(host: str) -> bool:
 
 
 async def _begin_transfer(records: Records, session_id: str, url: str, into: Path) -> Transfer:
-    """The transfer that was begun before, or a new one, stored before the server is asked."""
+    """The transfer that was begun before, or a new one, which is stored before the request."""
     try:
         record = await records.get(_TRANSFER_KIND, session_id)
     except NotFound:

@@ -88,8 +88,8 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
     continue.
 
     Raises:
-        InvalidInput, TooLarge: it cannot be moved; nothing was changed.
-        NetworkRefused: the server cannot be reached, or refuses; it says why.
+        InvalidInput, TooLarge: it cannot be moved; nothing was changed. NetworkRefused: the server
+        cannot be reached, or refuses the request.
     """
     base, key = server_address(options.url), server_key(settings)
     push = await _stored_push(log, options.session_id, base)
@@ -238,18 +238,18 @@ class _Server:
     http: aiohttp.ClientSession
     base: str
 
-    async def choose(self, kind: str, option: str, given: str | None) -> str:
+    async def choose(self, kind: str, option: str, id_or_name: str | None) -> str:
         """The id of an agent or an environment: by its id or name, or the only one on the server.
 
-        Raises: InvalidInput: it names the ones that exist.
+        Raises: InvalidInput: there is no such object; the message names those that exist.
         """
-        if given is not None and given.startswith(_PREFIXES):
-            return given  # a key of limited scope may not list them
+        if id_or_name is not None and id_or_name.startswith(_PREFIXES):
+            return id_or_name  # a key of limited scope may not list them
         page = await self.get(f"/v1/{kind}", {"limit": "100"}, _Page)
-        matches = [item for item in page.data if given in (None, item.id, item.name)]
+        matches = [item for item in page.data if id_or_name in (None, item.id, item.name)]
         if len(matches) == 1:
             return matches[0].id
-        raise _ambiguous_option(option, given, page.data)
+        raise _ambiguous_option(option, id_or_name, page.data)
 
     async def get(self, path: str, query: dict[str, str], type_: type[Any]) -> Any:  # noqa: ANN401 (of that type)
         """Raises: NetworkRefused."""
@@ -318,12 +318,16 @@ def _unreachable(base: str, error: Exception) -> NetworkRefused:
 
 
 def _ambiguous_option(
-    option: str, given: str | None, objects: Sequence[_NamedObject]
+    option: str, id_or_name: str | None, objects: Sequence[_NamedObject]
 ) -> InvalidInput:
     if not objects:
         return InvalidInput(f"the server has no {option}: create one there first")
-    what = f"--{option} is missing" if given is None else f"--{option} {given} does not exist"
-    error = InvalidInput(f"{what}: name one that the server has")
+    problem = (
+        f"--{option} is missing"
+        if id_or_name is None
+        else f"--{option} {id_or_name} does not exist"
+    )
+    error = InvalidInput(f"{problem}: choose one of the server's")
     for item in objects[:_MAX_LISTED]:
         error.add_note(f"--{option} {item.id}  {item.name}")
     return error

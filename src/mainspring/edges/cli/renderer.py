@@ -137,11 +137,11 @@ class EventRenderer:
                 self._show_tool_event(event, payload)
 
     def add_call(self, call_id: str, name: str, arguments: Mapping[str, object]) -> None:
-        """Add a call from before."""
+        """Add a call that was made before this run."""
         self._calls[call_id] = _PendingCall(name, key_argument(arguments))
 
     def close(self) -> None:
-        """End what is in progress."""
+        """End the text or status in progress."""
         self._thought = ""
         if self.subagents is not None:
             self._print_tree(self.subagents)

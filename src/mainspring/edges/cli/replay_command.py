@@ -47,13 +47,14 @@ def test_{name}_goes_as_it_went():
 class ReplayOptions:
     start: Annotated[
         int | None,
-        typer.Option("--from", min=1, metavar="N", help="Take events up to N as is."),
+        typer.Option("--from", min=1, metavar="N", help="Copy the events up to N unchanged."),
     ] = None
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Continue with this model at a difference.")
+        str | None,
+        typer.Option("--model", "-m", help="Continue with this model at the first difference."),
     ] = None
     prompt: Annotated[
-        str | None, typer.Option("--prompt", help="Use this as the first message from there.")
+        str | None, typer.Option("--prompt", help="Use this as the first message from there on.")
     ] = None
 
 
@@ -74,8 +75,8 @@ async def replay(
     options: ReplayOptions,
     json: JsonOption = False,
 ) -> int:
-    """Run a session again without its model. Tools do not run either. Exit status 1 at the first
-    difference; with --model or --prompt, a fork continues from there."""
+    """Replay a session without calling its model. Tools do not run either. Exit status 1 at the
+    first difference; with --model or --prompt, a fork continues from there."""
     if options.model is not None or options.prompt is not None:
         return await _branch_session(settings, session, options)
     async with open_existing_log(settings) as log, open_model_registry(settings) as registry:
@@ -179,7 +180,7 @@ async def record(
     *,
     session: SessionArgument,
     output: Annotated[
-        str, typer.Option("--output", "-o", metavar="DIR", help="Where the test goes.")
+        str, typer.Option("--output", "-o", metavar="DIR", help="The folder for the test.")
     ] = "tests/replays",
 ) -> int:
     """Write a session and a pytest file that replays it."""

@@ -1,4 +1,5 @@
-"""The options that `mainspring run` and `mainspring chat` share, and those of `run -p`."""
+"""The options that `mainspring run` and `mainspring chat` share, and those of `run` alone: of
+`-p`, and for an outcome."""
 
 from __future__ import annotations
 
@@ -9,11 +10,16 @@ from typing import Annotated, Literal, TypeAlias
 
 import typer
 
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.options import parse_dollars
 from mainspring.edges.cli.session_lookup import LAST_SESSION
+from mainspring.files.atomic_file import read_bounded
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
+
+_MAX_RUBRIC_BYTES = 100_000
 
 
 def parse_limit(text: str) -> Decimal:
@@ -46,19 +52,26 @@ class RunArguments:
             "--model",
             "-m",
             metavar="NAME",
-            help="Which model; separate fallbacks with commas."
-            " [default: the agent's, else $MAINSPRING_MODEL, else by the keys that are set]",
+            help="The model; separate fallbacks with commas. [default: the agent's, else"
+            " $MAINSPRING_MODEL, else one whose key is set]",
         ),
     ] = None
     resume: Annotated[
         str | None,
-        typer.Option("--resume", "-r", metavar="SESSION", help="Continue a session; or `last`."),
+        typer.Option(
+            "--resume",
+            "-r",
+            metavar="SESSION",
+            help="Continue this session; `last` is the last one.",
+        ),
     ] = None
     is_continued: Annotated[
-        bool, typer.Option("--continue", "-c", help="Continue the last session: --resume last.")
+        bool,
+        typer.Option("--continue", "-c", help="Continue the last session, like --resume last."),
     ] = False
     max_turns: Annotated[
-        int | None, typer.Option("--max-turns", min=1, metavar="N", help="For the whole session.")
+        int | None,
+        typer.Option("--max-turns", min=1, metavar="N", help="The most turns of the session."),
     ] = None
     max_cost: Annotated[
         Decimal | None,
@@ -67,7 +80,7 @@ class RunArguments:
             "--max-budget-usd",
             parser=parse_limit,
             metavar="USD",
-            help="For the whole session.",
+            help="The cost limit of the session.",
         ),
     ] = None
     mode: Annotated[
@@ -75,7 +88,7 @@ class RunArguments:
         typer.Option(
             "--mode",
             "--permission-mode",
-            help="What may be done without asking. [default: what the settings say, else default]",
+            help="What the agent may do without asking. [default: from the settings, else default]",
             show_choices=True,
         ),
     ] = None
@@ -85,7 +98,7 @@ class RunArguments:
             "--workspace",
             "-w",
             metavar="DIR",
-            help="The folder it works in; it can change nothing else. [default: this folder]",
+            help="The folder to work in; the agent can change nothing else. [default: this folder]",
         ),
     ] = None
     worktree: Annotated[
@@ -93,8 +106,8 @@ class RunArguments:
         typer.Option(
             "--worktree",
             metavar="[NAME]",
-            help="Work in a git worktree, on the branch mainspring/NAME; without a name, in a new"
-            " one.",
+            help="Work in a git worktree, on the branch mainspring/NAME; without a name, in a"
+            " new worktree.",
         ),
     ] = None
     unsandboxed: Annotated[
@@ -107,7 +120,8 @@ class RunArguments:
     no_memory: Annotated[
         bool,
         typer.Option(
-            "--no-memory", help="Neither read nor write memories in this session, now and later."
+            "--no-memory",
+            help="Do not read or write memories in this session, even if it continues later.",
         ),
     ] = False
     allow_protected: Annotated[
@@ -116,14 +130,14 @@ class RunArguments:
             "--allow-protected",
             metavar="PATH",
             help="Let the file tools change this protected file, such as .vscode/settings.json,"
-            " without asking; can be repeated. Recorded in the session.",
+            " without asking. Can be repeated; recorded in the session.",
         ),
     ] = None
 
     def session(self) -> str | None:
         """The session to continue, as `find_session` takes it."""
         if self.is_continued and self.resume is not None:
-            raise typer.BadParameter("--continue and --resume name two sessions; give one")
+            raise typer.BadParameter("use either --continue or --resume")
         return LAST_SESSION if self.is_continued else self.resume
 
     def options(self) -> RunOptions:
@@ -153,14 +167,14 @@ class PrintArguments:
     is_print: Annotated[
         bool,
         typer.Option(
-            "--print", "-p", help="Print only the result. Nobody is asked: such calls are denied."
+            "--print", "-p", help="Print only the result. Calls that need approval are denied."
         ),
     ] = False
     output_format: Annotated[
         Literal["text", "json", "stream-json"] | None,
         typer.Option(
             "--output-format",
-            help="With -p: the final text, one JSON object, or JSON lines as they come.",
+            help="With -p: the final text, one JSON object, or JSON lines as they arrive.",
         ),
     ] = None
     input_format: Annotated[
@@ -172,7 +186,8 @@ class PrintArguments:
     with_partial_messages: Annotated[
         bool,
         typer.Option(
-            "--include-partial-messages", help="With stream-json: the pieces of replies, too."
+            "--include-partial-messages",
+            help="With stream-json: also print the parts of replies as they arrive.",
         ),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False
@@ -198,20 +213,20 @@ class PrintArguments:
 
     system_prompt: Annotated[
         str | None,
-        typer.Option(
-            "--system-prompt", metavar="TEXT", help="Instead of the agent's instructions."
-        ),
+        typer.Option("--system-prompt", metavar="TEXT", help="Replace the agent's instructions."),
     ] = None
     append_system_prompt: Annotated[
         str | None,
         typer.Option(
-            "--append-system-prompt", metavar="TEXT", help="After the agent's instructions."
+            "--append-system-prompt", metavar="TEXT", help="Add to the agent's instructions."
         ),
     ] = None
     tools: Annotated[
         str | None,
         typer.Option(
-            "--tools", metavar="NAMES", help="The built-in tools, separated by commas; or default."
+            "--tools",
+            metavar="NAMES",
+            help="The built-in tools to use, separated by commas; or default.",
         ),
     ] = None
     permission_prompt_tool: Annotated[
@@ -219,7 +234,7 @@ class PrintArguments:
         typer.Option(
             "--permission-prompt-tool",
             metavar="stdio",
-            help="With --input-format stream-json: ask the program that started this.",
+            help="With --input-format stream-json: ask the program that started this process.",
         ),
     ] = None
     fork_session: Annotated[
@@ -249,10 +264,50 @@ class PrintArguments:
         """Raises: BadParameter: the options cannot be combined."""
         if self.input_format == STREAM_JSON:
             if not self.is_stream:
-                raise typer.BadParameter("--input-format stream-json needs the output format, too")
+                raise typer.BadParameter(
+                    "--input-format stream-json needs --output-format stream-json"
+                )
             if prompt is not None:
-                raise typer.BadParameter("the messages come on standard input: give no PROMPT")
+                raise typer.BadParameter(
+                    "with --input-format stream-json, messages come from standard input: omit"
+                    " PROMPT"
+                )
         if self.permission_prompt_tool not in (None, STDIO):
             raise typer.BadParameter("--permission-prompt-tool can only be stdio")
         if self.with_partial_messages and not self.is_stream:
             raise typer.BadParameter("--include-partial-messages needs --output-format stream-json")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeArguments:
+    outcome: Annotated[
+        str | None,
+        typer.Option(
+            "--outcome",
+            metavar="FILE",
+            help="A rubric: the work is graded by it, and revised until it meets it. A line `-"
+            " run: COMMAND` is a command that must succeed.",
+        ),
+    ] = None
+    max_iterations: Annotated[
+        int | None,
+        typer.Option(
+            "--max-iterations",
+            min=1,
+            max=20,
+            metavar="N",
+            help="How often to grade at most. [default: 3]",
+        ),
+    ] = None
+
+    def rubric(self, settings: Settings) -> str | None:
+        """Raises: InvalidInput."""
+        if self.outcome is None:
+            return None
+        content = read_bounded(Path(settings.folder, self.outcome), max_bytes=_MAX_RUBRIC_BYTES)
+        if content is None:
+            raise InvalidInput(f"--outcome {self.outcome}: there is no such file")
+        try:
+            return content.decode()
+        except UnicodeDecodeError as error:
+            raise InvalidInput(f"--outcome {self.outcome}: not UTF-8 text") from error

@@ -16,10 +16,9 @@ from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.approval_prompt import ApprovalPrompt, caller_path, is_interactive
-from mainspring.edges.cli.outcome_arguments import OutcomeArguments, estimate_text
-from mainspring.edges.cli.printing import Screen, print_note
+from mainspring.edges.cli.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.renderer import EventRenderer, key_argument
-from mainspring.edges.cli.run_arguments import PrintArguments, RunArguments
+from mainspring.edges.cli.run_arguments import OutcomeArguments, PrintArguments, RunArguments
 from mainspring.edges.cli.send import reject_slash_command, send_message
 from mainspring.edges.cli.session_runner import (
     Notices,
@@ -32,7 +31,7 @@ from mainspring.edges.cli.session_runner import (
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
 from mainspring.edges.cli.worktree_option import open_worktree
-from mainspring.harness.outcomes import estimate_grading
+from mainspring.harness.outcomes import GradingEstimate, estimate_grading
 from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_definition
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
@@ -56,7 +55,7 @@ EXIT_STATUS: dict[EndReason, int] = {
     "interrupted_streaming": INTERRUPTED,
     "interrupted_tools": INTERRUPTED,
 }
-"""The exit status by the reason of the end; any other reason is a failure."""
+"""The exit status by the reason why the run ended; any other reason is a failure."""
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
 _PIPE_SECONDS = 3.0
 """How long to wait for the first data of a pipe, if there is also a prompt."""
@@ -64,7 +63,7 @@ _RESUME_HINT = "continue: mainspring run --resume {}"
 
 
 class ResultView(Struct, frozen=True, kw_only=True, tag_field="type", tag="result"):
-    """What `--json` prints last."""
+    """The last line that `--json` prints."""
 
     session_id: str
     reason: str
@@ -82,7 +81,9 @@ async def run(
     *,
     prompt: Annotated[
         str | None,
-        typer.Argument(metavar="[PROMPT]", help="What to do; - or nothing reads standard input."),
+        typer.Argument(
+            metavar="[PROMPT]", help="What to do; without it, or with -, standard input is read."
+        ),
     ] = None,
     arguments: RunArguments,
     printing: PrintArguments,
@@ -98,7 +99,7 @@ async def run(
         printing.check(prompt)
         return await print_mode.run_printed(settings, arguments, printing, outcome, prompt)
     if prompt is None and resumed is None and sys.stdin.isatty():
-        raise typer.BadParameter("say what to do, or pipe it in", param_hint="PROMPT")
+        raise typer.BadParameter("write what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, resumed) as runner:
@@ -142,17 +143,26 @@ async def submit_prompt(
     outcome = outcome_definition(text, rubric, iterations)
     facts = runner.runtime.models.facts(runner.runtime.models.resolve(runner.agent.model))
     estimate = estimate_grading(rubric, outcome.max_iterations or DEFAULT_ITERATIONS, facts)
-    print_note(settings, estimate_text(estimate))
+    print_note(settings, _estimate_text(estimate))
     return (await session.submit(outcome)).event_id
 
 
+def _estimate_text(estimate: GradingEstimate) -> str:
+    judged, commands = estimate.judged, estimate.commands
+    run = f" and {plural(commands, 'command')}" if commands else ""
+    cost = f"about {dollars(estimate.cost_usd)}" if judged else "nothing"
+    gradings = plural(estimate.iterations, "grading")
+    criteria = "1 criterion" if judged == 1 else f"{judged} criteria"
+    return f"outcome: {criteria}{run}, up to {gradings}; grading costs {cost}"
+
+
 async def _report_delivered(settings: Settings, session: Session, *, json: bool) -> int:
-    """Another process runs the session: the message is in its inbox, and that process answers."""
+    """Tell the user that another process runs the session and will answer the message."""
     if json:
         Screen(settings).json({"type": "delivered", "session_id": session.id})
     notes = Screen(settings, stderr=True)
     name = notes.id_text(session.id)
-    text = f"another process runs session {name}: it has your message and answers it"
+    text = f"another process runs session {name}: it will answer your message"
     notes.paragraph((text, ""))
     notes.paragraph((f"watch it: mainspring log follow {name}", "dim"))
     return DONE
@@ -251,7 +261,7 @@ async def _print_result(
         case None:
             return await _print_idle(notes, runner, session)
         case UserLeft():
-            notes.paragraph((f"left; session {name} is kept", "yellow"))
+            notes.paragraph((f"left; session {name} can be resumed", "yellow"))
             notes.paragraph((_RESUME_HINT.format(name), "dim"))
             return INTERRUPTED
         case RunResult():
@@ -278,7 +288,7 @@ async def _print_idle(notes: Screen, runner: SessionRunner, session: Session) ->
 
 
 async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
-    """Print why a run ended, unless it is done, and which calls wait for the user."""
+    """Print why a run ended early, and which calls wait for the user."""
     notes.paragraph(("", ""))
     match result.reason:
         case "completed" | "compacted":
@@ -291,8 +301,8 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             if hint := hint_for(result.detail):
                 notes.paragraph((f"hint: {hint}", "dim"))
         case reason:
-            why = f": {result.detail}" if result.detail else ""
-            notes.paragraph((f"{reason.replace('_', ' ')}{why}", "bold red"))
+            detail = f": {result.detail}" if result.detail else ""
+            notes.paragraph((f"{reason.replace('_', ' ')}{detail}", "bold red"))
             for fix in error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ():
                 hint = fix.format(session=notes.id_text(session.id))
                 notes.paragraph((f"hint: {hint}", "dim"))

@@ -1,4 +1,4 @@
-"""Sends what the user typed to a session: text, or a skill or command of the agent."""
+"""Sends a message of the user to a session; expands skills and commands of the agent."""
 
 from __future__ import annotations
 
@@ -44,8 +44,8 @@ def reject_slash_command(agent: Agent, message: str) -> None:
     names = [item.name for item in available_commands(agent)]
     if command.name in names:
         raise InvalidInput(f"/{command.name} is for `mainspring chat`")
-    near = get_close_matches(command.name, names, n=1)
-    hint = f"did you mean /{near[0]}?" if near else "begin with // to say it as it is"
+    similar = get_close_matches(command.name, names, n=1)
+    hint = f"did you mean /{similar[0]}?" if similar else "begin with // to send it as text"
     raise with_hints(InvalidInput(f"there is no command /{command.name}"), hint)
 
 

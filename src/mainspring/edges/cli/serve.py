@@ -124,11 +124,8 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
 
 
 async def worker(settings: Settings, *, options: WorkerOptions) -> int:
-    """Run sessions of a service on this machine too.
-
-    Needs the store of the service (`--store postgresql://...`), the same MAINSPRING_WORKSPACES on
-    a shared disk, and the same vault key.
-    """
+    """Run sessions of a service on this machine. Needs the store of the service (`--store
+    postgresql://...`), the same MAINSPRING_WORKSPACES on a shared disk, and the same vault key."""
     async with (
         _bind_and_drop_privileges(settings, options) as (user_settings, ports),
         _open_service(user_settings, options, ports.metrics) as dependencies,

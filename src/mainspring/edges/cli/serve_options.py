@@ -27,20 +27,20 @@ class WorkerOptions:
         typer.Option(
             "--drain-seconds",
             min=0,
-            help="After SIGTERM, how long sessions may take to finish; others resume"
-            " later where they were cut off.",
+            help="After SIGTERM, how long sessions may take to finish; unfinished ones resume"
+            " later.",
         ),
     ] = 30.0
     model: Annotated[
         str | None,
-        typer.Option("--model", help="Use this model for all agents, for trying things out."),
+        typer.Option("--model", help="Use this model for all agents, for experiments."),
     ] = None
     metrics: Annotated[
         str | None,
         typer.Option(
             "--metrics",
             metavar="HOST:PORT",
-            help="Serve /metrics and health here too, without a key: not publicly.",
+            help="Also serve /metrics and health here, without a key; do not make it public.",
         ),
     ] = None
     level: Annotated[
@@ -69,7 +69,7 @@ class WorkerOptions:
             "--keep-workspaces-days",
             min=0,
             metavar="DAYS",
-            help="Remove workspaces unused for this long; 0 keeps them.",
+            help="Remove workspaces that were unused for this long; 0 keeps them.",
         ),
     ] = 30
     networks: Annotated[
@@ -77,8 +77,8 @@ class WorkerOptions:
         typer.Option(
             "--allow-network",
             metavar="CIDR",
-            help="The service itself may call these addresses although they are not public, and"
-            " over plain HTTP: for webhooks, repositories, tokens, MCP servers. May be repeated.",
+            help="Private addresses that the service may call, also over plain HTTP: for"
+            " webhooks, repositories, tokens and MCP servers. Can be repeated.",
         ),
     ] = None
     user: Annotated[
@@ -93,7 +93,7 @@ class WorkerOptions:
         bool,
         typer.Option(
             "--allow-root",
-            help="Run as root anyway, as in a container of its own. Also $MAINSPRING_ALLOW_ROOT=1.",
+            help="Run as root, for example in a separate container. Also $MAINSPRING_ALLOW_ROOT=1.",
         ),
     ] = False
 
@@ -103,12 +103,14 @@ class ServeOptions:
     host: Annotated[str, typer.Option(help="The address to listen on.")] = "127.0.0.1"
     port: Annotated[int, typer.Option(min=0, max=65535, help="0 picks a free port.")] = 8700
     has_worker: Annotated[
-        bool, typer.Option("--worker/--no-worker", help="Whether to run sessions too.")
+        bool, typer.Option("--worker/--no-worker", help="Whether to run sessions in this process.")
     ] = True
     oidc: Annotated[
         str | None,
         typer.Option(
-            "--oidc", metavar="FILE", help="Identity providers whose tokens are accepted: JSON."
+            "--oidc",
+            metavar="FILE",
+            help="A JSON file of the identity providers whose tokens are accepted.",
         ),
     ] = None
     proxies: Annotated[

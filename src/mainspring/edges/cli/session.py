@@ -68,7 +68,7 @@ _STYLES: dict[Status, str] = {
 }
 _MAX_TITLE_CHARS = 500
 _PLACEHOLDER_AGENT = Agent(model="scripted:demo")
-"""Ends an interrupted session; its model is not called."""
+"""The model for ending an interrupted session; it is not called."""
 
 
 class SessionSummaryView(Struct, frozen=True, kw_only=True):
@@ -126,8 +126,8 @@ async def ls(
             screen.json(session_view(item))
         return 0
     if not sessions:
-        what = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
-        notes.paragraph((f"{what} in {settings.store_label}", ""))
+        message = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
+        notes.paragraph((f"{message} in {settings.store_label}", ""))
         notes.paragraph(("`mainspring run 'what to do'` starts one", "dim"))
         return 0
     now = clock.now()
@@ -191,12 +191,14 @@ async def fork(
     session: SessionArgument,
     at: Annotated[
         int | None,
-        typer.Option("--at", min=1, metavar="N", help="After this event. [default: the last]"),
+        typer.Option(
+            "--at", min=1, metavar="N", help="Copy the events up to this one. [default: all]"
+        ),
     ] = None,
-    title: Annotated[str | None, typer.Option(help="A title.")] = None,
+    title: Annotated[str | None, typer.Option(help="The title of the new session.")] = None,
     json: JsonOption = False,
 ) -> int:
-    """Start a new session with this one's events."""
+    """Start a new session with the events of this one."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         forked = await log.fork(row.id, at=at, title=title, sender=local_user(settings.user))
@@ -300,13 +302,14 @@ async def answer(
         Literal["allow", "deny"], typer.Argument(help="Whether it may run.", metavar="allow|deny")
     ],
     message: Annotated[
-        str | None, typer.Option("--message", help="Why not; the agent reads it.")
+        str | None,
+        typer.Option("--message", help="The reason for a denial, which the agent reads."),
     ] = None,
     form: FormOption = None,
 ) -> int:
-    """Answer a call that waits for approval, or a question that it asks."""
+    """Answer a call that waits for approval, or its question."""
     if message is not None and verdict == "allow":
-        raise typer.BadParameter("a message goes with deny", param_hint="--message")
+        raise typer.BadParameter("--message is for deny only", param_hint="--message")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         waiting = await read_open_calls(log, row)
@@ -322,8 +325,8 @@ async def answer(
     Screen(settings).line(
         (f"{verdict} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
     )
-    more = f"{len(waiting) - 1} more wait for an answer; then: " if len(waiting) > 1 else ""
-    print_note(settings, f"{more}mainspring run --resume {short_id(row.id)}")
+    remaining = f"{len(waiting) - 1} more wait for an answer; then: " if len(waiting) > 1 else ""
+    print_note(settings, f"{remaining}mainspring run --resume {short_id(row.id)}")
     return 0
 
 

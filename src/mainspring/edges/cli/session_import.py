@@ -64,7 +64,7 @@ class ImportView(Struct, frozen=True, kw_only=True):
 
 
 class CandidateView(Struct, frozen=True, kw_only=True):
-    """What could be imported, as `--list --json` prints it."""
+    """A session that could be imported, as `--list --json` prints it."""
 
     path: str
     format: str
@@ -84,15 +84,15 @@ async def import_(
     ] = None,
     form: Annotated[
         Literal["claude-code", "codex", "pi", "openhands"] | None,
-        typer.Option("--from", help="Which tool wrote it. [default: detected from its content]"),
+        typer.Option("--from", help="The tool that wrote it. [default: detected from the content]"),
     ] = None,
     is_list: Annotated[
-        bool, typer.Option("--list", help="Show what could be imported, and import nothing.")
+        bool, typer.Option("--list", help="Only show which sessions could be imported.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Import sessions of Claude Code, Codex, pi or OpenHands, to continue them here. Importing
-    again adds only what is new."""
+    """Import sessions of other tools. Sessions of Claude Code, Codex, pi and OpenHands can be
+    continued here. Importing again adds only new messages."""
     if is_list:
         return await _list_importable(settings, paths or [], form, json=json)
     screen, notes = Screen(settings), Screen(settings, stderr=True)
@@ -186,8 +186,8 @@ def _print_import(
     )
     for finding in view.findings[:_MAX_FINDINGS]:
         notes.paragraph((f"warning: {finding}", "yellow"))
-    if (more := len(view.findings) - _MAX_FINDINGS) > 0:
-        notes.paragraph((f"and {more} more; --json lists all of them", "dim"))
+    if (remaining := len(view.findings) - _MAX_FINDINGS) > 0:
+        notes.paragraph((f"and {remaining} more; --json lists all of them", "dim"))
     if is_only:
         _print_details(notes, view, name, here=here)
 

@@ -1,4 +1,4 @@
-"""Finds the session that the user meant by its id or an unambiguous part of it."""
+"""Finds a session by its id, or by a part of it that is unique."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mainspring.log.store import SessionRow, all_sessions
 from mainspring.wiring.stores import has_store, open_log
 
 LAST_SESSION = "last"
-"""Means the session that was active last."""
+"""The name of the session that was active last."""
 _PAGE_SIZE = 1000
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
@@ -41,11 +41,11 @@ async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
     if len(matches) == 1:
         return matches[0]
     if matches:
-        several = f"{id_or_part} could be any of {len(matches)} sessions; give more of the id"
+        problem = f"{id_or_part} could be any of {len(matches)} sessions; give more of the id"
         hint = _did_you_mean([session.id for session in matches])
-        raise with_hints(InvalidInput(several), hint)
-    near = _similar_ids(id_or_part, [session.id for session in sessions])
-    raise with_hints(SessionNotFound(id_or_part), *[_did_you_mean(near)] if near else [])
+        raise with_hints(InvalidInput(problem), hint)
+    similar = _similar_ids(id_or_part, [session.id for session in sessions])
+    raise with_hints(SessionNotFound(id_or_part), *[_did_you_mean(similar)] if similar else [])
 
 
 def _matches_id(session_id: str, id_or_part: str) -> bool:
@@ -70,8 +70,8 @@ def _similar_ids(id_or_part: str, ids: list[str]) -> list[str]:
 
 
 def _did_you_mean(ids: list[str]) -> str:
-    more = f", and {len(ids) - _MAX_SUGGESTIONS} more" if len(ids) > _MAX_SUGGESTIONS else ""
-    return f"did you mean {', '.join(ids[:_MAX_SUGGESTIONS])}{more}?"
+    remaining = f", and {len(ids) - _MAX_SUGGESTIONS} more" if len(ids) > _MAX_SUGGESTIONS else ""
+    return f"did you mean {', '.join(ids[:_MAX_SUGGESTIONS])}{remaining}?"
 
 
 @asynccontextmanager

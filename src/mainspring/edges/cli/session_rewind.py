@@ -58,17 +58,21 @@ _NO_SNAPSHOTS = "has changed no files: there are no snapshots"
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewindOptions:
     to: Annotated[
-        int | None, typer.Option("--to", min=1, metavar="N", help="To the state after this event.")
+        int | None,
+        typer.Option("--to", min=1, metavar="N", help="Rewind to the state after this event."),
     ] = None
     turns: Annotated[
-        int | None, typer.Option("--turns", min=1, metavar="N", help="To before the last N turns.")
+        int | None,
+        typer.Option(
+            "--turns", min=1, metavar="N", help="Rewind to the state before the last N turns."
+        ),
     ] = None
     files_only: Annotated[
         bool, typer.Option("--files-only", help="Restore only the files, not the conversation.")
     ] = False
-    is_dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would change, and change nothing.")
-    ] = False
+    is_dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would change.")] = (
+        False
+    )
     yes: YesOption = False
 
 
@@ -85,7 +89,8 @@ class SnapshotView(Struct, frozen=True, kw_only=True):
     files: int | None
     """`None`: restored from an earlier snapshot, which has the count."""
     changed: list[FileChangeView] | None
-    """Since the previous snapshot; `None` for the first, and if one of them is gone."""
+    """The changes since the previous snapshot; `None` for the first, or if one of the two no longer
+    exists."""
 
 
 class RewindView(Struct, frozen=True, kw_only=True):
@@ -118,10 +123,10 @@ async def rewind(
     options: RewindOptions,
     json: JsonOption = False,
 ) -> int:
-    """Go back to before the last request, or further. Restores the files and continues the
-    conversation from there in a fork. Nothing is lost: you can undo it."""
+    """Rewind to before the last request, or further. Restores the files, and continues the
+    conversation in a fork. You can undo it."""
     if options.to is not None and options.turns is not None:
-        raise typer.BadParameter("give one: --to or --turns", param_hint="--to")
+        raise typer.BadParameter("use either --to or --turns", param_hint="--to")
     return 1 if await rewind_session(settings, session, options, json=json) is None else 0
 
 
@@ -138,7 +143,7 @@ async def rewind_session(
                 return None
             if plan.restore_point is not None and plan.changes:
                 result = await restore(log, plan.history, plan.restore_point)
-                plan, undo = replace(plan, changes=result.file_change), result.left
+                plan, undo = replace(plan, changes=result.changes), result.undo_seq
             if plan.forks:
                 sender = local_user(settings.user)
                 forked = await log.fork(plan.history.session_id, at=plan.to, sender=sender)
@@ -183,16 +188,14 @@ async def _make_plan(
 
 
 def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
-    """
-    Raises:
-        InvalidInput: there is no terminal to ask at.
-    """
+    """Raises:
+    InvalidInput: there is no terminal for questions."""
     if not plan.changes:
         return True  # a fork deletes nothing
     if sys.stdin.isatty():
         _print_plan(Screen(settings, stderr=True), plan)
-    refusal = "this changes files, and there is no terminal to ask at"
-    hint = "--yes says yes, --dry-run shows what would change"
+    refusal = "this changes files, and there is no terminal for a confirmation"
+    hint = "--yes confirms it, --dry-run shows what would change"
     return confirm(settings, "Go back?", refusal=refusal, hint=hint)
 
 
@@ -244,7 +247,7 @@ def _change_views(changes: Iterable[FileChange]) -> list[FileChangeView]:
 async def snapshots(
     settings: Settings, *, session: SessionArgument, json: JsonOption = False
 ) -> int:
-    """List the saved states of the workspace: after which event, and what changed."""
+    """List the snapshots of the workspace. Shows the event and the changes of each."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
         history = await read_rewind_history(log, await find_session(log, session))
@@ -307,16 +310,23 @@ async def diff(
     session: SessionArgument,
     since: Annotated[
         int | None,
-        typer.Option("--from", min=1, metavar="N", help="After this event. [default: the start]"),
+        typer.Option(
+            "--from",
+            min=1,
+            metavar="N",
+            help="From the state after this event. [default: the start]",
+        ),
     ] = None,
     to: Annotated[
         int | None,
-        typer.Option("--to", min=1, metavar="N", help="After this event. [default: now]"),
+        typer.Option(
+            "--to", min=1, metavar="N", help="To the state after this event. [default: now]"
+        ),
     ] = None,
     names: Annotated[bool, typer.Option("--names", help="Only list the files.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Show what has changed in the files of the workspace."""
+    """Show the changes to files in the workspace."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
         history = await read_rewind_history(log, await find_session(log, session))

@@ -55,8 +55,8 @@ _SEEN_FOLDER = "seen-warnings"
 
 
 def new_warnings(home: Path, folder: Path, warnings: Iterable[str]) -> list[str]:
-    """The warnings that the last run in this folder did not have. Blocks. Earlier ones are stored
-    in the user's home: programs of a session could put a link into the folder."""
+    """The warnings that the last run in this folder did not print. Blocks. They are stored in the
+    user's home: programs of a session could put a link into the folder."""
     digests = {_warnings_digest(warning): warning for warning in warnings}
     file = home / FOLDER / _SEEN_FOLDER / _warnings_digest(str(folder))
     try:
@@ -78,10 +78,10 @@ NO_MODEL = (
     " offline demonstration model. For a real one:",
     "  export ANTHROPIC_API_KEY=...     or OPENAI_API_KEY, GEMINI_API_KEY",
     "  --model ollama:NAME              a model that runs on this machine; vllm:, lmstudio: too",
-    "  mainspring models ls             what there is, and which keys are set",
+    "  mainspring models ls             the catalog, and which keys are set",
 )
 ASSUMED_LABEL = (
-    "warning: {} is not in the catalogue: a window of {:,} tokens and a high price are assumed;"
+    "warning: {} is not in the catalog: a window of {:,} tokens and a high price are assumed;"
     " describe it in .mainspring/models.toml"
 )
 LOCAL_LABEL = "no model is set up; {} runs on this machine and answers. --model names another"
@@ -106,7 +106,7 @@ class Notices:
 
     @contextmanager
     def redirected_to(self, show: Callable[[str, str], None]) -> Generator[None]:
-        """Pass warnings to the renderer of a turn, which knows where to print them."""
+        """Pass warnings to the renderer of a turn, which can print them between its lines."""
         before, self._show = self._show, show
         try:
             yield
@@ -137,7 +137,7 @@ class SessionRunner:
 
 
 _SECOND_PRESS_SECONDS = 5.0
-"""A later press of Ctrl-C counts as a first one again."""
+"""A press of Ctrl-C after this time counts as the first one again."""
 
 
 @asynccontextmanager
@@ -150,12 +150,10 @@ async def open_session_runner(
     unattended: bool = False,
     change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
-    """Opens an agent and its model; all problems with them are reported before a session begins.
-    `answered_later`: calls that need a person wait for an answer, although nobody is at the
-    terminal.
-    `unattended`: nobody is asked, even at a terminal.
-    `change_agent`: applied to the agent that was opened.
-    """
+    """Opens an agent and its model; reports all problems with them before a session begins.
+    `answered_later`: calls that need a person wait for an answer from elsewhere. `unattended`:
+    nobody is asked, even at a terminal.
+    `change_agent`: applied to the agent that was opened."""
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
@@ -265,7 +263,7 @@ async def run_interruptible(
     say: Callable[[str], None],
     on_approval: OnApproval | None = None,
 ) -> RunResult | UserLeft | None:
-    """Run the session. Ctrl-C interrupts it; a second one soon after leaves it where it is."""
+    """Run the session. Ctrl-C interrupts it; a second Ctrl-C soon after that leaves at once."""
     result: RunResult | UserLeft | None = UserLeft()
     with (
         anyio.open_signal_receiver(signal.SIGINT) as presses,
@@ -309,9 +307,9 @@ def print_status(notes: Screen, result: RunResult, *, command: str = "") -> None
         )
     )
     hint = f"continue: {command} --resume {name}" if command else ""
-    whole = f"{status} · {hint}" if hint else status
-    if notes.width is None or len(whole) <= notes.width:
-        notes.paragraph((whole, "dim"))
+    line = f"{status} · {hint}" if hint else status
+    if notes.width is None or len(line) <= notes.width:
+        notes.paragraph((line, "dim"))
         return
     notes.paragraph((status, "dim"))
     notes.paragraph((hint, "dim"))

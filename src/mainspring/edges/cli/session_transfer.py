@@ -38,15 +38,15 @@ async def pull(
     settings: Settings,
     *,
     url: UrlArgument,
-    session: Annotated[str, typer.Argument(metavar="SESSION", help="Its whole id.")],
+    session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's full id.")],
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="New folder for its files."),
+        typer.Option("--workspace", "-w", metavar="DIR", help="A new folder for its files."),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Move a session from a server to this machine, with its workspace. The server's copy refuses
-    turns from then on. The key is MAINSPRING_API_KEY."""
+    """Move a session from a server to this machine. Its workspace moves with it. The copy on the
+    server can no longer be run. MAINSPRING_API_KEY is the key."""
     target = Path(settings.folder) / (workspace or session)
     async with open_log(settings) as log:
         pulled = await pull_client.pull_session(
@@ -59,8 +59,8 @@ async def pull(
     Screen(settings).line(("moved here ", "green"), (session, ""), (f"  {place}", "dim"))
     for path in pulled.left_out[:_MAX_SHOWN]:
         print_note(settings, f"not transferred: {path}")
-    if (more := len(pulled.left_out) - _MAX_SHOWN) > 0:
-        print_note(settings, f"and {more} more")
+    if (remaining := len(pulled.left_out) - _MAX_SHOWN) > 0:
+        print_note(settings, f"and {remaining} more")
     hint = f"continue: mainspring run --resume {short_id(session)} 'what to do'"
     print_note(settings, hint)
     return 0
@@ -76,16 +76,16 @@ async def push(  # noqa: PLR0913 (the options of the command)
         typer.Option(metavar="ID", help="The agent on the server that continues it."),
     ] = None,
     environment: Annotated[
-        str | None, typer.Option(metavar="ID", help="Environment on the server.")
+        str | None, typer.Option(metavar="ID", help="The environment on the server.")
     ] = None,
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="Folder to send as its files."),
+        typer.Option("--workspace", "-w", metavar="DIR", help="The folder with its files."),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Move a session from this machine to a server, with its workspace. The copy here refuses turns
-    from then on. The key is MAINSPRING_API_KEY."""
+    """Move a session from this machine to a server. Its workspace moves with it. The copy here can
+    no longer be run. MAINSPRING_API_KEY is the key."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         options = push_client.PushOptions(

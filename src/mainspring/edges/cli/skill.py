@@ -68,10 +68,13 @@ app = command_group()
 """`skill_install` adds the commands `install` and `find`."""
 
 SkillName: TypeAlias = Annotated[
-    str, typer.Argument(metavar="NAME", help="As `skill ls` lists it.")
+    str, typer.Argument(metavar="NAME", help="The skill's name, as `skill ls` lists it.")
 ]
 ProjectOption: TypeAlias = Annotated[
-    bool, typer.Option("--project/--user", help="This project's skills, or those for all projects.")
+    bool,
+    typer.Option(
+        "--project/--user", help="Whether it belongs to this project, or to all your projects."
+    ),
 ]
 
 
@@ -107,7 +110,7 @@ async def new(
     text = (("created ", "green"), (str(created.file), "bold"))
     print_result(settings, view, *text, json=json)
     if project and not json:
-        hint = f"trusted as it is; after you edit it: mainspring skill scan {name} --trust"
+        hint = f"trusted; after you edit it: mainspring skill scan {name} --trust"
         Screen(settings).line((hint, "dim"))
     return 0
 
@@ -118,7 +121,7 @@ async def ls(
     *,
     json: JsonOption = False,
 ) -> int:
-    """List the skills and commands that agents have here, and whether each is trusted."""
+    """List the skills and commands of agents here. Shows whether each is trusted."""
     scopes, pins = agent_selection(settings).scopes(), open_pins(settings)
     catalog = await to_thread.run_sync(partial(discover, scopes, is_pinned=pins.trusted_hash))
     usage = await read_usage(settings)
@@ -179,13 +182,14 @@ async def show(
 async def scan(
     settings: Settings,
     *,
-    skill: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A skill, or any folder.")],
-    trust: Annotated[bool, typer.Option("--trust", help="Trust it as it is now.")] = False,
+    skill: Annotated[str, typer.Argument(metavar="NAME|PATH", help="A skill's name, or a folder.")],
+    trust: Annotated[bool, typer.Option("--trust", help="Trust its current files.")] = False,
     consent: Consent,
     json: JsonOption = False,
 ) -> int:
-    """Scan a skill for scripts, network access, secrets, hidden text and requested permissions.
-    Exit status 1: something in it is dangerous. A scan is not a proof."""
+    """Scan a skill for dangers. Looks for scripts, network access, secrets, hidden text and
+    requested permissions. Exit status 1 if something is dangerous. A scan cannot prove that a skill
+    is safe."""
     pins = open_pins(settings)
     place = await to_thread.run_sync(_resolve_path, settings, pins, skill)
     report = await to_thread.run_sync(look_into, place)
@@ -199,7 +203,7 @@ async def scan(
             screen.paragraph(("it has changed since you trusted it", "bold red"))
     if not (trust or consent.covers_danger):
         return 1 if report.severity == "danger" else 0
-    if not require_consent(settings, report, consent, f"Trust {skill} as it is now?"):
+    if not require_consent(settings, report, consent, f"Trust the current files of {skill}?"):
         return 1
     pins.pin(place, TrustPin(hash=report.hash, when=clock.now(), severity=report.severity))
     if not json:
@@ -216,7 +220,7 @@ async def remove(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Delete an installed skill, and the trust in it."""
+    """Delete an installed skill, and revoke its trust."""
     pins = open_pins(settings)
     scopes = agent_selection(settings).scopes()
     if project:
@@ -251,10 +255,10 @@ async def enable(settings: Settings, *, name: SkillName, json: JsonOption = Fals
 async def _switch(settings: Settings, name: str, *, is_disabled: bool, json: bool) -> int:
     change = partial(set_disabled, Path(settings.home), name, is_disabled=is_disabled)
     has_changed = await to_thread.run_sync(change)
-    word = "disabled" if is_disabled else "enabled"
-    note = "" if has_changed else f"  it was already {word}"
-    text = ((f"{word} ", "green"), (name, "bold"), (note, "dim"))
-    return print_result(settings, {word: name, "changed": has_changed}, *text, json=json)
+    state = "disabled" if is_disabled else "enabled"
+    note = "" if has_changed else f"  it was already {state}"
+    text = ((f"{state} ", "green"), (name, "bold"), (note, "dim"))
+    return print_result(settings, {state: name, "changed": has_changed}, *text, json=json)
 
 
 @command(app)
@@ -265,12 +269,13 @@ async def check(
         list[str], typer.Argument(metavar="PATH...", help="Folders of skills, or their SKILL.md.")
     ],
     strict: Annotated[
-        bool, typer.Option("--strict", help="Apply the standard strictly, as for publishing.")
+        bool,
+        typer.Option("--strict", help="Apply the standard strictly, as required for publishing."),
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Check skills for problems. Exit status 1: one of them would not be used or, with --strict,
-    is not valid."""
+    """Check skills for problems. Exit status 1 if one cannot be used or, with --strict, is not
+    valid."""
     screen = Screen(settings)
     is_all_valid = True
     for path in paths:

@@ -53,7 +53,7 @@ _DOWNLOAD_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstallRequest:
-    """What to install, and where."""
+    """The skills to install, and where."""
 
     source: Annotated[
         str,
@@ -65,12 +65,15 @@ class InstallRequest:
     only: Annotated[
         str,
         typer.Option(
-            "--only", "--skill", metavar="A,B", help="Which skills, if the source has several."
+            "--only",
+            "--skill",
+            metavar="A,B",
+            help="Which skill, if the source has several. Can be repeated.",
         ),
     ] = ""
     takes_all: Annotated[bool, typer.Option("--all", help="All skills of the source.")] = False
     is_project: ProjectOption = False
-    replaces: Annotated[bool, typer.Option("--replace", help="Replace an older one.")] = False
+    replaces: Annotated[bool, typer.Option("--replace", help="Replace an installed skill.")] = False
 
     @property
     def choice(self) -> SkillChoice:
@@ -90,8 +93,8 @@ class InstalledSkillView(Struct, frozen=True, kw_only=True):
 async def install(
     settings: Settings, *, request: InstallRequest, consent: Consent, json: JsonOption = False
 ) -> int:
-    """Fetch skills, show what a scan finds in them and, if you agree, install and trust them as
-    they are. A scan is not a proof."""
+    """Scan, install and trust skills. Shows what the scan finds, and asks first. A scan cannot
+    prove that a skill is safe."""
     place = install_base(settings, is_project=request.is_project) / FOLDER
     source = resolve_source(request.source, Path(settings.folder))
     notes = Screen(settings, stderr=True)
@@ -116,8 +119,8 @@ async def install(
             installer.trust(candidate, target, open_pins(settings), clock.now())
             _print_installed(settings, candidate, target, json=json)
     if offer.others and not (json or request.takes_all):
-        more = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
-        notes.paragraph((more, "dim"))
+        note = f"{plural(len(offer.others), 'more skill')} there: --all or --only installs them"
+        notes.paragraph((note, "dim"))
     return 0 if len(candidates) == len(offer.candidates) else 1
 
 
@@ -134,7 +137,7 @@ def _confirm_one(
         screen.line((candidate.name, "bold"), (f"  from {candidate.source}{at}", "dim"))
         screen.paragraph((candidate.description, ""))
         print_report(screen, candidate.scan_report)
-    question = f"Install {candidate.name}, and trust it as it is?"
+    question = f"Install {candidate.name}, and trust its current files?"
     return require_consent(settings, candidate.scan_report, consent, question)
 
 
@@ -145,14 +148,14 @@ def _installable(
     consent: Consent,
     place: Path,
 ) -> Iterator[PackageCandidate]:
-    """Of several skills, those that can be installed. Prints why the others are left out."""
+    """Of several skills, those that can be installed. Prints why the others are skipped."""
     for candidate in candidates:
         name = candidate.name
         if candidate.scan_report.severity == "danger" and not consent.covers_danger:
-            why = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
-            notes.paragraph((f"{name} is left out: {why}", "yellow"))
+            reason = f"a scan finds {summary(candidate.scan_report)}; `--only {name}` shows it"
+            notes.paragraph((f"{name} is skipped: {reason}", "yellow"))
         elif not request.replaces and installer.is_installed(place, name):
-            notes.paragraph((f"{name} is left out: it is installed already; --replace", "yellow"))
+            notes.paragraph((f"{name} is skipped: it is installed already; --replace", "yellow"))
         else:
             yield candidate
 
@@ -180,7 +183,7 @@ def _confirm_several(
                 for candidate in candidates
             ],
         )
-    question = f"Install {plural(len(candidates), 'skill')}, and trust them as they are?"
+    question = f"Install {plural(len(candidates), 'skill')}, and trust their current files?"
     return consent.is_given or confirm(settings, question)
 
 
@@ -202,7 +205,9 @@ def _print_installed(
 async def find(
     settings: Settings,
     *,
-    words: Annotated[list[str], typer.Argument(metavar="WORDS...", help="What it should do.")],
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS...", help="What the skill should do.")
+    ],
     catalogue: Annotated[
         str,
         typer.Option(

@@ -34,7 +34,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_usage import SkillUse, read_skill_usage
 from mainspring.wiring.stores import has_store, open_log
 
-NO_PROOF_NOTE = "a scan is not a proof: read what it brings before you trust it"
+NO_PROOF_NOTE = "a scan cannot prove that it is safe: read its files before you trust it"
 SEVERITY_STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
 _MAX_FILES = 30
 _MAX_NOTES = 12
@@ -78,7 +78,7 @@ def print_report(screen: Screen, report: ScanReport) -> None:
     print_files(screen, report)
     if report.hosts:
         hosts = ", ".join(report.hosts[:20]) + (", ..." if len(report.hosts) > 20 else "")
-        screen.paragraph(("names on the network: ", "dim"), (hosts, ""))
+        screen.paragraph(("hosts that it names: ", "dim"), (hosts, ""))
     for severity in SEVERITIES:
         hits = report.of(severity)
         most = _MAX_NOTES if severity == "note" else len(hits)
@@ -125,18 +125,18 @@ def require_consent(
             to ask at.
     """
     if report.severity == "danger" and not consent.covers_danger:
-        refusal = InvalidInput("something in it is dangerous: it is not trusted")
+        refusal = InvalidInput("something in it is dangerous, so it was not trusted")
         raise with_hints(refusal, "read it; if you accept the risk, --trust-anyway")
     return consent.is_given or confirm(settings, question)
 
 
 def _print_hit(screen: Screen, hit: ScanHit) -> None:
     where = hit.file if hit.line is None else f"{hit.file}:{hit.line}"
-    more = f" (and {hit.more} more)" if hit.more else ""
+    count_text = f" (and {hit.more} more)" if hit.more else ""
     screen.paragraph(
         (f"{hit.severity} ", SEVERITY_STYLES[hit.severity]),
         (where, "bold"),
-        (f"  {hit.rule}{more}", ""),
+        (f"  {hit.rule}{count_text}", ""),
     )
     screen.paragraph((hit.why, ""), indent=2)
     if hit.excerpt:
@@ -144,8 +144,8 @@ def _print_hit(screen: Screen, hit: ScanHit) -> None:
 
 
 def _file_kind(file: ScannedFile) -> str:
-    what = file.language or file.kind
-    return f"{what}, executable" if file.is_executable else what
+    file_type = file.language or file.kind
+    return f"{file_type}, executable" if file.is_executable else file_type
 
 
 def _file_behaviour(report: ScanReport, file: ScannedFile) -> str:

@@ -1,4 +1,4 @@
-"""Prints the replies of slash commands. What they do is in `runtime.commands`."""
+"""Prints the results of slash commands, which `runtime.slash_commands` runs."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ from mainspring.runtime.slash_commands import (
 
 KEY_BINDINGS = (
     ("//", "a message that begins with one /"),
-    ("\\ at the end", "goes on in the next line, as an open ``` fence does"),
+    ("\\ at the end", "continues on the next line, as an open ``` fence does"),
     ("Alt-Enter", "a new line"),
-    ("@path, @url", "goes along with the message"),
-    ("!command", "runs it; the agent reads the output"),
+    ("@path, @url", "attaches the file or page to the message"),
+    ("!command", "runs a command; the agent reads its output"),
     ("#rule", "adds a line to the instructions"),
     ("Tab", "completes a command or a path"),
     ("Ctrl-R", "searches earlier messages"),
     ("Ctrl-V", "attaches the image in the clipboard"),
-    ("Ctrl-C", "interrupts the reply; once more leaves"),
+    ("Ctrl-C", "interrupts the reply; a second press leaves"),
     ("Ctrl-D", "leaves"),
 )
 
@@ -71,7 +71,7 @@ def print_help(notes: Screen, commands: Sequence[SlashCommand]) -> None:
 
 
 def print_without_session(notes: Screen, agent: Agent, name: str) -> None:
-    """Print the reply of a command that runs before there is a session."""
+    """Print the result of a command that runs before a session exists."""
     match name:
         case "agents":
             print_reply(notes, AgentsResult(types=agent_types(agent), threads=()))
@@ -83,7 +83,7 @@ def print_without_session(notes: Screen, agent: Agent, name: str) -> None:
 
 def print_unknown_command(notes: Screen, name: str, commands: Sequence[SlashCommand]) -> None:
     similar = " or ".join(f"/{item}" for item in similar_names(name, commands))
-    hint = f"did you mean {similar}?" if similar else "/help lists what there is"
+    hint = f"did you mean {similar}?" if similar else "/help lists the commands"
     notes.paragraph((f"there is no /{name}: nothing was sent. ", "yellow"), (hint, ""))
 
 
@@ -163,10 +163,10 @@ def _print_waiting(notes: Screen, result: PendingCallsResult) -> None:
         notes.paragraph(("nothing waits for you", "dim"))
         return
     for call in result.calls:
-        who = " > ".join((*call.path, call.name))
+        caller = " > ".join((*call.path, call.name))
         notes.line(
             (f"  {call.number}  ", "bold yellow"),
-            (who, "bold"),
+            (caller, "bold"),
             (f" {key_argument(call.input)}", ""),
         )
         if call.reason:

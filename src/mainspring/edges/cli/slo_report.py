@@ -32,7 +32,7 @@ class LevelsView(Struct, frozen=True, kw_only=True):
     objectives: ServiceObjectives | None
     missed: tuple[str, ...]
     production: ProductionScore | None
-    """The score of graded real sessions, beside that of the suite's runs."""
+    """The score of graded real sessions, next to that of the suite's runs."""
 
 
 async def slo(
@@ -46,13 +46,13 @@ async def slo(
         typer.Option(
             parser=parse_duration,
             metavar="TIME",
-            help="Only sessions begun in this time: 12h, 30d, 8w. [default: all]",
+            help="Only sessions of the last period, such as 12h, 30d or 8w. [default: all]",
         ),
     ] = None,
     json: JsonOption = False,
 ) -> int:
-    """Show errors, latency, work without a person, and ratings of real sessions. Exit status 1 if
-    the agent misses an objective of `slo` in its agent.yaml."""
+    """Show service levels: errors, latency and ratings. Also shows the share of work without a
+    person. Exit status 1 if the agent misses an objective of `slo` in its agent.yaml."""
     place = Path(settings.folder, folder)
     manifest = await anyio.to_thread.run_sync(read_manifest, place / FILE)
     if manifest.error is not None:

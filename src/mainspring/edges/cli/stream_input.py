@@ -37,7 +37,7 @@ class UserInput(Struct, frozen=True, kw_only=True, tag_field="type", tag="user")
 
 
 class ControlRequest(Struct, frozen=True, kw_only=True, tag_field="type", tag="control_request"):
-    """A request of the program that started this process, which gets a response."""
+    """A request of the program that started this process; it expects a response."""
 
     request_id: str
     request: dict[str, object] = field(default_factory=dict[str, object])

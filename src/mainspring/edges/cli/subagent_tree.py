@@ -112,7 +112,7 @@ class SubagentTree:
         return node.name if parent is None else f"{self.path(parent)} > {node.name}"
 
     def lines(self, most: int = 100) -> list[list[StyledText]]:
-        """A line for each subagent and a total; the most urgent ones if not all fit."""
+        """One line per subagent and a total; only the most urgent ones if not all fit."""
         nodes = self._visible()
         if not nodes:
             return []

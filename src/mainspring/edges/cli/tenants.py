@@ -46,10 +46,10 @@ from mainspring.service.storage.repository import ListQuery, all_pages
 app = command_group()
 
 TenantId: TypeAlias = Annotated[
-    str, typer.Argument(metavar="ID", help="Its id, such as acme or team-7.")
+    str, typer.Argument(metavar="ID", help="The tenant's id, such as acme or team-7.")
 ]
 NameOption: TypeAlias = Annotated[
-    str | None, typer.Option("--name", help="A name for people.", metavar="NAME")
+    str | None, typer.Option("--name", help="A name for display.", metavar="NAME")
 ]
 RateOption: TypeAlias = Annotated[
     int | None,
@@ -61,7 +61,7 @@ BudgetOption: TypeAlias = Annotated[
         "--daily-budget",
         parser=parse_dollars,
         metavar="USD",
-        help="What its sessions may cost per day.",
+        help="The cost limit of its sessions per day.",
     ),
 ]
 AgentBudgetsOption: TypeAlias = Annotated[
@@ -69,7 +69,7 @@ AgentBudgetsOption: TypeAlias = Annotated[
     typer.Option(
         "--agent-budget",
         metavar="NAME=USD",
-        help="What one agent's sessions may cost per day; * for all others. Can be repeated.",
+        help="The cost limit of one agent's sessions per day; * for all others. Can be repeated.",
     ),
 ]
 
@@ -114,7 +114,7 @@ async def change(  # noqa: PLR0913 (the options of the command)
     agent_budget: AgentBudgetsOption = None,
     json: JsonOption = False,
 ) -> int:
-    """Change a tenant's name or limits. What you do not name stays the same."""
+    """Change a tenant's name or limits. Everything else stays the same."""
     fields = _changed_fields(name, rate, daily_budget, agent_budget)
     request = msgspec.convert(fields, UpdateTenant)
     async with open_as_operator(settings) as operator:
@@ -158,7 +158,7 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
 
 @command(app)
 async def show(settings: Settings, *, tenant: TenantId, json: JsonOption = False) -> int:
-    """Show a tenant, its limits and what it has spent today."""
+    """Show a tenant, its limits and its cost today."""
     async with open_as_operator(settings) as operator:
         tenant_object = await Tenants(operator.records).get(tenant)
         spent = await DailyBudgetLedger(operator.records).spent_usd(tenant, "tenant", tenant)
@@ -227,10 +227,12 @@ AgentOption: TypeAlias = Annotated[
 ]
 TenantOnly: TypeAlias = Annotated[
     str | None,
-    typer.Option("--tenant", help="This tenant; with --agent, the agent's.", metavar="ID"),
+    typer.Option(
+        "--tenant", help="Only this tenant; with --agent, the tenant of the agent.", metavar="ID"
+    ),
 ]
 EverythingOption: TypeAlias = Annotated[
-    bool, typer.Option("--all", help="Everything, of all tenants.")
+    bool, typer.Option("--all", help="Everything, for all tenants.")
 ]
 
 
@@ -240,7 +242,7 @@ async def halt(
     agent: AgentOption = None,
     tenant: TenantOnly = None,
     everything: EverythingOption = False,
-    reason: Annotated[str, typer.Option(help="Why; shown to others.")] = "",
+    reason: Annotated[str, typer.Option(help="The reason, which others see.")] = "",
     json: JsonOption = False,
 ) -> int:
     """Stop an agent, a tenant or everything. Without options, show what is stopped."""
@@ -278,9 +280,9 @@ async def resume(
     everything: EverythingOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Resume what was stopped. Name it as you did when you stopped it."""
+    """Resume what `halt` stopped. Use the same options as for `halt`."""
     if not (agent or tenant or everything):
-        raise typer.BadParameter("say what to resume: --agent, --tenant or --all")
+        raise typer.BadParameter("name what to resume: --agent, --tenant or --all")
     tenant_id = _halted_tenant(agent, tenant, everything=everything)
     async with open_as_operator(settings) as operator:
         try:

@@ -44,7 +44,7 @@ class Keyboard:
         self._editor = editor if self.is_terminal else None
 
     def discard_typed(self) -> None:
-        """Discard what was typed before a question was asked."""
+        """Discard keys that were typed before a question was asked."""
         if self.is_terminal:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)
 
@@ -85,7 +85,7 @@ def _is_continued(lines: list[str]) -> bool:
 
 
 _LOCAL_MODES = 3
-"""Index of the local modes in what `tcgetattr` returns."""
+"""The index of the local modes in the result of `tcgetattr`."""
 
 
 @contextmanager

@@ -1,4 +1,5 @@
-"""`mainspring top`: shows all sessions that run or wait; attach to one, answer it, or stop it."""
+"""`mainspring top`: shows all sessions that are running or waiting; attach to one, answer it, or
+stop it."""
 
 from __future__ import annotations
 
@@ -48,7 +49,7 @@ async def top(
     once: Annotated[bool, typer.Option("--once", help="Print the list and exit.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Show sessions that run or wait. Enter attaches, s stops, q leaves."""
+    """Show sessions that are running or waiting. Enter attaches, s stops, q leaves."""
     if not has_store(settings):
         return _print_once(settings, [], json=json)
     if once or json or not (sys.stdin.isatty() and sys.stdout.isatty()):

@@ -28,7 +28,7 @@ class AgentPartView(Struct, frozen=True, kw_only=True):
 
 
 class ValidationReportView(Struct, frozen=True, kw_only=True):
-    """What `--json` prints."""
+    """The output of `--json`."""
 
     ok: bool
     errors: int
@@ -46,8 +46,8 @@ async def validate(
     strict: Annotated[bool, typer.Option("--strict", help="Fail on warnings too.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """Check an agent's folder. Shows what is wrong and how to fix it, what is supported, and what
-    is ignored and why. Exit status 1 if something is wrong."""
+    """Check an agent's folder. Shows problems and their fixes, supported parts, and ignored parts
+    with the reason. Exit status 1 if there is a problem."""
     report = await to_thread.run_sync(validate_folder, settings, folder)
     is_valid = not report.errors and not (strict and report.warnings)
     screen = Screen(settings)
@@ -99,8 +99,8 @@ def _print_part(screen: Screen, part: PartReport) -> None:
     if not (part.supported or part.ignored or notes):
         return
     screen.line((part.name, "bold"))
-    for what in part.supported[:_MAX_LINES]:
-        screen.paragraph(("✓ ", "green"), (what, ""), indent=2)
+    for item in part.supported[:_MAX_LINES]:
+        screen.paragraph(("✓ ", "green"), (item, ""), indent=2)
     _print_remaining(screen, part.supported)
     for item in part.ignored[:_MAX_LINES]:
         screen.paragraph(("✗ ", "yellow"), (item.what, ""), (f": {item.why}", "dim"), indent=2)

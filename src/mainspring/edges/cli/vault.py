@@ -1,4 +1,4 @@
-"""`mainspring vault`. No value is ever printed."""
+"""`mainspring vault`. Values are never printed."""
 
 from __future__ import annotations
 
@@ -45,8 +45,9 @@ async def put(
     host: Annotated[
         list[str] | None,
         typer.Option(
-            help="Where it may be sent: api.example.com, or *.example.com for all subdomains."
-            " Can be repeated; without it, a sandbox cannot send it anywhere.",
+            help="A host that may receive it: api.example.com, or *.example.com for all"
+            " subdomains. Can be repeated; without it, programs in a sandbox cannot use the"
+            " secret.",
             metavar="HOST",
         ),
     ] = None,

@@ -43,11 +43,11 @@ async def ls(
 async def deliveries(
     settings: Settings,
     *,
-    webhook: Annotated[str, typer.Argument(metavar="WEBHOOK", help="Its id: whk_...")],
+    webhook: Annotated[str, typer.Argument(metavar="WEBHOOK", help="The endpoint's id: whk_...")],
     tenant: TenantOption = "default",
-    dead: Annotated[bool, typer.Option("--dead", help="Only deliveries that were given up.")] = (
-        False
-    ),
+    dead: Annotated[
+        bool, typer.Option("--dead", help="Only deliveries that failed permanently.")
+    ] = (False),
     limit: LimitOption = 20,
     json: JsonOption = False,
 ) -> int:
@@ -75,13 +75,13 @@ async def resend(
         str,
         typer.Argument(
             metavar="ID",
-            help="A delivery, whd_...; or an endpoint, whk_..., for all that it gave up.",
+            help="A delivery, whd_...; or an endpoint, whk_..., for all its failed deliveries.",
         ),
     ],
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Have a worker send failed deliveries again."""
+    """Ask a worker to send failed deliveries again."""
     async with open_as_operator(settings) as operator:
         services = offline_services(settings, operator.records)
         if id_.startswith("whk_"):

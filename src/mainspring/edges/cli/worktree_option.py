@@ -46,7 +46,7 @@ def _worktrees_folder(settings: Settings) -> Path:
 
 
 async def share_repository(settings: Settings, runtime: Runtime, session_id: str | None) -> None:
-    """In a worktree that `--worktree` made, let programs read its repository, which git needs.
+    """Let programs read the repository of a worktree that `--worktree` created: git needs it.
     `session_id`: a session that continues in its workspace."""
     options = runtime.options
     recorded = None if session_id is None else await workspace_of(runtime.log, session_id)

@@ -127,7 +127,7 @@ def _file(folder: Path, name: str) -> Iterator[tuple[str, os.stat_result]]:
 
 
 def _below(
-    place: str, shown: str, endings: tuple[str, ...] | None, depth: int
+    place: str, display_path: str, endings: tuple[str, ...] | None, depth: int
 ) -> Iterator[tuple[str, os.stat_result]]:
     try:
         entries = list(os.scandir(place))
@@ -136,7 +136,7 @@ def _below(
     for entry in entries:
         if entry.name in _LEFT_OUT:
             continue
-        path = f"{shown}/{entry.name}"
+        path = f"{display_path}/{entry.name}"
         if entry.is_dir(follow_symlinks=False):
             if depth < _MAX_DEPTH:
                 yield from _below(entry.path, path, endings, depth + 1)

@@ -83,12 +83,12 @@ def read_servers(
     findings: list[Finding] = []
     valid: JsonObject = {}
     for name, entry in entries.items():
-        if why := next(_faults(as_object(entry), root), None):
-            findings.append(file.finding("error", f"MCP server {name}: {why}", SERVERS, name))
+        if fault := next(_faults(as_object(entry), root), None):
+            findings.append(file.finding("error", f"MCP server {name}: {fault}", SERVERS, name))
         else:
             valid[name] = entry
-    servers, more = read_table(ServerTable(file, (SERVERS,), valid), start)
-    return servers, [*findings, *more]
+    servers, table_findings = read_table(ServerTable(file, (SERVERS,), valid), start)
+    return servers, [*findings, *table_findings]
 
 
 def _faults(entry: JsonObject | None, root: Path) -> Iterator[str]:

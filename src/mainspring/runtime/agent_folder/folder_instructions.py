@@ -160,11 +160,11 @@ class PathInstructions:
         sections = [
             *nested.sections,
             *(Section(rule.source, rule.text, rule.scope) for rule in rules),
-            *(section for bring in self._also for section in bring(name)),
+            *(section for find_sections in self._also for section in find_sections(name)),
         ]
         # Skip what already applies and the file that the call is about.
-        known = {name, *(section.source for section in self._instructions.sections)}
-        return [section for section in sections if section.source not in known]
+        skipped_sources = {name, *(section.source for section in self._instructions.sections)}
+        return [section for section in sections if section.source not in skipped_sources]
 
 
 def path_instructions(

@@ -183,10 +183,10 @@ def _current_listing(root: int, folder: Path, now: datetime) -> Listing:
             stamps[path] = _FileStamp(*status, _hash(read_file(root, path) or b""))
     # a file this new may still change without a new time
     oldest_fresh = to_micros(now) * 1000 - _FRESH_NANOSECONDS
-    lasting = {path: stamp for path, stamp in stamps.items() if stamp.changed < oldest_fresh}
-    if lasting != cached and (folder / FOLDER).is_dir():
+    cacheable = {path: stamp for path, stamp in stamps.items() if stamp.changed < oldest_fresh}
+    if cacheable != cached and (folder / FOLDER).is_dir():
         with suppress(InvalidInput, OSError):  # only a cache
-            write_file(root, _STAMPS_FILE, msgspec.json.encode(lasting))
+            write_file(root, _STAMPS_FILE, msgspec.json.encode(cacheable))
     return {path: stamp.hash for path, stamp in stamps.items()}
 
 

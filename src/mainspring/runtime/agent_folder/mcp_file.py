@@ -171,11 +171,11 @@ def table_of(file: JsonFile) -> tuple[ServerTable, list[Finding]]:
 
 
 def inline_servers(
-    entries: Mapping[str, object], shown: str, scope: ServerScope = "project"
+    entries: Mapping[str, object], display_path: str, scope: ServerScope = "project"
 ) -> McpServers:
     """The servers that a file of another format defines, such as that of a subagent."""
     encoded = msgspec.json.encode({SERVERS: entries})
-    servers, findings = _servers_in(decode_object(encoded, shown), scope)
+    servers, findings = _servers_in(decode_object(encoded, display_path), scope)
     return McpServers(tuple(servers), tuple(findings))
 
 
@@ -217,7 +217,7 @@ def _servers_in(json_file: JsonFile | Finding | None, scope: ServerScope) -> _Se
         name="",
         transport="stdio",
         scope=scope,
-        file=json_file.shown,
+        file=json_file.display_path,
         inputs=read_inputs(json_file.fields.get("inputs")),
     )
     servers, findings = read_table(server_table, start)
@@ -238,7 +238,7 @@ def _of_claude(file: JsonFile, scope: ServerScope, *path: str) -> _ServersRead:
         fields = as_object((fields or {}).get(key))
     if fields is None or SERVERS not in fields:
         return [], []
-    start = McpServer(name="", transport="stdio", scope=scope, file=file.shown)
+    start = McpServer(name="", transport="stdio", scope=scope, file=file.display_path)
     return read_table(ServerTable(file, (*path, SERVERS), fields[SERVERS]), start)
 
 
@@ -254,9 +254,9 @@ class _ServerEntry(Struct, frozen=True):
         transport = self.transport(fields)
         if transport is None:
             return None
-        needed = "command" if transport == "stdio" else "url"
-        if not isinstance(fields.get(needed), str) or not fields[needed]:
-            return self.warn("error", f"a server of type {transport} needs a {needed}")
+        required_key = "command" if transport == "stdio" else "url"
+        if not isinstance(fields.get(required_key), str) or not fields[required_key]:
+            return self.warn("error", f"a server of type {transport} needs a {required_key}")
         name = self.name if start.plugin is None else f"{start.plugin}:{self.name}"
         values = dict(self.fields(fields))
         extra = {key: value for key, value in fields.items() if key not in _KNOWN}
@@ -372,11 +372,11 @@ def _unresolved_finding(server: McpServer, name: str) -> Finding:
             what=f"MCP server {server.name}: ${{{name}}} has no value yet",
             fix=f"mainspring mcp auth {server.name}",
         )
-    why = "is not set" if variable else "cannot be replaced here"
+    problem = "is not set" if variable else "cannot be replaced here"
     return Finding(
         level="warning",
         file=server.file,
-        what=f"MCP server {server.name}: ${{{name}}} {why} and is left unchanged",
+        what=f"MCP server {server.name}: ${{{name}}} {problem} and is left unchanged",
         fix=f"set {variable[1]}, or write ${{{variable[1]}:-...}}" if variable else None,
     )
 

@@ -39,7 +39,7 @@ class Plugin:
     name: str
     root: Path
     scope: Scope
-    shown: str
+    display_path: str
     """Its folder, for display."""
     kind: PluginKind = "claude"
     version: str | None = None

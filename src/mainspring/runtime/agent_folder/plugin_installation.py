@@ -184,7 +184,9 @@ def fetch(source: str, staging: Path, *, name: str | None = None) -> PluginCandi
 
 def read_installed(root: Path, scope: Scope) -> Plugin:
     """Read a plugin that was just installed. Blocks."""
-    return read_plugin(root, scope, shown=f"{'~/' if scope == 'user' else ''}{FOLDER}/{root.name}")
+    return read_plugin(
+        root, scope, display_path=f"{'~/' if scope == 'user' else ''}{FOLDER}/{root.name}"
+    )
 
 
 def find_plugin(name: str, folder: Path, home: Path, *, scope: Scope | None = None) -> Plugin:
@@ -225,7 +227,7 @@ def plugin_contents(plugin: Plugin) -> PluginContents:
 
 
 def _candidate(root: Path, *, source: str, commit: str) -> PluginCandidate:
-    plugin = read_plugin(root, "user", shown=".")
+    plugin = read_plugin(root, "user", display_path=".")
     errors = [finding for finding in plugin.findings if finding.level == "error"]
     if plugin.is_rejected:
         raise InvalidInput(f"the plugin cannot be used: {errors[0]}")
@@ -310,4 +312,4 @@ def _write_manifest(root: Path, name: str, manifest: JsonObject) -> None:
 
 def _relative(finding: Finding, plugin: Plugin) -> Finding:
     root = plugin.root.as_posix()
-    return replace(finding, file=finding.file.replace(root, plugin.shown, 1))
+    return replace(finding, file=finding.file.replace(root, plugin.display_path, 1))

@@ -93,23 +93,25 @@ def installed_plugins(
                 what = "a link that leads out of the project: skipped"
                 findings.append(Finding(level="error", file=f"{FOLDER}/{root.name}", what=what))
                 continue
-            plugin = read_plugin(root, scope, shown=f"{prefix}{FOLDER}/{root.name}")
+            plugin = read_plugin(root, scope, display_path=f"{prefix}{FOLDER}/{root.name}")
             if plugin.name in disabled:
                 what = f"{plugin.name} is not used: enabledPlugins in the settings disables it"
-                findings.append(Finding(level="note", file=plugin.shown, what=what))
+                findings.append(Finding(level="note", file=plugin.display_path, what=what))
                 continue
             findings += plugin.findings
             if plugin.name in by_name:
-                what = f"{plugin.name} in {by_name[plugin.name].shown} is used instead"
-                findings.append(Finding(level="note", file=plugin.shown, what=what))
+                what = f"{plugin.name} in {by_name[plugin.name].display_path} is used instead"
+                findings.append(Finding(level="note", file=plugin.display_path, what=what))
             else:
                 by_name[plugin.name] = plugin
     return InstalledPlugins(tuple(by_name.values()), tuple(findings))
 
 
-def read_plugin(root: Path, scope: Scope, *, shown: str | None = None) -> Plugin:
+def read_plugin(root: Path, scope: Scope, *, display_path: str | None = None) -> Plugin:
     """Read a folder as a plugin; it does not need a manifest."""
-    plugin = Plugin(name=plugin_name(root.name), root=root, scope=scope, shown=shown or root.name)
+    plugin = Plugin(
+        name=plugin_name(root.name), root=root, scope=scope, display_path=display_path or root.name
+    )
     return _PluginReader(plugin).read()
 
 
@@ -154,7 +156,7 @@ class _PluginReader(Struct):
         if manifest is not None:
             self.check_keys(manifest)
             self.describe(manifest, kind)
-        file = manifest or JsonFile(self.plugin.shown, "", {})
+        file = manifest or JsonFile(self.plugin.display_path, "", {})
         skills = tuple(dict.fromkeys(self.skills(file)))
         servers = {server.name: server for server in self.servers(file)}
         self.add_vendor_parts(file)
@@ -272,7 +274,7 @@ class _PluginReader(Struct):
                 what = "hooks must be an object of events"
                 self.findings.append(file.finding("error", what, "hooks"))
             else:
-                yield PluginHooks(file.shown, hooks)
+                yield PluginHooks(file.display_path, hooks)
 
     def servers(self, manifest: JsonFile) -> Iterator[McpServer]:
         """If two servers have the same name, the later one is used."""
@@ -316,7 +318,7 @@ class _PluginReader(Struct):
             name="",
             transport="stdio",
             scope=plugin.scope,
-            file=file.shown,
+            file=file.display_path,
             plugin=plugin.name,
             plugin_root=str(plugin.root.resolve()),
             plugin_data=str(plugin.data.resolve()),
@@ -324,13 +326,13 @@ class _PluginReader(Struct):
 
     def json(self, name: str) -> JsonFile | Finding | None:
         root = self.plugin.root
-        return read_object(root / name, f"{self.plugin.shown}/{name}", within=root)
+        return read_object(root / name, f"{self.plugin.display_path}/{name}", within=root)
 
     def relative(self, path: Path) -> str:
         return path.relative_to(self.plugin.root).as_posix()
 
     def warn(self, level: Level, path: Path, what: str) -> None:
-        file = f"{self.plugin.shown}/{self.relative(path)}"
+        file = f"{self.plugin.display_path}/{self.relative(path)}"
         self.findings.append(Finding(level=level, file=file, what=what))
 
 

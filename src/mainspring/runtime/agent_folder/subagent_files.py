@@ -61,18 +61,18 @@ def discover_subagents(scopes: Scopes) -> SubagentDiscovery:
 
 
 def read_subagent(
-    file: Path, place: PartLocation, shown: str
+    file: Path, place: PartLocation, display_path: str
 ) -> tuple[Subagent | None, list[Finding]]:
     """Read a Markdown file in Claude Code's format, or the `agent.json` of a LangChain deep
     agent."""
-    text = read_text(file, shown)
+    text = read_text(file, display_path)
     if isinstance(text, Finding):
         return None, [text]
     try:
         head = _of_folder(file, text) if file.name == _DESCRIPTION_FILE else read_frontmatter(text)
     except InvalidInput as error:
-        return None, [Finding(level="error", file=shown, what=f"{error}: skipped")]
-    fields = Fields(head, shown)
+        return None, [Finding(level="error", file=display_path, what=f"{error}: skipped")]
+    fields = Fields(head, display_path)
     if not head.is_there:
         fields.warn("has no readable frontmatter, so it is not a subagent: skipped")
         return None, fields.findings

@@ -360,9 +360,9 @@ def _marketplace(folder: Path, skills: Iterable[Skill]) -> PartReport:
 
 
 def _unread_files(folder: Path) -> Iterator[IgnoredItem]:
-    for name, why in _FOREIGN.items():
+    for name, reason in _FOREIGN.items():
         if (folder / name).is_file():
-            yield IgnoredItem(name, f"not read: {why}")
+            yield IgnoredItem(name, f"not read: {reason}")
     for name in _names(folder / ".claude"):
         if name not in _CLAUDE_ENTRIES:
             yield IgnoredItem(f".claude/{name}", _UNSUPPORTED_CLAUDE_ENTRIES.get(name, _UNKNOWN))

@@ -160,7 +160,7 @@ class Fields:
         self.findings.append(Finding(level=level, file=self.file, what=what, line=line, fix=fix))
 
 
-def read_text(file: Path, shown: str) -> str | Finding:
+def read_text(file: Path, display_path: str) -> str | Finding:
     """The text of a file, or the finding that says why it is skipped."""
     try:
         content = read_bounded(file)
@@ -171,7 +171,7 @@ def read_text(file: Path, shown: str) -> str | Finding:
         problem = "not UTF-8"
     except InvalidInput as error:
         problem = str(error).removeprefix(f"{file}: ")
-    return Finding(level="error", file=shown, what=f"{problem}: skipped")
+    return Finding(level="error", file=display_path, what=f"{problem}: skipped")
 
 
 def first_paragraph(body: str) -> str:

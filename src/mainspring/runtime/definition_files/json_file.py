@@ -20,13 +20,15 @@ _BYTE_POSITION = re.compile(r" \(byte (\d{1,12})\)$")
 
 
 class JsonFile(Struct, frozen=True):
-    shown: str
+    display_path: str
     text: str
     fields: JsonObject
 
     def finding(self, level: Level, what: str, *keys: str, fix: str | None = None) -> Finding:
         """A finding about the value at the end of this path of keys."""
-        return Finding(level=level, file=self.shown, line=self._line(keys), what=what, fix=fix)
+        return Finding(
+            level=level, file=self.display_path, line=self._line(keys), what=what, fix=fix
+        )
 
     def _line(self, keys: tuple[str, ...]) -> int | None:
         at = 0
@@ -39,7 +41,7 @@ class JsonFile(Struct, frozen=True):
 
 
 def read_object(
-    file: Path, shown: str, *, within: Path | None = None, max_bytes: int = MAX_BYTES
+    file: Path, display_path: str, *, within: Path | None = None, max_bytes: int = MAX_BYTES
 ) -> JsonFile | Finding | None:
     """The JSON object in a file, or a finding; `None` if the file does not exist.
 
@@ -47,16 +49,18 @@ def read_object(
     """
     try:
         if within is not None and not is_inside(file, within):
-            return _error_finding(shown, "a link that leads out of its folder")
+            return _error_finding(display_path, "a link that leads out of its folder")
         content = read_bounded(file, max_bytes=max_bytes)
     except InvalidInput as error:
-        return _error_finding(shown, str(error).removeprefix(f"{file}: "))
+        return _error_finding(display_path, str(error).removeprefix(f"{file}: "))
     if content is None:
-        return _error_finding(shown, "a link that leads nowhere") if file.is_symlink() else None
-    return decode_object(content, shown)
+        return (
+            _error_finding(display_path, "a link that leads nowhere") if file.is_symlink() else None
+        )
+    return decode_object(content, display_path)
 
 
-def decode_object(content: bytes, shown: str) -> JsonFile | Finding:
+def decode_object(content: bytes, display_path: str) -> JsonFile | Finding:
     """As `read_object`, from bytes that were read already."""
     content = content.removeprefix(b"\xef\xbb\xbf")
     try:
@@ -66,11 +70,11 @@ def decode_object(content: bytes, shown: str) -> JsonFile | Finding:
         what = str(error).splitlines()[0]
         at = _BYTE_POSITION.search(what)
         line = content.count(b"\n", 0, int(at[1])) + 1 if at else None
-        return _error_finding(shown, f"not JSON: {_BYTE_POSITION.sub('', what)}", line)
+        return _error_finding(display_path, f"not JSON: {_BYTE_POSITION.sub('', what)}", line)
     fields = as_object(value)
     if fields is None:
-        return _error_finding(shown, "must be an object", 1)
-    return JsonFile(shown, text, fields)
+        return _error_finding(display_path, "must be an object", 1)
+    return JsonFile(display_path, text, fields)
 
 
 def is_inside(path: Path, root: Path) -> bool:
@@ -136,5 +140,5 @@ def flag(value: object) -> bool:
     return value
 
 
-def _error_finding(shown: str, what: str, line: int | None = None) -> Finding:
-    return Finding(level="error", file=shown, what=what, line=line)
+def _error_finding(display_path: str, what: str, line: int | None = None) -> Finding:
+    return Finding(level="error", file=display_path, what=what, line=line)

@@ -112,15 +112,15 @@ class PartWalk(Struct):
 
         Raises: InvalidInput: a program is replacing the folder.
         """
-        below = _FolderWalk(self, self._root(place), file_selector, max_depth)
+        folder_walk = _FolderWalk(self, self._root(place), file_selector, max_depth)
         self._folders = 0
         real = _real_path(place.path)
         if not os.path.exists(real):
             return
-        if not below.is_inside(real):
+        if not folder_walk.is_inside(real):
             self.warn(place.path, "links to a place outside its root: not read")
         elif os.path.isdir(real):
-            yield from below.folder(str(place.path), real, 0)
+            yield from folder_walk.folder(str(place.path), real, 0)
         else:
             yield place.path
 

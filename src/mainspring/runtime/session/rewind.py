@@ -64,9 +64,9 @@ class RewindHistory:
             return to
         points = self.message_seqs if turns is None else self.turn_seqs
         if len(points) < (turns or 1):
-            what = "asked for nothing" if turns is None else f"had {len(points)} turns"
+            history = "asked for nothing" if turns is None else f"had {len(points)} turns"
             raise InvalidInput(
-                f"session {self.session_id} has {what}: it cannot be rewound further"
+                f"session {self.session_id} has {history}: it cannot be rewound further"
             )
         return points[-(turns or 1)]
 
@@ -140,9 +140,9 @@ async def preview_restore(
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    left: int
+    undo_seq: int
     """The event to rewind to in order to undo this."""
-    file_change: tuple[FileChange, ...]
+    changes: tuple[FileChange, ...]
 
 
 async def restore(log: SessionLog, history: RewindHistory, point: RestorePoint) -> RestoreResult:

@@ -79,16 +79,16 @@ def output_value(agent: AnyAgent, thread_tree: ThreadTree, ended: Ended, text: s
 class FinalMessage:
     """The last message of the agent in a run, folded from its events."""
 
-    def __init__(self, thread_id: str, tell: Callable[[Event], None]) -> None:
+    def __init__(self, thread_id: str, forward: Callable[[Event], None]) -> None:
         self._thread_id = thread_id
-        self._tell = tell
+        self._forward = forward
         self._texts: list[str] = []
         self.failed_checks: dict[str, str] = {}
 
     def on_event(self, event: Event) -> None:
         if event.thread_id == self._thread_id:
             self._apply(event.payload)
-        self._tell(event)
+        self._forward(event)
 
     def _apply(self, payload: AnyPayload) -> None:
         match payload:
@@ -109,10 +109,10 @@ class FinalMessage:
             case _:
                 pass
 
-    def _note_check(self, ran: HookRan) -> None:
-        self.failed_checks.pop(ran.handler, None)
-        if ran.outcome != "ok":
-            self.failed_checks[ran.handler] = ran.reason or ""
+    def _note_check(self, check: HookRan) -> None:
+        self.failed_checks.pop(check.handler, None)
+        if check.outcome != "ok":
+            self.failed_checks[check.handler] = check.reason or ""
 
     @property
     def text(self) -> str:

@@ -45,7 +45,7 @@ class SessionPaths:
     """Paths in the workspace that programs may neither change nor create."""
     git_repositories: GitRepositories | None = None
     """`None` before they have been searched for."""
-    beside: tuple[Path, ...] = ()
+    readable: tuple[Path, ...] = ()
     """Folders outside the workspace, or hidden in it, that programs may read."""
     private: tuple[Path, ...] = ()
     """The operator's files: see `SandboxSpec`."""
@@ -210,7 +210,7 @@ def worktree_paths(
         protected=(),
         watched=(),
         git_repositories=None,
-        beside=(*paths.beside, repository),
+        readable=(*paths.readable, repository),
         distrusted=(*paths.distrusted, paths.workspace),
     )
 
@@ -219,7 +219,7 @@ def with_plugin_folders(paths: SessionPaths, servers: Iterable[McpServer]) -> Se
     """Add the folders of plugins with MCP servers: their programs are there."""
     roots = {Path(server.plugin_root) for server in servers if server.plugin is not None}
     folders = [folder for folder in sorted(roots) if paths.needs_mount(folder)]
-    return replace(paths, beside=(*paths.beside, *folders))
+    return replace(paths, readable=(*paths.readable, *folders))
 
 
 def memory_places(workspace: Path, home: Path) -> tuple[Path, ...]:

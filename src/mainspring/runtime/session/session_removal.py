@@ -46,11 +46,11 @@ class SessionRemoval:
     forget_snapshots: Callable[[SessionPaths, Collection[str]], Awaitable[None]]
     """Raises: ToolEnvironmentError, InvalidInput."""
 
-    async def remove_files(self, gone: Collection[SessionFootprint]) -> None:
+    async def remove_files(self, footprints: Collection[SessionFootprint]) -> None:
         """Remove the files of deleted sessions. Only the snapshots that they named are removed:
         another log may have others in the same place."""
-        unneeded = await unused_snapshots(self.log, gone)
-        for footprint in gone:
+        unneeded = await unused_snapshots(self.log, footprints)
+        for footprint in footprints:
             session_id = footprint.session_id
             await to_thread.run_sync(self.folders.remove_readonly_mount, session_id)
             for paths in self._paths(footprint):

@@ -70,9 +70,9 @@ def check_manifest_names(
             fix = _suggestion(name) or f"there are {', '.join(sorted(BUILTIN_TOOL_NAMES))}"
             line = agent_manifest.lines.get("tools")
             yield finding(level="warning", line=line, what=f"there is no tool {name}", fix=fix)
-    if (why := missing_model(agent_manifest.model)) is not None:
-        what, _, fix = why.partition("; ")
-        yield finding(level="error", line=agent_manifest.lines.get("model"), what=what, fix=fix)
+    if (reason := missing_model(agent_manifest.model)) is not None:
+        problem, _, fix = reason.partition("; ")
+        yield finding(level="error", line=agent_manifest.lines.get("model"), what=problem, fix=fix)
 
 
 def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Iterator[IgnoredItem]:
@@ -80,11 +80,11 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
     that only Claude Code has."""
     for name in subagent.tools or ():
         if not _is_tool(name):
-            why = f"there is none here; {_suggestion(name)}".removesuffix("; ")
-            yield IgnoredItem(f"{subagent.name}: tool {name}", why)
-    if (why := missing_model(subagent.model or "")) is not None:
-        what = f"{subagent.name}: model {subagent.model}"
-        yield IgnoredItem(what, f"its parent's model is used: there is {why}")
+            reason = f"there is none here; {_suggestion(name)}".removesuffix("; ")
+            yield IgnoredItem(f"{subagent.name}: tool {name}", reason)
+    if (reason := missing_model(subagent.model or "")) is not None:
+        label = f"{subagent.name}: model {subagent.model}"
+        yield IgnoredItem(label, f"its parent's model is used: {reason}")
 
 
 def _is_tool(name: str) -> bool:
@@ -199,16 +199,16 @@ def _distrust(part: PartReport, items: Collection[str]) -> PartReport:
 
 def _check_schedule(part: PartReport, project: ProjectFiles) -> PartReport:
     try:
-        why = unscheduled_reason(project)
+        reason = unscheduled_reason(project)
     except InvalidInput as error:
-        why = str(error)
-    if why is None:
+        reason = str(error)
+    if reason is None:
         return part
-    others = (item for item in part.supported if not item.startswith("schedule "))
+    supported = (item for item in part.supported if not item.startswith("schedule "))
     return replace(
         part,
-        supported=tuple(others),
-        ignored=(IgnoredItem("schedule", why), *part.ignored),
+        supported=tuple(supported),
+        ignored=(IgnoredItem("schedule", reason), *part.ignored),
     )
 
 
@@ -266,40 +266,39 @@ class _SettingsReport:
         if agent_manifest.environment is not None:
             self._add_setting(manifest.FILE, "environment")
             self.environment_line = agent_manifest.lines.get("environment")
-            self._check_environment(manifest.FILE, None, agent_manifest.environment)
+            self._check_environment(agent_manifest.environment)
 
     def _of_settings(self, file: JsonFile) -> None:
         permissions = as_object(file.fields.get("permissions")) or {}
         self._unknown(file, permissions)
         for key in _BEHAVIORS:
-            self._add_rules(file.shown, key, [*self._rules(file, key, permissions.get(key))])
+            self._add_rules(file.display_path, key, [*self._rules(file, key, permissions.get(key))])
         mode = permissions.get("defaultMode")
         if mode is not None:
             self._mode(file, mode)
         if directories := as_list(permissions.get("additionalDirectories")):
-            self._add_setting(file.shown, f"also works in {', '.join(map(str, directories))}")
+            folders = ", ".join(map(str, directories))
+            self._add_setting(file.display_path, f"also works in {folders}")
         for what in _preferences(file):
-            self._add_setting(file.shown, what)
+            self._add_setting(file.display_path, what)
         self._add_plugins(file)
         for key in _MANAGED_ONLY & file.fields.keys():
-            self.ignored.append(
-                IgnoredItem(f"{file.shown}: {key}", "only managed settings may set it")
-            )
+            reason = "only managed settings may set it"
+            self.ignored.append(IgnoredItem(f"{file.display_path}: {key}", reason))
         sandbox = as_object(file.fields.get("sandbox"))
         if sandbox is not None:
-            self._add_setting(file.shown, "sandbox")
-            self._check_environment(file.shown, file, sandbox)
+            self._add_setting(file.display_path, "sandbox")
+            self._check_environment(sandbox, file)
 
     def _add_plugins(self, file: JsonFile) -> None:
         for key, is_used in (as_object(file.fields.get("enabledPlugins")) or {}).items():
             name = key.partition("@")[0]
             if is_used and name not in self.plugins:
                 reason = "it is not installed; `mainspring plugin install SOURCE` does that"
-                self.ignored.append(IgnoredItem(f"{file.shown}: plugin {name}", reason))
+                self.ignored.append(IgnoredItem(f"{file.display_path}: plugin {name}", reason))
             else:
-                self._add_setting(
-                    file.shown, f"plugin {name} {'enabled' if is_used else 'disabled'}"
-                )
+                state = "enabled" if is_used else "disabled"
+                self._add_setting(file.display_path, f"plugin {name} {state}")
 
     def _unknown(self, file: JsonFile, permissions: dict[str, object]) -> None:
         unknown = {key: key for key in file.fields if key not in _KNOWN_KEYS}
@@ -307,8 +306,8 @@ class _SettingsReport:
             key: f"permissions.{key}" for key in permissions if key not in _KNOWN_PERMISSIONS
         }
         for key, label in unknown.items():
-            why = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
-            self.ignored.append(IgnoredItem(f"{file.shown}: {label}", why))
+            reason = _REASONS.get(key, _UNKNOWN_KEY_MESSAGE)
+            self.ignored.append(IgnoredItem(f"{file.display_path}: {label}", reason))
 
     def _rules(self, file: JsonFile, key: Permission, value: object) -> Iterator[str]:
         rules = as_list(value)
@@ -324,55 +323,57 @@ class _SettingsReport:
                 what = f"permissions.{key}: {error}{'' if is_fatal else '; it allows nothing'}"
                 line = _line_of(file.text, text)
                 level: Level = "error" if is_fatal else "warning"
-                self.findings.append(Finding(level=level, file=file.shown, line=line, what=what))
+                self.findings.append(
+                    Finding(level=level, file=file.display_path, line=line, what=what)
+                )
 
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
             is_strict = parse_mode(str(mode)) == STRICTEST_MODE
-            self._add_setting(file.shown, f"mode {mode}", is_cautious=is_strict)
+            self._add_setting(file.display_path, f"mode {mode}", is_cautious=is_strict)
         except InvalidInput as error:
             self._find("error", file, f"permissions.defaultMode: {error}", "defaultMode")
 
-    def _add_rules(self, shown: str, behavior: Permission, rules: Sequence[str]) -> None:
+    def _add_rules(self, display_path: str, behavior: Permission, rules: Sequence[str]) -> None:
         if rules:
             what = f"{behavior} {', '.join(rules)}"
-            self._add_setting(shown, what, is_cautious=behavior in _RESTRICTING)
+            self._add_setting(display_path, what, is_cautious=behavior in _RESTRICTING)
 
-    def _add_setting(self, shown: str, what: str, *, is_cautious: bool = False) -> None:
+    def _add_setting(self, display_path: str, what: str, *, is_cautious: bool = False) -> None:
         if self.is_trusted or is_cautious:
-            self.supported.append(f"{shown}: {what}")
+            self.supported.append(f"{display_path}: {what}")
         else:
-            self.ignored.append(IgnoredItem(f"{shown}: {what}", _UNTRUSTED_MESSAGE))
+            self.ignored.append(IgnoredItem(f"{display_path}: {what}", _UNTRUSTED_MESSAGE))
 
-    def _check_environment(
-        self, shown: str, file: JsonFile | None, fields: dict[str, object]
-    ) -> None:
+    def _check_environment(self, fields: dict[str, object], file: JsonFile | None = None) -> None:
+        """`file`: the settings file, if the settings are not those of `agent.yaml`."""
         try:
             self.checks.check_environment(fields)
         except InvalidInput as error:
-            if file is not None:
-                self._find("error", file, str(error), "sandbox")
-            else:
-                line = self.environment_line
-                self.findings.append(Finding(level="error", file=shown, line=line, what=str(error)))
+            finding = Finding(
+                level="error", file=manifest.FILE, line=self.environment_line, what=str(error)
+            )
+            self.findings.append(
+                finding if file is None else file.finding("error", str(error), "sandbox")
+            )
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:
-            if file.shown == HOOKS_FILE or file.shown.startswith(kiro_hooks.FOLDER):
-                self.hooks_ignored.append(IgnoredItem(file.shown, "it has no `hooks`"))
+            if file.display_path == HOOKS_FILE or file.display_path.startswith(kiro_hooks.FOLDER):
+                self.hooks_ignored.append(IgnoredItem(file.display_path, "it has no `hooks`"))
             return
         try:
-            hooks, warnings = self.checks.describe_hooks(file.fields, file.shown)
+            hooks, warnings = self.checks.describe_hooks(file.fields, file.display_path)
         except InvalidInput as error:
-            what = str(error).removeprefix(f"{file.shown}: ")
+            what = str(error).removeprefix(f"{file.display_path}: ")
             self.hook_findings.append(file.finding("error", what, "hooks"))
             return
         for warning in warnings:
-            what = warning.removeprefix(f"{file.shown}: ")
+            what = warning.removeprefix(f"{file.display_path}: ")
             event = what.removeprefix("hooks.").partition(":")[0].partition("[")[0]
             self.hook_findings.append(file.finding("warning", what, "hooks", event))
         for hook in hooks:
-            what = f"{file.shown}: {hook}"
+            what = f"{file.display_path}: {hook}"
             if self.is_trusted:
                 self.hooks.append(what)
             else:

@@ -51,10 +51,10 @@ def hook_files(folder: Path) -> list[str]:
     return sorted(f"{FOLDER}/{path.name}" for path in folder.joinpath(FOLDER).glob("*.json"))
 
 
-def read_hooks(file: Path, shown: str) -> JsonFile | Finding | None:
+def read_hooks(file: Path, display_path: str) -> JsonFile | Finding | None:
     """The hooks of a file as a settings file has them, or a finding; no fields if the file has
     another format, and `None` if it does not exist."""
-    kiro_file = read_object(file, shown)
+    kiro_file = read_object(file, display_path)
     if not isinstance(kiro_file, JsonFile):
         return kiro_file
     if kiro_file.fields.get("version") != "v1":

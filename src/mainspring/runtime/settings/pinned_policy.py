@@ -138,11 +138,14 @@ def _protected_paths(setup: SetupRequest, paths: SessionPaths) -> tuple[str, ...
     watched = (str(paths.workspace / item) for item in paths.watched)
     agent = setup.agent
     subagent_skills = (
-        subagent.own.skills for subagent in agent.subagents if subagent.own is not None
+        skill
+        for subagent in agent.subagents
+        if subagent.own is not None
+        for skill in subagent.own.skills
     )
     skills = (
         skill.folder
-        for skill in (*agent.skills, *(skill for several in subagent_skills for skill in several))
+        for skill in (*agent.skills, *subagent_skills)
         if skill.is_trusted and skill.kind == "skill" and skill.file
     )
     return tuple(dict.fromkeys((*watched, *skills)))
@@ -157,8 +160,8 @@ async def _read_pinned(
     paths = dict.fromkeys((*pinned.policy.protected, *protected))
     pinned = replace(pinned, policy=replace(pinned.policy, protected=tuple(paths)))
     if options.is_served:  # the client may have changed the session's tools
-        lasting = [rule for rule in pinned.policy.rules if rule.scope != "session"]
-        policy = replace(pinned.policy, rules=(*lasting, *options.rules))
+        kept_rules = [rule for rule in pinned.policy.rules if rule.scope != "session"]
+        policy = replace(pinned.policy, rules=(*kept_rules, *options.rules))
         pinned = replace(pinned, policy=policy)
     facts: tuple[KnownPayload, ...] = ()
     if options.mode is not None and options.mode != _mode_of(setup, pinned):
@@ -204,10 +207,10 @@ def reading_rules(agent: Agent) -> tuple[PolicyRule, ...]:
     )
 
 
-def with_rules(pinned_policy: PinnedPolicy, more: tuple[PolicyRule, ...]) -> PinnedPolicy:
+def with_rules(pinned_policy: PinnedPolicy, rules: tuple[PolicyRule, ...]) -> PinnedPolicy:
     """The policy with more rules for this run; they are not pinned."""
-    policy = replace(pinned_policy.policy, rules=(*pinned_policy.policy.rules, *more))
-    return replace(pinned_policy, policy=policy) if more else pinned_policy
+    policy = replace(pinned_policy.policy, rules=(*pinned_policy.policy.rules, *rules))
+    return replace(pinned_policy, policy=policy) if rules else pinned_policy
 
 
 def _mode_of(setup: SetupRequest, pinned_policy: PinnedPolicy) -> Mode:

@@ -270,8 +270,8 @@ def _read_file(scope: Scope, file: Path, folder: Path, content: bytes) -> _Loade
         settings = msgspec.convert(fields, SettingsFile)
     except msgspec.ValidationError as error:
         raise InvalidInput(f"{file}: {error}") from error
-    others = manifest.SERVICE_KEYS if file.name == manifest.FILE else ()
-    unknown = [key for key in _unknown_keys(fields, SettingsFile) if key not in others]
+    service_keys = manifest.SERVICE_KEYS if file.name == manifest.FILE else ()
+    unknown = [key for key in _unknown_keys(fields, SettingsFile) if key not in service_keys]
     permissions = msgspec.convert(fields.get("permissions", {}), RawSettings)
     unknown += [f"permissions.{key}" for key in _unknown_keys(permissions, PermissionSettings)]
     text = f"{file}: {', '.join(unknown)}: ignored; `mainspring validate` says why"
@@ -300,14 +300,14 @@ def _restrict_untrusted(files: list[_LoadedFile]) -> tuple[list[_LoadedFile], li
             results.append(file)
             continue
         permissions = file.settings.permissions
-        strict = permissions.default_mode if permissions.default_mode == STRICTEST_MODE else None
-        cautious = SettingsFile(
+        mode = permissions.default_mode if permissions.default_mode == STRICTEST_MODE else None
+        restrictions = SettingsFile(
             permissions=PermissionSettings(
-                ask=permissions.ask, deny=permissions.deny, default_mode=strict
+                ask=permissions.ask, deny=permissions.deny, default_mode=mode
             )
         )
-        results.append(replace(file, settings=cautious))
-        if cautious != file.settings:
+        results.append(replace(file, settings=restrictions))
+        if restrictions != file.settings:
             warnings.append(error_table.UNTRUSTED_FOLDER.message.format(file=file.file))
     return results, warnings
 

@@ -51,8 +51,8 @@ class ServerHistory:
         `hashes` are those of each tool's definition, by name."""
         refusals: dict[str, str | None] = dict.fromkeys(server.disabled_tools)
         for name, text in texts.items():
-            if name not in refusals and (why := danger_in(text)) is not None:
-                refusals[name] = why
+            if name not in refusals and (danger := danger_in(text)) is not None:
+                refusals[name] = danger
         try:
             changed = {} if self.home is None else check_pins(self.home, server, hashes)
         except InvalidInput as error:  # the earlier definitions are unknown
