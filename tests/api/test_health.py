@@ -10,7 +10,7 @@ from mainspring.core.errors import StoreUnavailable
 from mainspring.log.migrate import SchemaStatus
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
-from mainspring.log.sqlite import open_sqlite, standing
+from mainspring.log.sqlite import open_sqlite, schema_status
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.worker import Worker
@@ -76,7 +76,7 @@ async def test_the_store_is_asked_and_its_tables_are_looked_at(tmp_path: Path):
     path = tmp_path / "mainspring.db"
 
     async def looked() -> SchemaStatus:
-        return await anyio.to_thread.run_sync(standing, path)
+        return await anyio.to_thread.run_sync(schema_status, path)
 
     async with open_sqlite(path) as store:
         health = Health({"store": check_store(store), "migrations": check_migrations(looked)})

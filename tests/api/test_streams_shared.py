@@ -40,7 +40,7 @@ async def test_deltas_of_a_worker_reach_a_stream_of_the_api(postgres_url: str):
             anyio.create_task_group() as group,
         ):
             with anyio.fail_after(60):
-                await other.tuned()
+                await other.wait_until_listening()
             await session.send("go")
             row = await runtime.log.session(session.id)
             previews = PreviewPublisher(deltas, row, scrub=runtime.log.scrub)
@@ -85,7 +85,7 @@ async def test_a_stream_says_when_the_database_stays_away(postgres: Postgres, po
                 assert (await anext(shown)).name == "agent.message"
                 postgres.stop()
                 try:
-                    store.signals.poke([session_id])
+                    store.signals.notify([session_id])
                     last = [item async for item in shown][-1]
                 finally:
                     postgres.start()

@@ -76,7 +76,7 @@ def test_a_bad_backup_is_refused(mainspring: Run, session_id: str, store: Path, 
     bad.write_text("what was there before", encoding="utf-8")
     refused = mainspring("restore", "bad.backup", "--into", "new.db")
     assert refused.returncode == 1
-    assert refused.stderr.startswith("error: bad.backup: this is no backup")
+    assert refused.stderr.startswith("error: bad.backup: this is not a backup")
     assert "nothing was restored" in refused.stderr
     missing = mainspring("restore", "none.backup", "--into", "new.db")
     assert missing.stderr.startswith("error: none.backup: No such file")
@@ -113,7 +113,7 @@ def test_migrate_brings_old_tables_to_this_version(mainspring: Run, store: Path)
     assert (told.returncode, "which this Mainspring uses" in told.stdout) == (0, True)
     back = mainspring("migrate", "--to", "1")
     assert back.returncode == 1
-    assert "cannot go back from 3: that would lose data" in back.stderr
+    assert "cannot downgrade from version 3: that would lose data" in back.stderr
     unknown = mainspring("migrate", "--to", "99")
     assert (unknown.returncode, "no version 99" in unknown.stderr) == (1, True)
     assert mainspring("migrate", "--to", "1", "--check").returncode == 2

@@ -73,4 +73,4 @@ def test_another_key_is_refused_by_the_vault_and_by_what_writes_the_log(mainspri
     for command in (("vault", "ls"), ("run", "hello")):
         refused = mainspring(*command, **wrong)
         assert refused.returncode == 1
-        assert "another key" in refused.stderr
+        assert "the key differs" in refused.stderr

@@ -165,10 +165,11 @@ async def a_refused_append_leaves_the_inbox_as_it_was(open_store: StoreFactory) 
         lease = await take_over(at.store, stale)
         folded = (FoldedItem(item.position, head.seq + 1),)
         with refused(Fenced):
-            await at.store.append(appending(stale, head, draft(says("x")), folded_item=folded))
+            await at.store.append(appending(stale, head, draft(says("x")), folded_items=folded))
         elsewhere = Head(head.seq, b"\1" * 32)
         with refused(Conflict):
-            await at.store.append(appending(lease, elsewhere, draft(says("x")), folded_item=folded))
+            append = appending(lease, elsewhere, draft(says("x")), folded_items=folded)
+            await at.store.append(append)
         assert await _waiting(at) == ["c1"]
 
 

@@ -107,12 +107,12 @@ def _draft(payload: AnyPayload, body: bytes, thread_id: str) -> EventDraft:
 
 
 def appending(
-    lease: Lease, head: Head, *drafts: EventDraft, folded_item: tuple[FoldedItem, ...] = ()
+    lease: Lease, head: Head, *drafts: EventDraft, folded_items: tuple[FoldedItem, ...] = ()
 ) -> Append:
     """An append of drafts at `head`, as the writer would make it."""
     events, reached = chain_events(lease.session_id, head, drafts)
     rows: list[Row] = [to_row(event) for event in events]
-    return Append(lease=lease, expected=head, head=reached, rows=rows, folded_item=folded_item)
+    return Append(lease=lease, expected=head, head=reached, rows=rows, folded_items=folded_items)
 
 
 async def take_over(store: Store, lease: Lease) -> Lease:

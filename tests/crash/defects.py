@@ -67,8 +67,8 @@ class _Tearing(_Broken):
             head = append.head if is_last else expected._replace(seq=row.seq)
             if not is_last:
                 head = head._replace(hash=append.rows[index + 1].prev)
-            folded = append.folded_item[index : index + 1]
-            step = append._replace(rows=[row], expected=expected, head=head, folded_item=folded)
+            folded = append.folded_items[index : index + 1]
+            step = append._replace(rows=[row], expected=expected, head=head, folded_items=folded)
             await self.store.append(step)
             expected = head
 

@@ -38,7 +38,7 @@ class Heard:
 
 async def tuned(broadcast: Broadcast) -> None:
     with anyio.fail_after(60):
-        await broadcast.tuned()
+        await broadcast.wait_until_listening()
 
 
 async def test_others_hear_it_in_order_and_we_do_not(postgres_url: str):
@@ -53,8 +53,8 @@ async def test_others_hear_it_in_order_and_we_do_not(postgres_url: str):
             await tuned(other)
             said = [f"{n} " + "é" * (n % 900) for n in range(2000)]
             for text in said:
-                one.say("sesn_1", text)
-            one.say("sesn_2", "to the second")
+                one.publish("sesn_1", text)
+            one.publish("sesn_2", "to the second")
             assert await there.count(2000) == said
             assert await elsewhere.count(1) == ["to the second"]
             assert here.texts == []
@@ -67,7 +67,7 @@ async def test_only_a_process_with_a_listener_listens(postgres_url: str):
         with other.listen("sesn_1", heard):
             await tuned(other)
             assert _listening(postgres_url) == 1
-            one.say("sesn_1", "somebody hears this")
+            one.publish("sesn_1", "somebody hears this")
             assert await heard.count(1) == ["somebody hears this"]
 
 
@@ -86,7 +86,7 @@ async def test_it_goes_on_after_the_server_was_away(postgres: Postgres, postgres
             postgres.disconnect()
             with anyio.fail_after(60):
                 while not heard.texts:  # what is said meanwhile may be lost
-                    one.say("sesn_1", "still there?")
+                    one.publish("sesn_1", "still there?")
                     await anyio.sleep(0.05)
         assert set(heard.texts) == {"still there?"}
 

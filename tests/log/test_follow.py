@@ -165,7 +165,7 @@ async def test_all_who_wait_for_a_follower_are_told_of_the_first():
         for _ in range(2):
             async with anyio.create_task_group() as group:
                 for _ in range(3):
-                    group.start_soon(signals.someone)
+                    group.start_soon(signals.wait_for_follower)
                 await anyio.lowlevel.checkpoint()
                 watches.append(signals.watch("sesn_1"))
             watches.clear()

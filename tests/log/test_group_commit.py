@@ -59,7 +59,7 @@ async def test_a_lone_writer_is_committed_at_once_and_alone():
 
 async def test_a_batch_has_a_largest_size_and_the_rest_follows():
     disk = Disk()
-    group = GroupCommit(disk.commit, most=3)
+    group = GroupCommit(disk.commit, max_jobs=3)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for n in range(8):
@@ -72,7 +72,7 @@ async def test_a_batch_has_a_largest_size_and_the_rest_follows():
 @pytest.mark.parametrize("cancelled", ["leader", "next leader", "follower", "all"])
 async def test_a_cancelled_caller_neither_loses_its_job_nor_wedges_the_others(cancelled: str):
     disk = Disk()
-    group = GroupCommit(disk.commit, most=2)
+    group = GroupCommit(disk.commit, max_jobs=2)
     names = ["leader", "with leader", "next leader", "follower", "last"]
     scopes = {name: anyio.CancelScope() for name in names}
 

@@ -13,7 +13,7 @@ from mainspring.core.errors import InvalidInput, StoreMismatch
 from mainspring.log.migrate import Migration, SchemaStatus
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
-from mainspring.log.sqlite.connect import migrate, prepare, standing
+from mainspring.log.sqlite.connect import migrate, prepare, schema_status
 from mainspring.log.sqlite.schema import MIGRATIONS
 
 NEWEST = MIGRATIONS[-1].version
@@ -126,7 +126,7 @@ def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):
     for target in (-1, NEWEST + 1):
         with pytest.raises(InvalidInput, match=f"no version {target}"):
             migrate(path, target)
-    assert standing(path) == SchemaStatus(NEWEST, NEWEST)
+    assert schema_status(path) == SchemaStatus(NEWEST, NEWEST)
 
 
 async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: Path):
@@ -142,13 +142,13 @@ async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: 
     )
     before = {table: ask(path, f"select * from {table}") for table in KEPT}
     before["inbox"] = [(*row, None) for row in before["inbox"]]  # nobody noted who sent it
-    assert standing(path) == SchemaStatus(1, NEWEST)
+    assert schema_status(path) == SchemaStatus(1, NEWEST)
     async with open_sqlite(path) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
         assert await store.blob("sha256:0") == b"\1\2"
         await store.records.write(Put(row=AGENT))
-    assert standing(path) == SchemaStatus(NEWEST, NEWEST)
+    assert schema_status(path) == SchemaStatus(NEWEST, NEWEST)
     assert {table: ask(path, f"select * from {table}") for table in KEPT} == before
 
 
@@ -156,7 +156,7 @@ async def test_going_back_would_lose_the_records_and_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
     async with open_sqlite(path) as store:
         await store.records.write(Put(row=AGENT))
-        with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
+        with pytest.raises(StoreMismatch, match="cannot downgrade from version 3: that"):
             migrate(path, 1)
         assert (await store.records.get("agent", "agent_1")).rev == 1
 
@@ -184,7 +184,7 @@ def test_going_back_over_a_step_that_would_lose_something_is_refused(tmp_path: P
     prepare(path, FINISHED).close()
     before = bytes_of(path)
     last = NEWEST + 3
-    with pytest.raises(StoreMismatch, match=f"cannot go back from {last}: that would lose data"):
+    with pytest.raises(StoreMismatch, match=f"cannot downgrade from version {last}: that"):
         migrate(path, 1, FINISHED)
     assert (version(path), bytes_of(path)) == (last, before)
 
@@ -244,7 +244,7 @@ async def test_a_foreign_database_is_refused(tmp_path: Path, statements: tuple[s
     with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
         migrate(path, 0)
     with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
-        standing(path)
+        schema_status(path)
     assert path.read_bytes() == before
     assert [file.name for file in tmp_path.iterdir()] == ["log.db"]
 

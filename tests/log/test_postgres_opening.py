@@ -18,7 +18,7 @@ from mainspring.core.errors import (
 )
 from mainspring.log.migrate import Migration, SchemaStatus
 from mainspring.log.postgres import migrate as migrated
-from mainspring.log.postgres import open_postgres, standing
+from mainspring.log.postgres import open_postgres, schema_status
 from mainspring.log.postgres.connect import Address
 from mainspring.log.postgres.migrations import MIGRATIONS, prepare
 from mainspring.log.records import Put, RecordRow
@@ -97,7 +97,7 @@ async def test_a_database_of_version_1_gets_records(postgres: Postgres, postgres
         "blob_use values (1, 'sha256:0')",
     ):
         postgres.execute(f"insert into mainspring.{statement}")
-    assert await standing(postgres_url) == SchemaStatus(1, NEWEST)
+    assert await schema_status(postgres_url) == SchemaStatus(1, NEWEST)
     async with open_postgres(postgres_url) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
@@ -105,13 +105,13 @@ async def test_a_database_of_version_1_gets_records(postgres: Postgres, postgres
         assert item.client_id == "c"
         assert await store.blob("sha256:0") == b"\1\2"
         await store.records.write(Put(row=AGENT))
-    assert await standing(postgres_url) == SchemaStatus(NEWEST, NEWEST)
-    with pytest.raises(StoreMismatch, match="cannot go back from 3: that would lose data"):
+    assert await schema_status(postgres_url) == SchemaStatus(NEWEST, NEWEST)
+    with pytest.raises(StoreMismatch, match="cannot downgrade from version 3: that"):
         await migrated(postgres_url, 1)
 
 
 async def test_looking_at_a_database_leaves_nothing_in_it(postgres_url: str):
-    assert await standing(postgres_url) == SchemaStatus(0, NEWEST)
+    assert await schema_status(postgres_url) == SchemaStatus(0, NEWEST)
     assert await tables(postgres_url) == set()
 
 

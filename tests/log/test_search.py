@@ -172,13 +172,13 @@ async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
 
 async def test_no_byte_of_what_expired_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     rewritten: list[None] = []
-    forget = text_index.forget
+    forget = text_index.purge_deleted
 
     def counted(db: sqlite3.Connection) -> None:
         rewritten.append(None)
         forget(db)
 
-    monkeypatch.setattr(text_index, "forget", counted)
+    monkeypatch.setattr(text_index, "purge_deleted", counted)
     async with opened(tmp_path / "log.db") as log:
         for _ in range(5):
             await told(log, "quaggatext is what I said")

@@ -11,7 +11,7 @@ import anyio
 import pytest
 
 from mainspring.log.sqlite import open_sqlite
-from mainspring.log.sqlite.connect import close_to_others
+from mainspring.log.sqlite.connect import remove_other_users_access
 
 
 def modes(store: Path) -> set[int]:
@@ -50,7 +50,7 @@ async def test_closing_it_to_others_keeps_the_locks_of_this_process(tmp_path: Pa
         ours.execute("pragma journal_mode = delete")  # whose locks are on the file itself
         ours.execute("begin exclusive")
         store.chmod(0o644)
-        close_to_others(store)
+        remove_other_users_access(store)
         assert modes(store) == {0o600}
         another = (
             "import sqlite3, sys;"

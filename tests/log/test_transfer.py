@@ -136,7 +136,7 @@ async def test_a_session_that_went_another_way_here_is_refused(here: SessionLog,
     await tell(here, session_id, "two")
     await tell(there, session_id, "TWO")
     mine = await exported(there, session_id)
-    with pytest.raises(InvalidInput, match=r"^line 5: .* is here already and is not the same"):
+    with pytest.raises(InvalidInput, match=r"^line 5: .* already exists and differs"):
         await import_lines(there, each(await exported(here, session_id)))
     assert await exported(there, session_id) == mine
 
@@ -182,51 +182,66 @@ BROKEN: dict[str, tuple[Breakage, str]] = {
     "cut after an event": (upto(3), "line 3: the file ends in the middle"),
     "cut before the end": (upto(8), "line 8: the file ends in the middle"),
     "cut within a line": (lambda lines: [*lines[:3], lines[3][:-9]], "line 4: not a line"),
-    "no header": (without(1), "line 1: comes before the session"),
-    "no first event": (without(2), "line 2: the first event does not begin"),
-    "no event in the middle": (without(3), "line 3: event 3 does not follow"),
-    "no last event": (without(6), "line 8: .* does not end as it should"),
+    "no header": (without(1), "line 1: this line comes before its session"),
+    "no first event": (without(2), "line 2: the first event is not the beginning"),
+    "no event in the middle": (without(3), "line 3: event 3 does not match the hash"),
+    "no last event": (without(6), "line 8: the end of session .* does not match its last event"),
     "no event at all": (without(2, 3, 4, 5, 6), "line 4: .* is not complete"),
-    "no blob": (without(7), "line 8: 2 blobs belong here, and there are 1"),
+    "no blob": (without(7), "line 8: expected 2 blobs, got 1"),
     "another thread": (
         edited(1, b'"thread_id":"', b'"thread_id":"x'),
-        "line 2: does not begin as session",
+        "line 2: the first event does not match the header",
     ),
-    "another age": (edited(1, b'"created":"20', b'"created":"19'), "line 2: does not begin as"),
-    "two headers": (lambda lines: [lines[0], *lines], "line 2: .* was not ended"),
-    "an event twice": (lambda lines: [*lines[:3], *lines[2:]], "line 4: event 2 does not follow"),
-    "events swapped": (swapped(3, 4), "line 3: event 3 does not follow"),
-    "end and event swapped": (swapped(6, 9), "line 6: .* does not end as it should"),
-    "a word edited": (edited(3, b"one", b"0ne"), "line 4: event 3 does not follow"),
-    "the last word edited": (edited(6, b"...", b"..!"), "line 9: .* does not end as it should"),
+    "another age": (edited(1, b'"created":"20', b'"created":"19'), "line 2: the first event does"),
+    "two headers": (lambda lines: [lines[0], *lines], "line 2: .* does not end before"),
+    "an event twice": (
+        lambda lines: [*lines[:3], *lines[2:]],
+        "line 4: event 2 does not match the hash",
+    ),
+    "events swapped": (swapped(3, 4), "line 3: event 3 does not match the hash"),
+    "end and event swapped": (swapped(6, 9), "line 6: .* does not match its last"),
+    "a word edited": (edited(3, b"one", b"0ne"), "line 4: event 3 does not match the hash"),
+    "the last word edited": (edited(6, b"...", b"..!"), "line 9: .* does not match its last"),
     "a time edited": (edited(3, b'"time":"20', b'"time":"21'), "line 4: event 3 does not"),
-    "a time without a zone": (edited(3, b'Z","version"', b'","version"'), "line 3: .* no zone"),
-    "no such version": (edited(3, b'"version":1', b'"version":-1'), "line 3: .* no version -1"),
-    "an id edited": (edited(3, b'"id":"sevt_', b'"id":"tves_'), "line 4: event 3 does not follow"),
+    "a time without a zone": (
+        edited(3, b'Z","version"', b'","version"'),
+        "line 3: .* no time zone",
+    ),
+    "no such version": (
+        edited(3, b'"version":1', b'"version":-1'),
+        "line 3: .* invalid version -1",
+    ),
+    "an id edited": (
+        edited(3, b'"id":"sevt_', b'"id":"tves_'),
+        "line 4: event 3 does not match the hash",
+    ),
     "a prev that is no hash": (edited(3, b'"prev":"', b'"prev":"x'), "line 3: event 2: "),
     "a type unlearnt": (edited(3, b'"type":"agent', b'"typo":"agent'), "line 3: not an event"),
     "a broken shape": (edited(3, b'"content":[', b'"content":[1,'), "line 3: agent.message: "),
     "bytes that are no text": (edited(3, b"one", b"\xff"), "line 3: "),
-    "a blob's content": (edited(7, b'content":"', b'content":"AAAA'), "line 7: .* its name says"),
+    "a blob's content": (
+        edited(7, b'content":"', b'content":"AAAA'),
+        "line 7: .* does not match its hash",
+    ),
     "a blob not base64": (edited(7, b'content":"', b'content":"!'), "line 7: .* is not base64"),
-    "a blob's name": (edited(7, b"sha256:", b"sha256:0"), "line 7: .* its name says"),
+    "a blob's name": (edited(7, b"sha256:", b"sha256:0"), "line 7: .* does not match its hash"),
     "an event of another session": (
         edited(4, b'"session_id":"sesn_', b'"session_id":"sesn_0'),
-        "line 4: event of sesn_0",
+        "line 4: event 3 belongs to another session",
     ),
     "an end of another session": (edited(9, b'"sesn_', b'"sesn_0'), "line 9: .* is not complete"),
-    "an end elsewhere": (edited(9, b'"seq":5', b'"seq":4'), "line 9: .* does not end"),
+    "an end elsewhere": (edited(9, b'"seq":5', b'"seq":4'), "line 9: .* does not match its last"),
     "a parent that is not here": (
         edited(1, b'"created"', b'"parent_id":"sesn_1","parent_seq":1,"created"'),
-        "line 2: event 1 does not follow",
+        "line 2: event 1 does not match the hash",
     ),
     "a parent without a place": (
         edited(1, b'"created"', b'"parent_id":"sesn_1","created"'),
-        "line 1: .* does not say where it begins",
+        "line 1: .* has no valid beginning",
     ),
     "a place without a parent": (
         edited(1, b'"created"', b'"parent_seq":4,"created"'),
-        "line 1: .* does not say where it begins",
+        "line 1: .* has no valid beginning",
     ),
     "not JSON": (instead(3, b"hello"), "line 3: not a line of an exported session"),
     "another JSON": (instead(3, b"[1]"), "line 3: not a line of an exported session"),
@@ -252,7 +267,7 @@ async def test_a_broken_file_is_refused_by_line_and_leaves_nothing(
 @pytest.mark.parametrize(
     ("kept", "complaint"),
     [
-        (slice(5, None), "line 3: begins with session sesn_.*, which is not here"),
+        (slice(5, None), "line 3: its parent, session sesn_.*, does not exist here"),
         (slice(0, -1), "line 7: the file ends in the middle"),
     ],
     ids=["ancestors missing", "fork cut short"],
@@ -276,7 +291,7 @@ async def test_fork_on_ancestor_that_differs_here_is_refused(here: SessionLog, t
     await tell(here, root, "two")
     fork = await here.fork(root)
     lines = await exported(here, fork.id)
-    with pytest.raises(InvalidInput, match=r"^line 3: does not follow from session"):
+    with pytest.raises(InvalidInput, match=r"^line 3: it does not follow from the session"):
         await import_lines(there, each(lines[5:]))
 
 

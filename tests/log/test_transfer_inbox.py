@@ -81,11 +81,11 @@ async def test_a_fork_leaves_behind_what_waits_for_its_parent(here: SessionLog, 
 
 MISLAID: dict[str, tuple[bytes, bytes, str]] = {
     "a place": (b'"seq":2', b'"seq":1', "client event sevt_.* is not event 1"),
-    "no place": (b'"seq":2', b'"seq":null', "there is no version 0"),
+    "no place": (b'"seq":2', b'"seq":null', "invalid version 0"),
     "a place outside": (b'"seq":2', b'"seq":9', "client event sevt_.* is not event 9"),
     "an event of ours": (b'"type":"user.message"', b'"type":"agent.message"', "clients cannot"),
-    "a client": (b'"client_id":"c2"', b'"client_id":"c1"', "client event id c1 is here twice"),
-    "the count": (b'"inbox":2', b'"inbox":3', "3 client events belong here, and there are 2"),
+    "a client": (b'"client_id":"c2"', b'"client_id":"c1"', "client event id c1 occurs twice"),
+    "the count": (b'"inbox":2', b'"inbox":3', "expected 3 client events, got 2"),
 }
 
 

@@ -19,8 +19,8 @@ SWAP = (
     "update event set seq = 3 where seq = 4",
     "update event set seq = 4 where seq = -1",
 )
-BROKEN_LINK = "does not follow from the event before it: one of them was changed"
-NOT_LAST = "the last event is not the one that was written last"
+BROKEN_LINK = "does not match the hash of the event before it: one of them was changed"
+NOT_LAST = "the last event is not the one that the session recorded as its last"
 
 TAMPERED = {
     "a letter of a body": (
@@ -42,7 +42,7 @@ TAMPERED = {
     "a moment": (("update event set time = time + 1 where seq = 3",), [(4, BROKEN_LINK)]),
     "a moment outside of all time": (
         ("update event set time = 9000000000000000000 where seq = 3",),
-        [(3, "cannot be read: event 3: 9000000000000000000 is no time")],
+        [(3, "cannot be read: event 3: 9000000000000000000 is not a valid time")],
     ),
     "an id": (("update event set id = 'sevt_1' where seq = 3",), [(4, BROKEN_LINK)]),
     "a thread": (("update event set thread_id = 'x' where seq = 3",), [(4, BROKEN_LINK)]),
@@ -57,7 +57,7 @@ TAMPERED = {
     "a version": (("update event set version = 2 where seq = 3",), [(4, BROKEN_LINK)]),
     "a type": (
         ("update event set type = 'user.message' where seq = 3",),
-        [(3, "is filed as user.message but is a agent.message")],
+        [(3, "is stored as user.message but is agent.message")],
     ),
     "a link": (
         ("update event set prev = zeroblob(32) where seq = 3",),
@@ -74,11 +74,11 @@ TAMPERED = {
     ),
     "the tail removed": (
         ("delete from event where seq > 4",),
-        [(4, "the log ends here, but the session says 6")],
+        [(4, "the log ends here, but the session's head is 6")],
     ),
     "every row removed": (
         ("delete from event",),
-        [(0, "the log ends here, but the session says 6")],
+        [(0, "the log ends here, but the session's head is 6")],
     ),
     "the tail removed and the head with it": (
         ("delete from event where seq > 4", "update session set seq = 4"),
@@ -86,12 +86,12 @@ TAMPERED = {
     ),
     "the head's number": (
         ("update session set seq = 5",),
-        [(6, "the log ends here, but the session says 5")],
+        [(6, "the log ends here, but the session's head is 5")],
     ),
     "the session's thread": (("update session set thread_id = 'x'",), [(1, "begins thread sthr_")]),
     "the session's age": (
         ("update session set created = created - 1",),
-        [(1, "is not from when the session says that it was created")],
+        [(1, "its time differs from the session's creation time")],
     ),
     "the head's hash": (("update session set hash = zeroblob(32)",), [(6, NOT_LAST)]),
 }

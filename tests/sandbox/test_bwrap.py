@@ -363,5 +363,5 @@ async def test_hidden_files_have_no_name(site: SandboxSpec, bubblewrap: Bubblewr
     state = vault.stat()
     wider = replace(site, read_only=(tmp_path / "tools",))
     launch = replace(bubblewrap.launch(wider), forbidden=((state.st_dev, state.st_ino),))
-    with pytest.raises(SandboxFailed, match="not to be shown"):
+    with pytest.raises(SandboxFailed, match="must not be visible"):
         await to_thread.run_sync(partial(start_keeper, wider, launch, linger_seconds=0))

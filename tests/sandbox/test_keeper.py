@@ -314,7 +314,7 @@ async def test_services_are_few_and_end_with_the_session(site: SandboxSpec, bubb
         for number in range(4):
             wanted = ExecRequest(key=str(number), argv=("sleep", "8644"))
             await services.start(f"service {number}", wanted)
-        with pytest.raises(SandboxFailed, match="no more than 4"):
+        with pytest.raises(SandboxFailed, match="at most 4"):
             await services.start("fifth", ExecRequest(key="5", argv=("sleep", "8644")))
         await services.close()
     assert not processes("bwrap", str(site.workspace))

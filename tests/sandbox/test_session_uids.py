@@ -38,5 +38,5 @@ def test_a_uid_is_kept_until_its_session_is_deleted_and_then_free_for_another(tm
 def test_claims_of_others_are_not_believed(tmp_path: Path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "claims").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(SandboxFailed, match="not a folder of ours"):
+    with pytest.raises(SandboxFailed, match="not a folder of this user"):
         SessionUids(uids=CROWDED, claims=tmp_path / "claims").uid("session")

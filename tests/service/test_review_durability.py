@@ -295,7 +295,7 @@ class OneTopic:
     def __init__(self) -> None:
         self.on_message: Callable[[str], None] | None = None
 
-    def say(self, topic: str, text: str) -> None:
+    def publish(self, topic: str, text: str) -> None:
         pass
 
     @contextmanager

@@ -47,13 +47,13 @@ class OpenSandbox:
         return made
 
     async def run(
-        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, on_output: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         if self.is_broken:
             raise SandboxFailed("no sandbox works here")
         if request.key not in self.ran:
             self.asked.append(request)
-            self.ran[request.key] = await self._run(request, hear)
+            self.ran[request.key] = await self._run(request, on_output)
         return self.ran[request.key]
 
     async def find_result(self, key: str) -> ExecResult | None:
@@ -71,9 +71,9 @@ class OpenSandbox:
             status=-1, stdout=CapturedOutput(), stderr=CapturedOutput(), stop_cause="lost"
         )
 
-    async def _run(self, request: ExecRequest, hear: Callable[[bytes], None]) -> ExecResult:
-        stream = _Stream(hear, request.max_bytes)
-        errors = _Stream(hear, request.max_bytes)
+    async def _run(self, request: ExecRequest, on_output: Callable[[bytes], None]) -> ExecResult:
+        stream = _Stream(on_output, request.max_bytes)
+        errors = _Stream(on_output, request.max_bytes)
         async with await anyio.open_process(
             list(request.argv),
             cwd=request.cwd or self.root,
@@ -120,13 +120,13 @@ def _kill_group(pid: int) -> None:
 
 
 class _Stream:
-    def __init__(self, hear: Callable[[bytes], None], max_bytes: int) -> None:
-        self.hear, self.max_bytes, self.content = hear, max_bytes, b""
+    def __init__(self, on_output: Callable[[bytes], None], max_bytes: int) -> None:
+        self.on_output, self.max_bytes, self.content = on_output, max_bytes, b""
 
     async def drain(self, source: anyio.abc.ByteReceiveStream) -> None:
         async for piece in source:
             self.content += piece
-            self.hear(piece)
+            self.on_output(piece)
 
     def captured(self) -> CapturedOutput:
         size, half = len(self.content), self.max_bytes // 2

@@ -86,7 +86,7 @@ async def test_a_write_expects_the_version_it_is_told(root: Path):
     with pytest.raises(FileChanged, match="exists already"):
         await tree.write("a", b"2", expected="")
     (root / "a").write_bytes(b"theirs")
-    with pytest.raises(FileChanged, match="not what it was"):
+    with pytest.raises(FileChanged, match="has changed since it was read"):
         await tree.write("a", b"2", expected=first.version)
     with pytest.raises(FileChanged):
         await tree.write("gone/b", b"2", expected=first.version)

@@ -82,7 +82,7 @@ class Sandbox(Protocol):
     def box(self) -> SandboxInfo: ...
 
     async def run(
-        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, on_output: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         """Run a program, or return the result of an earlier attempt with the same key.
 

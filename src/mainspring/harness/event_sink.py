@@ -45,12 +45,12 @@ class EventSink:
         Raises:
             Conflict: an earlier commit failed, and the events staged after it are lost.
         """
-        if self.writer.loss is not None:  # events staged since depend on lost ones
+        if self.writer.commit_error is not None:  # events staged since depend on lost ones
             lost_seq = max((event.seq for event in self._waiting), default=0)
             conflict = Conflict(
                 self.writer.session_id, expected=lost_seq, actual=self.writer.head.seq
             )
-            raise conflict from self.writer.loss
+            raise conflict from self.writer.commit_error
         await self.writer.commit()
         durable = self.writer.head.seq
         durable_events = [event for event in self._waiting if event.seq <= durable]

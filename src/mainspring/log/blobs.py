@@ -1,4 +1,4 @@
-"""Blobs are named by the hash of their content; events refer to them by it."""
+"""Blobs: large content beside the log. Events refer to a blob by the hash of its content."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def store_blob(
 
 
 def referenced_blobs(payload: AnyPayload) -> Iterator[str]:
-    """Digests of the blobs that an event's content cannot be read without."""
+    """Digests of the blobs that an event's content needs."""
     for block in getattr(payload, "content", ()):
         source = block.source if isinstance(block, ImageBlock | DocumentBlock) else block
         if isinstance(source, BlobBlock | BlobSource):

@@ -45,7 +45,7 @@ def encode_scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, by
     """The payload and its JSON, without secrets.
 
     Raises:
-        MalformedEvent: it cannot be encoded, or scrubbing broke it. Nothing may be stored then.
+        MalformedEvent: it cannot be encoded, or scrubbing broke it. Do not store anything then.
     """
     body = encode_payload(payload)
     clean = scrub(body)
@@ -99,7 +99,7 @@ def to_event(session_id: str, row: Row) -> Event:
     try:
         time = from_micros(row.time)
     except OverflowError as error:
-        raise MalformedEvent(f"event {row.seq}: {row.time} is no time") from error
+        raise MalformedEvent(f"event {row.seq}: {row.time} is not a valid time") from error
     return Event(
         id=row.id,
         session_id=session_id,

@@ -1,7 +1,7 @@
-"""Group commit: the first writer to find the database free commits for all that are waiting.
+"""Group commit: the first writer that finds the database free commits for all waiting writers.
 
-It needs no task and no thread. A lone writer pays nothing for it; under load, all jobs that arrive
-while one commit syncs to disk share the next one.
+It needs no task and no thread. It costs a lone writer nothing; under load, all jobs that arrive
+while one commit syncs to disk share the next commit.
 """
 
 from __future__ import annotations
@@ -47,32 +47,32 @@ class GroupCommit(Generic[Job]):
         self,
         commit: Callable[[Sequence[Job]], Awaitable[None]],
         *,
-        most: int = 256,
+        max_jobs: int = 256,
         is_alone: Callable[[], bool] = lambda: False,
     ) -> None:
         """`is_alone`: whether no other writer can have a job right now."""
         self._commit = commit
-        self._most = most
+        self._max_jobs = max_jobs
         self._is_alone = is_alone
-        self._joined_at = 0.0
-        self._last: _Batch[Job] | None = None
+        self._yielded_at = 0.0
+        self._newest: _Batch[Job] | None = None
 
     async def run(self, job: Job) -> None:
-        """Return when the job was committed or refused. Cancellation waits until then."""
-        last = self._last
+        """Return once the job is committed or refused. Cancellation waits for that."""
+        previous = self._newest
         with CancelScope(shield=True):
-            if last is not None and last.is_open and len(last.jobs) < self._most:
-                last.jobs.append(job)
-                return await last.wait()
-            self._last = batch = _Batch([job])
+            if previous is not None and previous.is_open and len(previous.jobs) < self._max_jobs:
+                previous.jobs.append(job)
+                return await previous.wait()
+            self._newest = batch = _Batch([job])
             try:
-                if last is not None:
-                    await last.wait()
+                if previous is not None:
+                    await previous.wait()
                 # Yield to the event loop once, so that tasks that are ready to write join the
                 # batch. A lone writer only does so from time to time: it may write without pause.
                 now = time.monotonic()
-                if now - self._joined_at > _ALONE_SECONDS or not self._is_alone():
-                    self._joined_at = now
+                if now - self._yielded_at > _ALONE_SECONDS or not self._is_alone():
+                    self._yielded_at = now
                     await anyio.lowlevel.checkpoint()
                 batch.is_open = False
                 await self._commit(batch.jobs)

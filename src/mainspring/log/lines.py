@@ -34,13 +34,13 @@ class BlobLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="blob"):
 class InboxLine(
     Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="inbox"
 ):
-    """A client's event that waits in the inbox, or the client id of one that is in the log."""
+    """A client's event that is pending in the inbox, or the client id of an event in the log."""
 
     client_id: str
     event_id: str
     time: Annotated[datetime, Meta(tz=True)]
     seq: int | None = None
-    """Its position in the log; the event there has the rest."""
+    """Its position in the log; the other fields are in that event."""
     thread_id: str = ""
     version: int = 0
     payload: Raw = Raw()
@@ -54,9 +54,9 @@ class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     seq: int
     hash: str
     blobs: int = 0
-    """The number of inbox items, which the hash chain of the events does not cover."""
+    """The number of blobs. The hash chain does not cover blobs and inbox items."""
     inbox: int = 0
-    """Likewise."""
+    """The number of inbox items."""
 
 
 class _Kind(Struct):

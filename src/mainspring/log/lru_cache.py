@@ -11,8 +11,8 @@ V = TypeVar("V")
 
 
 class LruCache(Generic[K, V]):
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._entries: OrderedDict[K, V] = OrderedDict()
 
     def __contains__(self, key: K) -> bool:
@@ -30,7 +30,7 @@ class LruCache(Generic[K, V]):
         """Evict the least recently used entries above the capacity."""
         self._entries[key] = value
         self._entries.move_to_end(key)
-        while len(self._entries) > self._most:
+        while len(self._entries) > self._capacity:
             self._entries.popitem(last=False)
 
     def pop(self, key: K) -> V | None:

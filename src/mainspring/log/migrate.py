@@ -15,7 +15,7 @@ class Migration(Struct, frozen=True, kw_only=True):
     """The version of the schema after `up`."""
     up: tuple[str, ...]
     down: tuple[str, ...] | None
-    """Undoes `up`. `None` if that would lose data: a downgrade is refused then."""
+    """Undoes `up`. `None` if that would lose data; a downgrade then fails."""
 
 
 class SchemaStatus(Struct, frozen=True):
@@ -40,7 +40,7 @@ def pending_migrations(
         raise newer.error(StoreMismatch, place=place, current=current, newest=newest)
     target = newest if target is None else target
     if not 0 <= target <= newest:
-        raise InvalidInput(f"{place}: there is no version {target}; this Mainspring knows {newest}")
+        raise InvalidInput(f"{place}: there is no version {target}; the newest is {newest}")
     if target >= current:
         return [(step.version, step.up) for step in migrations if current < step.version <= target]
     steps: list[tuple[int, tuple[str, ...]]] = []
@@ -48,7 +48,7 @@ def pending_migrations(
         if target < step.version <= current:
             if step.down is None:
                 raise StoreMismatch(
-                    f"{place}: cannot go back from {step.version}: that would lose data"
+                    f"{place}: cannot downgrade from version {step.version}: that would lose data"
                 )
             steps.append((step.version - 1, step.down))
     return steps

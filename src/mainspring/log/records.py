@@ -1,8 +1,8 @@
 """Records: what the service stores beside the logs, such as agents, keys and schedules.
 
 The interface is as low-level as `store.py`: a record is an opaque body under a tenant, a kind and
-an id, with a few columns to query by. `service` knows what a body means. No transaction spans a
-record and a log: what must survive about a session is in its log.
+an id, with a few columns to query by. `service` interprets the body. No transaction spans a
+record and a log: everything about a session that must survive is in its log.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ class RecordRow:
 
 
 class Put(Struct, frozen=True, kw_only=True):
-    """A new record. Refused (`AlreadyExists`) if its id or name is taken."""
+    """A new record. `AlreadyExists` if its id or name is taken."""
 
     row: RecordRow
     content: bytes | None = None
-    """Large content that is stored and read separately, such as that of a file."""
+    """Large content, such as a file's, that is stored and read separately."""
 
 
 class Replace(Struct, frozen=True, kw_only=True):
-    """A changed record. Refused (`StaleVersion`) unless its `rev` is still the stored one's."""
+    """A changed record. `StaleVersion` if its `rev` is no longer the stored one."""
 
     row: RecordRow
     content: bytes | None = None
@@ -54,7 +54,7 @@ class Replace(Struct, frozen=True, kw_only=True):
 
 
 class Remove(Struct, frozen=True, kw_only=True):
-    """A record to remove. Refused (`StaleVersion`) unless its `rev` is still the stored one."""
+    """A record to remove. `StaleVersion` if its `rev` is no longer the stored one."""
 
     row: RecordRow
 
@@ -64,7 +64,7 @@ RecordChange: TypeAlias = Put | Replace | Remove
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordQuery:
-    """Which records to list. All conditions must hold; `None` is no condition."""
+    """Which records to list. A record must meet all conditions; `None` is no condition."""
 
     kind: str
     tenant: str | None = None
@@ -77,7 +77,7 @@ class RecordQuery:
     created_upto: int | None = None
     """Both inclusive."""
     due_upto: int | None = None
-    """Only records that are due by then, the earliest first."""
+    """Only records that are due by this time, the earliest first."""
     after: RecordRow | None = None
     """The last record of the previous page, in the order of this query."""
     order: Literal["asc", "desc"] = "desc"
@@ -93,8 +93,8 @@ class RecordWithContent(Struct, frozen=True, kw_only=True):
 
 
 class Records(Protocol):
-    """Texts are Unicode without NUL, and integers have 64 bits. Reading a record by any other value
-    finds none; listing and writing with one is refused (`InvalidInput`)."""
+    """Texts are Unicode without NUL, and integers have 64 bits. With any other value, reading a
+    record raises `NotFound`; listing and writing raise `InvalidInput`."""
 
     async def get(self, kind: str, id_: str) -> RecordRow:
         """Raises: NotFound."""
@@ -123,8 +123,8 @@ class Records(Protocol):
         ...
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
-        """Add to counters, which are created on first use, and return their new values. A counter
-        that is named twice has the sum of both. Adding 0 only reads.
+        """Add to counters, creating them on first use, and return their new values. If a counter
+        occurs twice, both amounts are added. Adding 0 only reads.
 
         Raises: InvalidInput: a counter would overflow; nothing was added.
         """

@@ -1,7 +1,8 @@
 """Permanently removes a text from the logs of all sessions. Events keep their positions, the hash
-chain still verifies, and each log records what was removed from it, by whom and why.
+chain still verifies, and each log records its redactions, who asked for them and why.
 
-A text is found by its runs of five words, however it is quoted or cut; a shorter one as a whole.
+A text matches wherever five of its words occur in a row, so quotations and excerpts match too. A
+shorter text matches as a whole.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
 REDACTED = "[redacted]"
-_RUN = 5
+_RUN_WORDS = 5
 _MIN_ONE_WORD = 8
 """The minimum length of a text that is a single word."""
 _WORD = re.compile(r"[^\W_]+")
 _PAGE = 200
-_KEPT_KEYS = frozenset(("type", "hash", "event_id", "tool_use_id", "session_id", "thread_id"))
+_UNCHANGED_KEYS = frozenset(("type", "hash", "event_id", "tool_use_id", "session_id", "thread_id"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +49,7 @@ class TextRemover:
         self._runs: dict[int, set[tuple[str, ...]]] = {}
         for text in texts:
             words = [word.casefold() for word in _WORD.findall(text)]
-            size = min(_RUN, len(words))
+            size = min(_RUN_WORDS, len(words))
             if not size or (size == 1 and len(words[0]) < _MIN_ONE_WORD):
                 continue
             runs = self._runs.setdefault(size, set())
@@ -57,8 +58,8 @@ class TextRemover:
 
     def __call__(self, text: str) -> str:
         """The text without occurrences; the same object if there were none."""
-        places = list(_WORD.finditer(text))
-        words = [place[0].casefold() for place in places]
+        matches = list(_WORD.finditer(text))
+        words = [match[0].casefold() for match in matches]
         marked = [False] * len(words)
         for at, word in enumerate(words):
             if word not in self._first:
@@ -68,17 +69,17 @@ class TextRemover:
                     marked[at : at + size] = [True] * size
         if not any(marked):
             return text
-        return _without(text, places, marked)
+        return _replace_marked(text, matches, marked)
 
 
-def _without(text: str, places: Sequence[re.Match[str]], marked: Sequence[bool]) -> str:
+def _replace_marked(text: str, matches: Sequence[re.Match[str]], marked: Sequence[bool]) -> str:
     parts: list[str] = []
     end = 0
-    for at, place in enumerate(places):
+    for at, match in enumerate(matches):
         if marked[at]:
             if not at or not marked[at - 1]:
-                parts += [text[end : place.start()], REDACTED]
-            end = place.end()
+                parts += [text[end : match.start()], REDACTED]
+            end = match.end()
     parts.append(text[end:])
     return "".join(parts)
 
@@ -94,14 +95,14 @@ class _Progress:
 async def redact_texts(
     log: SessionLog, texts: Iterable[str], *, reason: str, by: Sender
 ) -> RedactionReport:
-    """Run again after a crash, it continues: text that was removed is no longer found."""
+    """After a crash, run it again: it continues, because removed text is no longer found."""
     remover, progress = TextRemover(texts), _Progress()
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=_PAGE):
         before = page[-1]
         for row in page:
             try:
-                await _redact_session(log, row.id, remover, progress, (reason, by))
+                await _redact_session(log, row.id, remover, progress, reason=reason, by=by)
             except (LeaseHeld, SessionGone):
                 progress.held.append(row.id)
             except SessionNotFound:
@@ -119,14 +120,16 @@ async def _redact_session(
     session_id: str,
     remover: TextRemover,
     progress: _Progress,
-    why: tuple[str, Sender],
+    *,
+    reason: str,
+    by: Sender,
 ) -> None:
     blobs = await _blobs_with(log, session_id, remover)
     removed = blobs | progress.blobs
     bodies = _redacted_bodies(await _own_events(log, session_id), remover, removed)
     if not bodies and not blobs:
         return
-    async with hold_session(log, session_id) as writer:  # it may have grown in the meantime
+    async with hold_session(log, session_id) as writer:  # the log may have grown in the meantime
         bodies = _redacted_bodies(await _own_events(log, session_id), remover, removed)
         redactions = tuple(
             Redaction(
@@ -137,7 +140,7 @@ async def _redact_session(
             for event, body in bodies
         )
         event = EventsRedacted(
-            redactions=redactions, reason=why[0], by=why[1], blobs=tuple(sorted(blobs))
+            redactions=redactions, reason=reason, by=by, blobs=tuple(sorted(blobs))
         )
         await writer.redact(event, {event.seq: body.decode() for event, body in bodies})
     progress.sessions.append(session_id)
@@ -188,7 +191,7 @@ def _clean(value: object, remover: TextRemover, blobs: set[str]) -> object:
             if fields.get("hash") in blobs or _source_hash(fields) in blobs:
                 return {"type": "text", "text": REDACTED}
             return {
-                remover(key): item if key in _KEPT_KEYS else _clean(item, remover, blobs)
+                remover(key): item if key in _UNCHANGED_KEYS else _clean(item, remover, blobs)
                 for key, item in fields.items()
             }
         case _:

@@ -1,4 +1,4 @@
-"""Full-text search over the log. The index is brought up to date by each search."""
+"""Full-text search over the log. Each search first updates the index."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ async def search(
     is_loose: bool = False,
     scope: SessionScope | None = None,
 ) -> list[SearchHit]:
-    """Events whose text has all words of the query, best first; in one session with its
-    inherited history, in those of a scope, or in all. `is_loose`: any word that begins like one of
-    them. In a scope, texts that nobody has searched before are indexed a part at a time, so that
-    the first search of a long record does not wait for all of it.
+    """Events whose text has all words of the query, best first: of one session with its inherited
+    history, of the sessions of a scope, or of all sessions. `is_loose`: at least one word, or a
+    longer word that starts with it. With a scope, each search indexes a limited number of new
+    events, so that the first search of a long history does not wait for all of it.
 
     Raises:
-        InvalidInput: there is no word in the query.
+        InvalidInput: the query has no words.
     """
     parts = query.replace("\0", " ").split()
     words = [part for part in parts if any(map(str.isalnum, part))]
     if not words:
-        raise InvalidInput(f"nothing to search for in {query!r}: give one word or more")
-    spans: list[EventRange] = []
+        raise InvalidInput(f"nothing to search for in {query!r}: enter at least one word")
+    event_ranges: list[EventRange] = []
     if session_id is None:
-        await _catch_up(log, None, pages=None if scope is None else _SCOPE_PAGES)
+        await _update_index(log, None, pages=None if scope is None else _SCOPE_PAGES)
     else:
         for segment in await log.lineage(session_id):
-            await _catch_up(log, segment.session_id)
-            spans.append(
+            await _update_index(log, segment.session_id)
+            event_ranges.append(
                 EventRange(session_id=segment.session_id, after=segment.after, upto=segment.upto)
             )
     return await log.store.search(
-        words, event_ranges=spans, limit=limit, is_loose=is_loose, scope=scope
+        words, event_ranges=event_ranges, limit=limit, is_loose=is_loose, scope=scope
     )
 
 
-async def _catch_up(log: SessionLog, session_id: str | None, pages: int | None = None) -> None:
+async def _update_index(log: SessionLog, session_id: str | None, pages: int | None = None) -> None:
     for _ in count() if pages is None else range(pages):
         if not (rows := await log.store.unindexed(session_id, limit=_PAGE)):
             return
@@ -60,9 +60,8 @@ async def _catch_up(log: SessionLog, session_id: str | None, pages: int | None =
             upto[owner] = row.seq
             if text := _text(row):
                 texts.append(IndexedText(session_id=owner, seq=row.seq, text=text))
-        with suppress(
-            SessionNotFound
-        ):  # one was deleted in the meantime; the others are indexed by the next attempt
+        # if a session was deleted in the meantime, the next attempt indexes the others
+        with suppress(SessionNotFound):
             await log.store.index(texts, list(upto.items()))
 
 

@@ -1,5 +1,5 @@
-"""The lease under which a session is written: acquired, renewed, released, and taken over when
-its owner has died on this machine.
+"""The lease that a writer needs: acquired, renewed, released, and taken over when its owner has
+died on this machine.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from mainspring.log.writer import Writer
 
 
 def local_owner(worker_id: str) -> str:
-    """`wrkr_...@place/pid`; without the place where processes cannot be distinguished."""
+    """`wrkr_...@place/pid`; only the worker id on systems without process namespaces."""
     place = _boot_and_namespace()
     return worker_id if place is None else f"{worker_id}@{place}/{os.getpid()}"
 
 
 def is_dead(owner: str) -> bool:
-    """True only if the owner was a process of this boot and this PID namespace and has ended."""
+    """Whether the owner was a process of this boot and this PID namespace that has ended."""
     _, _, where = owner.partition("@")
     place, _, pid = where.rpartition("/")
     if not place or place != _boot_and_namespace() or not pid.isdecimal():
@@ -52,16 +52,16 @@ def _boot_and_namespace() -> str | None:
 
 
 LEASE_SECONDS = 4.0
-"""How long after its death a worker's sessions wait for another; it renews three times as often."""
+"""After a worker dies, its sessions wait this long. It renews three times as often."""
 
 
 @asynccontextmanager
 async def hold_session(log: SessionLog, session_id: str) -> AsyncGenerator[Writer, None]:
-    """Write to a session until the block ends. Two never hold one at once, not even in one
-    process: each has its own name.
+    """Hold a session's lease until the block ends. Only one writer holds it at a time, even within
+    one process: each has its own name.
 
     Raises:
-        LeaseHeld: another worker has it.
+        LeaseHeld: another worker holds it.
     """
     writer = await _acquire(log, session_id, local_owner(ids.new_id(ids.WORKER)))
     try:
@@ -69,7 +69,7 @@ async def hold_session(log: SessionLog, session_id: str) -> AsyncGenerator[Write
             yield writer
     except BaseException:
         with anyio.CancelScope(shield=True), suppress(StoreFailed, Fenced):
-            # expired, not released: a worker that looks for unfinished sessions finds it
+            # expired, not released: a worker that looks for unfinished sessions then finds it
             await log.store.renew(replace(writer.lease, seconds=0.0))
         raise
     with anyio.CancelScope(shield=True), suppress(StoreFailed):
@@ -93,7 +93,7 @@ async def _acquire(log: SessionLog, session_id: str, owner: str) -> Writer:
 async def _renew_forever(writer: Writer) -> None:
     """Renew the lease while nothing is appended: a model may think for minutes.
 
-    A store that is away for a while is no reason to stop: the lease is lost only to another.
+    An unavailable store does not stop this: the lease is lost only when another writer takes it.
     """
     while True:
         await anyio.sleep(writer.lease.seconds / 3)

@@ -40,7 +40,7 @@ from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 ENDLESS = 2**62
 _PAGE = 1000
 _LONG_PAGE = 4000
-"""Page size when a whole log is read; each page costs a hop to a thread."""
+"""Page size for reading a whole log; each page costs a switch to a thread."""
 _CACHED_LINEAGES = 10_000
 
 
@@ -89,7 +89,7 @@ class SessionLog:
 
         Raises: SessionExists.
         """
-        return await self._begin(
+        return await self._create_session(
             created or SessionCreated(),
             session_id=session_id,
             sender=sender,
@@ -107,8 +107,8 @@ class SessionLog:
         fork_id: str | None = None,
         sender: Sender | None = None,
     ) -> SessionRow:
-        """Create a session that starts with this one's events up to `at`, by reference. With
-        `fork_id` a retry does not create a second one.
+        """Create a session that starts with this one's events up to `at`, without copying them.
+        With `fork_id` a retry does not create a second one.
 
         Raises:
             InvalidInput: there is no event `at`.
@@ -122,7 +122,7 @@ class SessionLog:
         [last] = await self.read(session_id, after=at - 1, limit=1)
         later = await self.read(session_id, after=at, types=[RECEIVED])
         received = [item.payload for item in later if isinstance(item.payload, SessionReceived)]
-        return await self._begin(  # rules from before a move belong to another machine
+        return await self._create_session(  # rules from before a move belong to another machine
             SessionForked(parent_session_id=session_id, parent_seq=at, title=title),
             *received[-1:],
             thread_id=parent.thread_id,
@@ -132,9 +132,9 @@ class SessionLog:
             sender=sender,
         )
 
-    async def _begin(
+    async def _create_session(
         self,
-        *first: SessionCreated | SessionForked | SessionReceived,
+        *first_payloads: SessionCreated | SessionForked | SessionReceived,
         thread_id: str,
         base: Head,
         parent_id: str | None,
@@ -152,7 +152,7 @@ class SessionLog:
                 body=body,
                 sender=sender,
             )
-            for payload, body in (encode_scrubbed(item, self.scrub) for item in first)
+            for payload, body in (encode_scrubbed(item, self.scrub) for item in first_payloads)
         ]
         events, head = chain_events(session_id, base, drafts)
         session = SessionRow(
@@ -187,11 +187,11 @@ class SessionLog:
     ) -> Writer:
         """Acquire the session's lease, and with it the right to append.
 
-        `instead_of`: the owner and epoch of a `LeaseHeld` whose holder is known to have ended.
+        `instead_of`: the owner and epoch of a `LeaseHeld` whose holder has certainly ended.
 
         Raises:
-            LeaseHeld: another holder has it, perhaps under the same name.
-            SessionGone: it was moved to another store.
+            LeaseHeld: another writer holds it, perhaps under the same name.
+            SessionGone: the session was moved to another store.
         """
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
@@ -225,9 +225,9 @@ class SessionLog:
         self._lineages.pop(session_id, None)
 
     async def expire(self, *, updated_before: datetime) -> list[str]:
-        """Retention: delete sessions without a lease that have not changed since; returns the ids.
+        """Delete sessions without a lease that have not changed since then; returns their ids.
 
-        Sessions with a pending inbox, and parents of forks that remain, are kept.
+        Sessions with a pending inbox, and parents of remaining forks, stay.
         """
         expired: list[str] = []
         skipped: set[str] = set()
@@ -367,7 +367,7 @@ class SessionLog:
             body=body.decode(),
             sender=encode_sender(sender),
         )
-        await anyio.lowlevel.checkpoint_if_cancelled()  # past this point it is stored
+        await anyio.lowlevel.checkpoint_if_cancelled()  # from here on, cancellation comes too late
         inbox_item = await self.store.submit(session_id, item)
         if (inbox_item.type, inbox_item.body) != (item.type, item.body):
             raise EventIdTaken(item.client_id)

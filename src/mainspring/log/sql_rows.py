@@ -1,5 +1,5 @@
-"""What both SQL stores share: columns to rows, record queries to SQL conditions, and the values
-that a store can hold.
+"""Code that both SQL stores share: columns to rows, record queries to SQL conditions, and checks of
+values that a store cannot hold.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ RECORD_COLUMNS: Final = (
 
 def session_row(row: tuple[Any, ...]) -> SessionRow:
     """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner."""
-    id_, thread_id, created, updated, seq, digest, *others = row
-    return SessionRow(id_, thread_id, created, updated, Head(seq, digest), *others)
+    id_, thread_id, created, updated, seq, digest, *parent_and_lease = row
+    return SessionRow(id_, thread_id, created, updated, Head(seq, digest), *parent_and_lease)
 
 
 def record_row(row: tuple[Any, ...]) -> RecordRow:
-    """From `RECORD_COLUMNS`; more may follow them."""
+    """From `RECORD_COLUMNS`; ignores further columns."""
     values = [*row[:12]]
     values[10] = bool(values[10])  # SQLite has no booleans
     return RecordRow(*values)
@@ -54,8 +54,8 @@ class Conditions(Struct, frozen=True):
 
 
 def record_conditions(query: RecordQuery) -> Conditions:
-    """Raises: InvalidInput: no record can have such a value."""
-    # partial indexes: used only if the query repeats their condition
+    """Raises: InvalidInput: no record can have this value."""
+    # the database uses a partial index only if the query repeats its condition
     parent: LiteralString = "parent <> '' and parent =" if query.parent else "parent ="
     label: LiteralString = "label <> '' and label =" if query.label else "label ="
     values: dict[LiteralString, Any] = {
@@ -100,12 +100,12 @@ def record_page(query: RecordQuery, placeholder: LiteralString) -> tuple[Literal
 
 
 def prefix_end(prefix: str) -> str | None:
-    """The first text, by code points, after all with this prefix; `None` if there is none."""
+    """The first text, by code points, after all texts with this prefix; `None` if there is none."""
     stem = prefix.rstrip(_LAST_CHARACTER)
     if not stem:
         return None
     following = ord(stem[-1]) + 1
-    if 0xD800 <= following <= 0xDFFF:  # surrogates: no text has these
+    if 0xD800 <= following <= 0xDFFF:  # surrogates: no text contains these
         following = 0xE000
     return stem[:-1] + chr(following)
 
@@ -125,9 +125,9 @@ def require_storable(values: Iterable[Any]) -> None:
     """Raises: InvalidInput."""
     for value in values:
         if isinstance(value, str) and not is_storable_text(value):
-            raise InvalidInput(f"{value!r}: a text here cannot have NUL or half a character in it")
+            raise InvalidInput(f"{value!r}: the text contains NUL or an incomplete character")
         if isinstance(value, int) and value not in _INTEGERS:
-            raise InvalidInput(f"{value}: is too large a number")
+            raise InvalidInput(f"{value}: the number is too large")
 
 
 def require_changes_storable(record_changes: Sequence[RecordChange]) -> None:

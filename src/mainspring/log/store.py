@@ -2,7 +2,8 @@
 rows their meaning.
 
 Every method is atomic: it has its whole effect or, if it raises, none. Cancellation never stops a
-write half-way. Leases use the database's clock, so they exclude machines whose clocks differ.
+write half-way. Leases use the database's clock, so they also work between machines whose clocks
+differ.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _SESSIONS_PER_PAGE = 1000
 
 
 class Row(NamedTuple):
-    """An event as stored: opaque except for the columns to filter and order by."""
+    """A stored event: opaque except for the columns to filter and order by."""
 
     seq: int
     id: str
@@ -55,21 +56,21 @@ class SessionRow:
     head: Head
     parent_id: str | None = None
     parent_seq: int = 0
-    """Events up to here belong to the parent and are read from it; 0 without a parent."""
+    """Events up to this seq belong to the parent and are read from it; 0 without a parent."""
     epoch: int = 0
     owner: str | None = None
-    """Who holds an unexpired lease."""
+    """The holder of an unexpired lease."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lease:
-    """The right to append to one session, until it expires or a higher epoch is given out."""
+    """The right to append to one session, until it expires or another writer takes over."""
 
     session_id: str
     owner: str
     epoch: int
     seconds: float
-    """Its duration from each renewal; an append renews it, too."""
+    """Its duration after each renewal. An append also renews it."""
 
 
 class InboxItem(NamedTuple):
@@ -85,9 +86,9 @@ class InboxItem(NamedTuple):
     sender: str | None
     """As JSON; `None` only for events from before senders were recorded."""
     position: int = 0
-    """Order of arrival, given by the store."""
+    """Order of arrival; the store assigns it."""
     seq: int | None = None
-    """Its position in the log, once it was folded."""
+    """Its position in the log, once it is folded."""
 
 
 class FoldedItem(NamedTuple):
@@ -97,25 +98,25 @@ class FoldedItem(NamedTuple):
     seq: int
 
 
-class Append(NamedTuple):  # a frozen dataclass takes four times as long to make
+class Append(NamedTuple):  # a frozen dataclass takes four times as long to create
     """Rows to append to a log, and the conditions under which they may be written."""
 
     lease: Lease
     expected: Head
     head: Head
     rows: Sequence[Row]
-    folded_item: Sequence[FoldedItem] = ()
-    """Inbox items that these rows contain; removed from the inbox in the same transaction."""
+    folded_items: Sequence[FoldedItem] = ()
+    """Inbox items that these rows contain. The same transaction removes them from the inbox."""
     redacted_bodies: Sequence[tuple[int, str]] = ()
-    """Earlier events of the session, by seq, with text removed: replaced in the same transaction,
-    in the inbox and the word index, too."""
+    """New bodies of earlier events, by seq, with text removed. The same transaction replaces them
+    in the log, the inbox and the word index."""
     removed_blobs: Sequence[str] = ()
-    """Removed with them."""
+    """Digests of the blobs to remove in the same transaction."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventRange:
-    """Which events of one session's own to read: `after < seq <= upto`, in order."""
+    """Which of a session's own events to read: `after < seq <= upto`, in order."""
 
     session_id: str
     after: int
@@ -136,14 +137,14 @@ class IndexedText(Struct, frozen=True, kw_only=True):
 
 
 class SessionScope(Struct, frozen=True, kw_only=True):
-    """Whose sessions are searched: those for which all of this is true."""
+    """Which sessions to search: those that meet all of these conditions."""
 
     tenant: str | None
     """`None`: sessions on a person's machine, which have no tenant."""
     agent: str | None = None
-    """The name that a session was created with."""
+    """The agent name in the session's first event."""
     user: str | None = None
-    """The sender that created it."""
+    """The sender that created the session."""
     without_origins: tuple[OriginType, ...] = ()
     without_sessions: tuple[str, ...] = ()
 
@@ -157,14 +158,14 @@ class SearchHit(Struct, frozen=True, kw_only=True):
 class Store(Protocol):
     @property
     def records(self) -> Records:
-        """What the service keeps, in the same database."""
+        """The records of the service, in the same database."""
         ...
 
     def transaction(self, *, writes: bool) -> AbstractAsyncContextManager[Store]:
-        """A snapshot of the store: it does not see what others write later. Its own writes are
+        """A snapshot of the store: it does not see later writes of others. Its own writes are
         committed when the block ends, or rolled back if it raises.
 
-        For rare use: while it lasts, the database cannot clean up old rows and, with `writes`,
+        Use it rarely: while it lasts, the database cannot clean up old rows and, with `writes`,
         other writers may have to wait.
         """
         ...
@@ -194,12 +195,12 @@ class Store(Protocol):
         ...
 
     async def runnable(self, *, limit: int = 100) -> list[str]:
-        """Sessions without a valid lease that have something in their inbox, or whose holder died;
-        the longest waiting first."""
+        """Sessions without a valid lease that have a pending inbox or whose holder died; the
+        longest waiting first."""
         ...
 
     async def stale(self, *, updated_before: int, limit: int = 100) -> list[str]:
-        """Sessions with no lease and an empty inbox that have not changed since."""
+        """Sessions with no lease and an empty inbox that have not changed since then."""
         ...
 
     async def expire(self, session_ids: Sequence[str], *, updated_before: int) -> list[str]:
@@ -207,7 +208,7 @@ class Store(Protocol):
         ...
 
     async def append(self, append: Append) -> None:
-        """Durable when this returns. Cancellation waits until it is done.
+        """Durable when this returns. Cancellation takes effect only after that.
 
         Raises: Fenced, Conflict, SessionNotFound.
         """
@@ -234,7 +235,7 @@ class Store(Protocol):
         ...
 
     async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
-        """As `pending`, including folded items."""
+        """Like `pending`, but including folded items."""
         ...
 
     async def acquire(
@@ -245,10 +246,10 @@ class Store(Protocol):
         seconds: float,
         instead_of: tuple[str, int] | None = None,
     ) -> Lease:
-        """Take the lease if it is free or expired, whoever held it before.
+        """Take the lease if it is free or expired.
 
-        `instead_of` is the owner and epoch of a `LeaseHeld` whose holder is known to have ended:
-        its lease is taken before it expires, unless another process was faster.
+        `instead_of` is the owner and epoch of a `LeaseHeld` whose holder has certainly ended: its
+        lease is taken before it expires, unless another process was faster.
 
         Raises: LeaseHeld, SessionNotFound.
         """
@@ -259,7 +260,7 @@ class Store(Protocol):
         ...
 
     async def release(self, lease: Lease) -> None:
-        """Give the lease back; its holder is fenced. No error if it was taken over already."""
+        """End the lease and fence its holder. No error if another writer has taken it over."""
         ...
 
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None: ...
@@ -273,13 +274,13 @@ class Store(Protocol):
         ...
 
     async def unindexed(self, session_id: str | None, *, limit: int) -> list[tuple[str, Row]]:
-        """Events not yet searchable, with their session, in order; all sessions for `None`."""
+        """Events that are not indexed yet, with session ids, in order; `None`: of all sessions."""
         ...
 
     async def index(
         self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
     ) -> None:
-        """Index texts, and record per session up to which event."""
+        """Index texts, and record the last indexed event of each session."""
         ...
 
     async def search(
@@ -291,9 +292,9 @@ class Store(Protocol):
         is_loose: bool = False,
         scope: SessionScope | None = None,
     ) -> list[SearchHit]:
-        """Events that contain all words, best first. `is_loose`: any word with one of them as a
-        prefix. `event_ranges` limits the search; empty means all sessions. `scope`: only sessions
-        of that scope, where a fork belongs to its parent."""
+        """Events that contain all words, best first. `is_loose`: at least one word, or a longer
+        word that starts with it. `event_ranges` limits the search; empty means all sessions.
+        `scope` limits it to certain sessions; a fork is in the scope of its parent."""
         ...
 
     async def delete(self, session_id: str) -> None:
@@ -306,7 +307,7 @@ class Store(Protocol):
 
 
 async def all_sessions(store: Store) -> AsyncGenerator[SessionRow, None]:
-    """Newest first, page by page."""
+    """All sessions, newest first, read page by page."""
     before: SessionRow | None = None
     while page := await store.sessions(before=before, limit=_SESSIONS_PER_PAGE):
         for session in page:

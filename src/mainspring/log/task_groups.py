@@ -1,4 +1,4 @@
-"""Background tasks that end with a block, single errors raised without their group, and retries
+"""Background tasks that end with a block, groups of one error replaced by that error, and retries
 while the store is unavailable.
 """
 
@@ -16,9 +16,9 @@ from mainspring.core.errors import StoreUnavailable
 
 @contextmanager
 def unwrap_single_error() -> Generator[None]:
-    """Raise a group's only error without the group, which callers do not expect.
+    """Raise a group's only error instead of the group, which callers do not expect.
 
-    Errors that were caused by another error of the group are left out.
+    Errors that another error of the group caused do not count.
     """
     try:
         yield
@@ -29,8 +29,8 @@ def unwrap_single_error() -> Generator[None]:
 
 def _without_consequences(group: BaseExceptionGroup[BaseException]) -> BaseException:
     errors = list(_leaf_errors(group))
-    _, others = group.split(lambda error: error.__cause__ in errors)
-    return others or group
+    _, causes = group.split(lambda error: error.__cause__ in errors)
+    return causes or group
 
 
 def _leaf_errors(error: BaseException) -> Generator[BaseException]:
@@ -63,7 +63,7 @@ async def background_tasks() -> AsyncGenerator[TaskGroup, None]:
 async def run_in_background(
     *tasks: Callable[[], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[None, None]:
-    """Run tasks while the block runs. The first error, of a task or the block, ends all."""
+    """Run tasks while the block runs. The first error, of a task or the block, cancels the rest."""
     with unwrap_single_error():
         async with anyio.create_task_group() as group:
             for task in tasks:
@@ -84,7 +84,7 @@ async def retry_unavailable(
     """Retry `work` while the store is unavailable; it must be idempotent.
 
     Raises:
-        StoreUnavailable: the last attempt failed, too.
+        StoreUnavailable: the last attempt failed as well.
     """
     for seconds in waits:
         try:

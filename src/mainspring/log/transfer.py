@@ -1,7 +1,7 @@
-"""Sessions as JSON lines: everything that another store needs to hold the same session.
+"""Sessions as JSON lines, with everything that another store needs to recreate them.
 
 For each session of the lineage, oldest first: a header, its own events, its blobs, its inbox, and
-a footer with the last hash. Exporting what was imported gives the same bytes.
+a footer with the last hash. Exporting an imported session gives the same bytes.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _IMPORTER = "import"
 
 
 async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes, None]:
-    """The lines of the session and of those it inherits from, without newlines."""
+    """The lines of the session and of its ancestors, without newlines."""
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
         async for line in _export_segment(log, session, segment, is_whole=session.id == session_id):
@@ -83,45 +83,43 @@ async def _export_segment(
 async def _inbox(
     log: SessionLog, session_id: str, *, upto: int, is_whole: bool
 ) -> AsyncGenerator[InboxItem, None]:
-    """The inbox items that an import needs to lose nothing and to fold nothing twice.
+    """The inbox items that an import needs, so that it loses none and folds none twice.
 
-    Of an ancestor, only the items behind its exported events: the fork does not own the rest.
+    For an ancestor, only the items of its exported events: the fork does not own the others.
     """
     after = 0
     while items := await log.store.inbox(session_id, after=after, limit=_PAGE):
         after = items[-1].position
         for item in items:
             if item.seq is None or item.seq > upto:
-                if (
-                    is_whole
-                ):  # an item that was folded after our last event still waits in this export
+                if is_whole:  # folded after our last event: in this export it is still pending
                     yield item._replace(seq=None)
-            elif item.client_id != item.event_id:  # only a client repeats its id
+            elif item.client_id != item.event_id:  # the client chose it and may send it again
                 yield item
 
 
 async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str]:
-    """Store exported sessions; identical ones that exist already are left alone.
+    """Store exported sessions. Identical sessions that already exist do not change.
 
     Returns the ids of the new sessions. A session is stored completely or not at all.
 
     Raises:
         InvalidInput: a line is malformed, or an existing session differs from the file's.
     """
-    parts, added = SessionImporter(), list[str]()
+    importer, new_ids = SessionImporter(), list[str]()
     number = 0
     async for raw in lines:
         number += 1
         try:
-            if raw.strip() and (part := parts.take(decode(raw))) and await part.store(log):
-                added.append(part.header.session_id)
+            if raw.strip() and (session := importer.take(decode(raw))) and await session.store(log):
+                new_ids.append(session.header.session_id)
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}") from error
-    if parts.open is not None:
+    if importer.open is not None:
         raise InvalidInput(f"line {number}: the file ends in the middle of a session")
-    if not parts.count:
+    if not importer.count:
         raise InvalidInput("the file is empty")
-    return added
+    return new_ids
 
 
 class SessionImporter:
@@ -130,7 +128,7 @@ class SessionImporter:
     def __init__(self) -> None:
         self.open: SessionImport | None = None
         self.count = 0
-        """The ids of complete sessions."""
+        """The number of complete sessions."""
 
     def take(self, export_line: ExportLine) -> SessionImport | None:
         """The session that this line completes, if any.
@@ -139,16 +137,16 @@ class SessionImporter:
         """
         if isinstance(export_line, SessionLine):
             if self.open is not None:
-                ended = self.open.header.session_id
-                raise InvalidInput(f"session {ended} was not ended before this one")
+                open_id = self.open.header.session_id
+                raise InvalidInput(f"session {open_id} does not end before this one begins")
             self.open = SessionImport(export_line)
         elif self.open is None:
-            raise InvalidInput("comes before the session it belongs to")
+            raise InvalidInput("this line comes before its session")
         elif isinstance(export_line, EndLine):
-            ended, self.open = self.open, None
-            ended.end(export_line)
+            finished, self.open = self.open, None
+            finished.end(export_line)
             self.count += 1
-            return ended
+            return finished
         else:
             self.open.take(export_line)
         return None
@@ -159,7 +157,7 @@ class SessionImport:
 
     def __init__(self, header: SessionLine) -> None:
         if (header.parent_id is None) != (header.parent_seq == 0) or header.parent_seq < 0:
-            raise InvalidInput(f"session {header.session_id} does not say where it begins")
+            raise InvalidInput(f"session {header.session_id} has no valid beginning")
         self.header = header
         self.events: list[Event] = []
         self.blobs: dict[str, bytes] = {}
@@ -170,7 +168,7 @@ class SessionImport:
             case BlobLine():
                 self._take_blob(line)
             case InboxLine():
-                self._take_item(line)
+                self._take_inbox_item(line)
             case EventLine():
                 self._take_event(line)
 
@@ -180,32 +178,32 @@ class SessionImport:
         except binascii.Error as error:
             raise InvalidInput(f"blob {line.hash} is not base64: {error}") from error
         if digest_of(content) != line.hash:
-            raise InvalidInput(f"blob {line.hash} does not have the content its name says")
+            raise InvalidInput(f"the content of blob {line.hash} does not match its hash")
         self.blobs[line.hash] = content
 
     def _take_event(self, line: EventLine) -> None:
         event = read_line(line)
         if event.session_id != self.header.session_id:
-            raise InvalidInput(f"event of {event.session_id} among {self.header.session_id}'s")
+            raise InvalidInput(f"event {event.seq} belongs to another session, {event.session_id}")
         if self.events:
             expected = Head(self.events[-1].seq, self.events[-1].digest())
         else:  # the hash of a fork's first event depends on its parent: checked when it is stored
             expected = Head(self.header.parent_seq, event.prev)
             if self.header.parent_id is None and event.prev != GENESIS:
-                raise InvalidInput("the first event does not begin a log")
+                raise InvalidInput("the first event is not the beginning of a log")
         if (event.seq - 1, event.prev) != expected:
-            raise InvalidInput(f"event {event.seq} does not follow from the one before it")
+            raise InvalidInput(f"event {event.seq} does not match the hash of the event before it")
         if not self.events and (event.thread_id, event.time) != (
             self.header.thread_id,
             self.header.created,
         ):
-            raise InvalidInput(f"does not begin as session {self.header.session_id} says it does")
+            raise InvalidInput("the first event does not match the header of its session")
         self.events.append(event)
 
-    def _take_item(self, line: InboxLine) -> None:
+    def _take_inbox_item(self, line: InboxLine) -> None:
         if line.client_id in self.inbox:
-            raise InvalidInput(f"client event id {line.client_id} is here twice")
-        event = self._waiting(line) if line.seq is None else self._event(line)
+            raise InvalidInput(f"client event id {line.client_id} occurs twice")
+        event = self._pending_event(line) if line.seq is None else self._folded_event(line)
         self.inbox[line.client_id] = InboxItem(
             event_id=event.id,
             client_id=line.client_id,
@@ -218,13 +216,13 @@ class SessionImport:
             seq=line.seq,
         )
 
-    def _event(self, line: InboxLine) -> Event:
+    def _folded_event(self, line: InboxLine) -> Event:
         at = (line.seq or 0) - self.header.parent_seq - 1
         if 0 <= at < len(self.events) and self.events[at].id == line.event_id:
             return self.events[at]
         raise InvalidInput(f"client event {line.event_id} is not event {line.seq}")
 
-    def _waiting(self, line: InboxLine) -> Event:
+    def _pending_event(self, line: InboxLine) -> Event:
         event = read_line(
             EventLine(
                 session_id=self.header.session_id,
@@ -246,20 +244,18 @@ class SessionImport:
         if not self.events or end.session_id != self.header.session_id:
             raise InvalidInput(f"session {self.header.session_id} is not complete")
         if (end.seq, end.hash) != (self._head.seq, self._head.hash.hex()):
-            raise InvalidInput(f"session {end.session_id} does not end as it should")
+            raise InvalidInput(f"the end of session {end.session_id} does not match its last event")
         if end.blobs != len(self.blobs):
-            raise InvalidInput(f"{end.blobs} blobs belong here, and there are {len(self.blobs)}")
+            raise InvalidInput(f"expected {end.blobs} blobs, got {len(self.blobs)}")
         if end.inbox != len(self.inbox):
-            raise InvalidInput(
-                f"{end.inbox} client events belong here, and there are {len(self.inbox)}"
-            )
+            raise InvalidInput(f"expected {end.inbox} client events, got {len(self.inbox)}")
 
     @property
     def _head(self) -> Head:
         return Head(self.events[-1].seq, self.events[-1].digest())
 
     async def store(self, log: SessionLog) -> bool:
-        """Whether the session was new.
+        """Store the session; returns whether it was new.
 
         Raises:
             InvalidInput: it or its parent exists and differs, or its parent is missing.
@@ -292,34 +288,34 @@ class SessionImport:
         try:
             events = await log.read(parent_id, after=self.header.parent_seq - 1, limit=1)
         except SessionNotFound as error:
-            raise InvalidInput(f"begins with session {parent_id}, which is not here") from error
+            raise InvalidInput(f"its parent, session {parent_id}, does not exist here") from error
         if not events or events[0].digest() != self.events[0].prev:
-            raise InvalidInput(f"does not follow from session {parent_id} as it is here")
+            raise InvalidInput(f"it does not follow from the session {parent_id} that exists here")
 
     async def _extend(self, log: SessionLog, existing: SessionRow) -> None:
-        """The session exists: identical, longer, or only its beginning, which came with a fork."""
+        """Add events that an existing session lacks: a fork may have brought only its beginning."""
         common = min(existing.head.seq, self._head.seq)
         [last] = await log.read(existing.id, after=common - 1, limit=1)
-        if header_line(existing) != self.header or not self._has(last):
-            raise InvalidInput(f"session {existing.id} is here already and is not the same")
+        if header_line(existing) != self.header or not self._contains(last):
+            raise InvalidInput(f"session {existing.id} already exists and differs")
         events = [event for event in self.events if event.seq > common]
         if not events:
-            return await self._add(log, existing.id, common)
+            return await self._store_blobs_and_inbox(log, existing.id, common)
         lease = await log.store.acquire(existing.id, owner=_IMPORTER, seconds=60)
         try:
-            await self._add(log, existing.id, common)
+            await self._store_blobs_and_inbox(log, existing.id, common)
             append = Append(
                 lease=lease,
                 expected=existing.head,
                 head=self._head,
                 rows=[to_row(event) for event in events],
-                folded_item=await self._folded(log, existing.id, events),
+                folded_items=await self._folded_items(log, existing.id, events),
             )
             await log.store.append(append)
         finally:
             await log.store.release(lease)
 
-    async def _add(self, log: SessionLog, session_id: str, common: int) -> None:
+    async def _store_blobs_and_inbox(self, log: SessionLog, session_id: str, common: int) -> None:
         """Store blobs and client events before the events that refer to them."""
         for digest, content in self.blobs.items():
             await log.store.put_blob(session_id, digest, content)
@@ -330,11 +326,11 @@ class SessionImport:
             if item.event_id not in folded_here:
                 await log.store.submit(session_id, item if is_there else item._replace(seq=None))
 
-    async def _folded(
-        self, log: SessionLog, session_id: str, missing: Sequence[Event]
+    async def _folded_items(
+        self, log: SessionLog, session_id: str, events: Sequence[Event]
     ) -> list[FoldedItem]:
-        """Client events that wait here and are also part of the import."""
-        seqs = {event.id: event.seq for event in missing}
+        """Client events that are pending here and are part of the import."""
+        seqs = {event.id: event.seq for event in events}
         folded: list[FoldedItem] = []
         after = 0
         while items := await log.store.pending(session_id, after=after, limit=_PAGE):
@@ -346,5 +342,5 @@ class SessionImport:
             ]
         return folded
 
-    def _has(self, event: Event) -> bool:
+    def _contains(self, event: Event) -> bool:
         return any(own.seq == event.seq and own == event for own in self.events)

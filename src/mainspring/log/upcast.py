@@ -1,7 +1,7 @@
 """Keeps old events readable: each change of a released format adds one function here.
 
 To change the format of an event: raise `envelope.FORMAT`, add the function that turns the old
-JSON into the new, and golden files of the new version. What is stored is never rewritten.
+JSON into the new, and golden files of the new version. Stored events are never rewritten.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from mainspring.core.errors import MalformedEvent
 Upcaster: TypeAlias = Callable[[dict[str, object]], dict[str, object]]
 
 UPCASTERS: Mapping[tuple[str, int], Upcaster] = {}
-"""(type, version it was written in) -> its JSON one version later. Absent: nothing changed."""
+"""(type, stored version) -> function that converts its JSON to the next version. A missing entry
+means that nothing changed."""
 
 
 def read_payload(
@@ -39,7 +40,7 @@ def read_payload(
     """Read a stored payload of any version.
 
     Raises:
-        MalformedEvent: it does not match the format of the version it claims.
+        MalformedEvent: it does not match the format of its version.
     """
     if version == current:
         return decode_payload(body)
@@ -48,7 +49,7 @@ def read_payload(
             return decode_payload(body)
         except MalformedEvent:  # a newer Mainspring gave a known type a new shape
             return UnknownPayload(type=kind)
-    type_of(body)  # raises if it is no event at all
+    type_of(body)  # raises if it is not an event
     fields: dict[str, object] = msgspec.json.decode(body, type=dict[str, object])
     for step in range(version, current):
         if upcaster := upcasters.get((str(fields["type"]), step)):
@@ -61,13 +62,13 @@ def read_line(line: EventLine) -> Event:
     body = bytes(line.payload)
     try:
         prev = bytes.fromhex(line.prev)
-        body.decode()  # what is skipped while reading is not checked there
+        body.decode()  # the parser does not check parts that it skips
     except ValueError as error:
         raise MalformedEvent(f"event {line.seq}: {error}") from error
     if line.time.tzinfo is None:
-        raise MalformedEvent(f"event {line.seq}: its time has no zone")
+        raise MalformedEvent(f"event {line.seq}: its time has no time zone")
     if not 1 <= line.version < 2**31:
-        raise MalformedEvent(f"event {line.seq}: there is no version {line.version}")
+        raise MalformedEvent(f"event {line.seq}: invalid version {line.version}")
     return Event(
         id=line.id,
         session_id=line.session_id,

@@ -37,7 +37,7 @@ def _same_thread(_: AnyPayload, thread_id: str) -> str:
 
 
 class Writer:
-    """Appends in the order of the calls, which several threads of a session may make."""
+    """Appends in the order of the calls. Several threads of a session may call it."""
 
     def __init__(
         self,
@@ -57,18 +57,18 @@ class Writer:
         self._clock = clock
         self._new_id = new_id
         self._scrub = scrub
-        self._turn = anyio.Lock(fast_acquire=True)
+        self._commit_lock = anyio.Lock(fast_acquire=True)
         self._staged: list[Event] = []
         self._folded: list[FoldedItem] = []
-        self._tip = session.head  # the end of the log once all staged events are committed
-        self._heard: set[int] = set()  # positions of inbox items that are staged or in the log
-        self._looking = anyio.Lock(fast_acquire=True)
-        self._subscription: Watch | None = None
-        self._seen: Sequence[InboxItem] = ()  # the inbox as last read
-        self._seen_at = -1  # the value of `inbox_changes` then
-        self._redacted: tuple[Sequence[tuple[int, str]], Sequence[str]] = (), ()
-        self._losses = 0  # failed commits; each discards all staged events
-        self.loss: BaseException | None = None
+        self._staged_head = session.head  # the end of the log once all staged events are committed
+        self._staged_positions: set[int] = set()  # inbox items that are staged or in the log
+        self._inbox_lock = anyio.Lock(fast_acquire=True)
+        self._inbox_watch: Watch | None = None
+        self._inbox: Sequence[InboxItem] = ()  # the inbox as last read
+        self._inbox_read_at = -1  # the value of `inbox_changes` at that time
+        self._redaction: tuple[Sequence[tuple[int, str]], Sequence[str]] = (), ()
+        self._failed_commits = 0  # each discards all staged events
+        self.commit_error: BaseException | None = None
         """The error of the last failed commit."""
 
     @property
@@ -89,7 +89,8 @@ class Writer:
         """Write payloads at the end of the log, all or none; durable when this returns.
 
         Raises:
-            Fenced: the lease was taken over. Conflict: the log is not where this writer left it.
+            Fenced: another writer took the lease. Conflict: the log has changed since this writer's
+                last commit.
             StoreFailed: the database failed, and retries did not help.
         """
         await anyio.lowlevel.checkpoint_if_cancelled()  # a cancelled task writes nothing
@@ -104,14 +105,14 @@ class Writer:
         return events
 
     async def redact(self, redacted: EventsRedacted, bodies: Mapping[int, str]) -> None:
-        """Replace the JSON of earlier events and record that at the end of the log, atomically.
-        Nothing else may be staged. Raises: as `append`."""
+        """Replace the JSON of earlier events and record the redaction at the end of the log,
+        atomically. Nothing else may be staged. Raises the same errors as `append`."""
         self.stage(redacted)
-        self._redacted = tuple(bodies.items()), redacted.blobs
+        self._redaction = tuple(bodies.items()), redacted.blobs
         try:
             await self.commit()
         finally:
-            self._redacted = (), ()
+            self._redaction = (), ()
 
     def stage(
         self,
@@ -121,8 +122,8 @@ class Writer:
     ) -> list[Event]:
         """Give payloads their positions in the log; the next `commit` writes them.
 
-        Callers commit before they act on the outside world, so that all events between two such
-        actions cost one write.
+        Callers commit before each action on the outside world, so all events between two actions
+        cost one write.
         """
         moment = self._clock()
         drafts: list[EventDraft] = []
@@ -142,15 +143,15 @@ class Writer:
     async def stage_inbox(
         self,
         addressee: Callable[[AnyPayload, str], str] = _same_thread,
-        takes: Callable[[str], bool] = lambda _: True,
+        accepts: Callable[[str], bool] = lambda _: True,
     ) -> list[Event]:
-        """Stage client events in order of arrival. `addressee` maps an event to its thread, which
-        the client need not know; events for threads that `takes` refuses stay in the inbox."""
+        """Stage client events in order of arrival. `addressee` returns an event's thread, which the
+        client need not know; events for threads that `accepts` rejects stay in the inbox."""
         events: list[Event] = []
-        for item in self._unheard(await self._store.pending(self.session_id)):
+        for item in self._not_staged(await self._store.pending(self.session_id)):
             payload = read_payload(item.type, item.body, item.version)
             thread_id = addressee(payload, item.thread_id)
-            if not takes(thread_id):
+            if not accepts(thread_id):
                 continue
             draft = EventDraft(
                 id=item.event_id,
@@ -163,47 +164,47 @@ class Writer:
             )
             [event] = self._stage([draft])
             self._folded.append(FoldedItem(item.position, event.seq))
-            self._heard.add(item.position)
+            self._staged_positions.add(item.position)
             events.append(event)
         return events
 
-    def _unheard(self, pending: Sequence[InboxItem]) -> list[InboxItem]:
+    def _not_staged(self, pending: Sequence[InboxItem]) -> list[InboxItem]:
         """Inbox items that are neither in the log nor staged."""
-        return [item for item in pending if item.position not in self._heard]
+        return [item for item in pending if item.position not in self._staged_positions]
 
     async def wait_for_inbox(
         self,
         *types: str,
-        is_for: Callable[[str], bool],
+        accepts: Callable[[str], bool],
         addressee: Callable[[AnyPayload, str], str] = _same_thread,
     ) -> None:
-        """Return when the inbox has an event for a thread that `is_for` accepts and, if types are
-        given, of one of these types."""
+        """Return when the inbox has an event for a thread that `accepts` accepts and, if you
+        pass types, of one of these types."""
         watch = self.watch_inbox()
 
-        def is_meant(item: InboxItem) -> bool:
+        def is_addressed(item: InboxItem) -> bool:
             if types and item.type not in types:
                 return False
             payload = read_payload(item.type, item.body, item.version)
-            return is_for(addressee(payload, item.thread_id))
+            return accepts(addressee(payload, item.thread_id))
 
-        while not any(map(is_meant, self._unheard(await self._look()))):
+        while not any(map(is_addressed, self._not_staged(await self._read_inbox()))):
             await watch.wait()
 
     async def watch_interrupts(self, thread_id: str, on_interrupt: Callable[[], None]) -> None:
         """Call `on_interrupt` for each interrupt of a thread, until cancelled."""
         watch = self.watch_inbox()
         while True:
-            await self._look()
+            await self._read_inbox()
             if self.is_interrupted(thread_id):
                 on_interrupt()
             await watch.wait()
 
     def is_interrupted(self, thread_id: str) -> bool:
-        """Whether an interrupt is in the inbox that was not folded yet."""
+        """Whether the inbox has an interrupt that is not folded yet."""
         return any(
             item.type == _INTERRUPT and item.thread_id == thread_id
-            for item in self._unheard(self._seen)
+            for item in self._not_staged(self._inbox)
         )
 
     def watch_inbox(self) -> Watch:
@@ -211,61 +212,60 @@ class Writer:
 
     @property
     def inbox_changes(self) -> int:
-        """Counts possible changes of the inbox since the first call."""
-        if self._subscription is None:
-            self._subscription = self.watch_inbox()
-        return self._subscription.pokes
+        """The number of possible changes of the inbox since the first call."""
+        if self._inbox_watch is None:
+            self._inbox_watch = self.watch_inbox()
+        return self._inbox_watch.changes
 
-    async def _look(self) -> Sequence[InboxItem]:
+    async def _read_inbox(self) -> Sequence[InboxItem]:
         """The current inbox. A change wakes all waiting threads: the first one reads for all."""
-        async with self._looking:
-            if self._seen_at != (now := self.inbox_changes):
-                self._seen = await self._store.pending(self.session_id)
-                self._seen_at = now
-            return self._seen
+        async with self._inbox_lock:
+            if self._inbox_read_at != (now := self.inbox_changes):
+                self._inbox = await self._store.pending(self.session_id)
+                self._inbox_read_at = now
+            return self._inbox
 
     async def commit(self) -> None:
-        """Write all staged events atomically; if that fails, they are discarded."""
-        tip, losses = self._tip, self._losses
+        """Write all staged events atomically, or discard them if that fails."""
+        staged_head, failed_commits = self._staged_head, self._failed_commits
         try:
-            self._turn.acquire_nowait()
+            self._commit_lock.acquire_nowait()
         except anyio.WouldBlock:
-            await self._turn.acquire()
+            await self._commit_lock.acquire()
         try:
-            if (
-                losses != self._losses
-            ):  # an earlier commit failed, and our events were chained to its
-                conflict = Conflict(self.session_id, expected=tip.seq, actual=self.head.seq)
-                raise conflict from self.loss
+            # an earlier commit failed, and our events follow its events in the hash chain
+            if failed_commits != self._failed_commits:
+                conflict = Conflict(self.session_id, expected=staged_head.seq, actual=self.head.seq)
+                raise conflict from self.commit_error
             if not self._staged:
                 return
             events, self._staged = self._staged, []
             folded, self._folded = self._folded, []
-            head = self._tip
+            head = self._staged_head
             append = Append(
                 lease=self.lease,
                 expected=self.head,
                 head=head,
                 rows=[to_row(event) for event in events],
-                folded_item=folded,
-                redacted_bodies=self._redacted[0],
-                removed_blobs=self._redacted[1],
+                folded_items=folded,
+                redacted_bodies=self._redaction[0],
+                removed_blobs=self._redaction[1],
             )
             try:
                 await self._write(append)
             except BaseException as error:
                 self._staged, self._folded = [], []
-                self._heard.clear()
-                self._tip = self.head
-                self._losses += 1
-                self.loss = error
+                self._staged_positions.clear()
+                self._staged_head = self.head
+                self._failed_commits += 1
+                self.commit_error = error
                 raise
             self.head = head
         finally:
-            self._turn.release()
+            self._commit_lock.release()
 
     def _stage(self, event_drafts: list[EventDraft]) -> list[Event]:
-        events, self._tip = chain_events(self.session_id, self._tip, event_drafts)
+        events, self._staged_head = chain_events(self.session_id, self._staged_head, event_drafts)
         self._staged += events
         return events
 
@@ -273,13 +273,13 @@ class Writer:
         try:
             await self._store.append(append)
         except StoreUnavailable:
-            with CancelScope(shield=True):  # other threads rely on what they staged
-                first, *rest = RETRY_SECONDS
-                await anyio.sleep(first)
-                await retry_unavailable(partial(self._write_again, append), waits=rest)
+            with CancelScope(shield=True):  # other threads rely on their staged events
+                first_wait, *waits = RETRY_SECONDS
+                await anyio.sleep(first_wait)
+                await retry_unavailable(partial(self._write_again, append), waits=waits)
 
     async def _write_again(self, append: Append) -> None:
-        """Repeating an append is safe: it is conditional on a head that only it can move."""
+        """Repeating an append is safe: it requires a head that only this append can move."""
         try:
             await self._store.append(append)
         except Conflict:
@@ -294,7 +294,7 @@ class Writer:
         )
 
     def scrubbed(self, text: str) -> str:
-        """The text without secrets, for output that is shown but not logged."""
+        """The text without secrets, for output that is displayed but not logged."""
         return self._scrub(text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
     async def renew(self) -> None:
@@ -309,9 +309,9 @@ RECEIVED = str(SessionReceived.__struct_config__.tag)
 
 
 async def require_not_moved(store: Store, session_id: str, lease: Lease | None = None) -> None:
-    """Reads only the last event: nothing follows a move until the session is received.
+    """Read the last event: nothing follows a move until the session is received.
 
-    Raises: SessionGone; the lease was given back.
+    Raises: SessionGone, after releasing the lease.
     """
     newest = EventRange(session_id=session_id, after=0, upto=2**62, limit=1, backwards=True)
     last = await store.read(newest)

@@ -16,7 +16,7 @@ from typing import Any, Final, LiteralString, TypeAlias
 
 import psycopg
 
-from mainspring.log.postgres.connect import Address, translated
+from mainspring.log.postgres.connect import Address, translate_errors
 from mainspring.retrieval.passage_store import (
     MAX_CONTAINERS,
     MAX_DATED,
@@ -251,7 +251,7 @@ class PostgresPassages:
 
     @contextmanager
     def _reading(self) -> Generator[Db]:
-        with self._in_use, translated(self._address):
+        with self._in_use, translate_errors(self._address):
             if self._connection is None or self._connection.closed:
                 settings: dict[str, Any] = {  # Any: psycopg's own settings
                     "application_name": "mainspring",

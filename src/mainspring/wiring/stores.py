@@ -59,8 +59,8 @@ def _postgres() -> ModuleType:
 async def schema_status(url: str) -> SchemaStatus:
     """The version of a store's tables; nothing is changed."""
     if is_postgres(url):
-        return await _postgres().standing(url)
-    return await anyio.to_thread.run_sync(sqlite.standing, Path(url))
+        return await _postgres().schema_status(url)
+    return await anyio.to_thread.run_sync(sqlite.schema_status, Path(url))
 
 
 async def migrate(url: str, target: int | None) -> None:

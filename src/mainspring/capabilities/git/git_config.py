@@ -46,7 +46,7 @@ class _Search(Struct):
     """Relative to the workspace, in order."""
     read: set[Path] = field(default_factory=set[Path])
 
-    async def look(self, config: Path) -> None:
+    async def read_config(self, config: Path) -> None:
         """Read a configuration and those that it includes, whatever their conditions."""
         pending = [config]
         for item in pending:  # grows during the loop
@@ -121,7 +121,7 @@ async def paths_named_by_git(
     for tree, folder in places:
         search = _Search(workspace, home, tree, run_program, paths)
         for config in _configurations(folder, home):
-            await search.look(config)
+            await search.read_config(config)
     return tuple(paths)
 
 

@@ -57,7 +57,7 @@ _PROGRAM_SETTINGS = (
     (re.compile(r"filter\..*\.required", re.DOTALL), "false"),
     (re.compile(r"merge\..*\.driver", re.DOTALL), "false"),  # it fails: everything conflicts
     (re.compile(r"branch\..*\.mergeoptions", re.DOTALL), ""),
-    (re.compile(r"hook\..*\.command", re.DOTALL), "true"),  # git after 2.53 has hooks there, too
+    (re.compile(r"hook\..*\.command", re.DOTALL), "true"),  # git after 2.53 also has hooks there
 )
 """Settings that name programs, and the harmless values that replace them."""
 _REPOSITORY_ENTRIES = ("HEAD", "config", "objects", "refs", "worktrees")
@@ -74,13 +74,13 @@ class Git:
     """The folder that all trees of the repository share."""
     settings: Mapping[str, str]
     run_program: RunProgram
-    beside: tuple[Path, ...] = ()
+    worktree_folders: tuple[Path, ...] = ()
     """Other folders in which git may create files: worktrees."""
 
     async def run(self, *arguments: str, stdin: bytes = b"") -> CompletedProcess[bytes]:
-        where = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.top)}
-        places = (self.top, self.folder, self.common, *self.beside)
-        environment = {**where, **_settings_environment(self.settings)}
+        folders = {"GIT_DIR": str(self.folder), "GIT_WORK_TREE": str(self.top)}
+        places = (self.top, self.folder, self.common, *self.worktree_folders)
+        environment = {**folders, **_settings_environment(self.settings)}
         return await _run_git(self.run_program, arguments, self.top, environment, places, stdin)
 
     async def output(self, *arguments: str, stdin: bytes = b"") -> str:
@@ -116,8 +116,8 @@ class Git:
         return await _without_programs(replace(self, top=top, folder=folder))
 
 
-def split_names(listed: str) -> list[str]:
-    return [name for name in listed.split("\0") if name]
+def split_names(output: str) -> list[str]:
+    return [name for name in output.split("\0") if name]
 
 
 async def open_repository(workspace: Path, run_program: RunProgram) -> Git:

@@ -81,10 +81,10 @@ class GitWorktrees:
     """Removes a folder of `place` by its name, without following links."""
     private_folder: str
     """A folder of the workspace that sessions neither see nor change."""
-    _turn: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
+    _lock: anyio.Lock = field(default_factory=anyio.Lock, compare=False)
 
     async def open(self, name: str) -> Worktree:
-        async with self._turn:
+        async with self._lock:
             state = await self._read_state(name)
             head = await state.repository.commit_of("HEAD")
             if head is None:
@@ -97,11 +97,11 @@ class GitWorktrees:
             tip = state.tip or head
             proc = await state.repository.run("merge-base", tip, head)
             base = os.fsdecode(proc.stdout).strip() if proc.returncode == 0 else tip
-            path = await to_thread.run_sync(self._matching, state)
+            path = await to_thread.run_sync(self._checked_path, state)
             return Worktree(path=path, branch=state.branch, commit=base)
 
     async def changes(self, worktree: Worktree) -> list[str]:
-        async with self._turn:
+        async with self._lock:
             state = await self._read_state(_name_of(worktree))
             staged = await _stage_tree(state)
             now = state.tip if staged is None else staged.tree
@@ -113,7 +113,7 @@ class GitWorktrees:
             return sorted(posixpath.relpath(path, within) for path in (*changed, *apart))
 
     async def close(self, worktree: Worktree, *, merge: bool, message: str) -> ClosedWorktree:
-        async with self._turn:
+        async with self._lock:
             state = await self._read_state(_name_of(worktree))
             if not merge:
                 await self._remove(state)
@@ -125,7 +125,7 @@ class GitWorktrees:
 
         Raises: ToolEnvironmentError.
         """
-        async with self._turn:
+        async with self._lock:
             for name in await to_thread.run_sync(_names_in, self.place):
                 state = await self._read_state(name)
                 head = await state.repository.commit_of("HEAD")
@@ -144,11 +144,11 @@ class GitWorktrees:
         staged = await _stage_tree(state)
         if staged is not None and staged.apart:
             names = _list_names(staged.apart)
-            return _kept_result(state, state.tip, f"{names}: a repository of its own is not merged")
+            return _not_merged(state, state.tip, f"{names}: a nested repository cannot be merged")
         tip = await _commit_worktree(state, staged, worktree.commit, message)
         head = await git.commit_of("HEAD")
         if head is None:
-            return _kept_result(state, tip, f"{git.top} has no commit to merge it into")
+            return _not_merged(state, tip, f"{git.top} has no commit to merge it into")
         if tip is None or await git.is_ancestor(tip, head):
             merged = await _earlier_merge(state, worktree, head, tip)
             await self._remove(state)
@@ -159,13 +159,13 @@ class GitWorktrees:
         if isinstance(merge, ClosedWorktree):
             return merge
         if private := await self._private(state.repository, head, merge):
-            return _kept_result(
+            return _not_merged(
                 state, tip, f"{_list_names(private)}: these are not part of the workspace"
             )
         forward = ("merge", "--quiet", "--ff-only", "--no-overwrite-ignore", merge)
         proc = await git.run(*forward)
         if proc.returncode != 0:
-            return _kept_result(state, tip, f"git says: {git_error(proc)}")
+            return _not_merged(state, tip, f"git says: {git_error(proc)}")
         await self._remove(state)
         return ClosedWorktree(outcome="merged", commit=merge)
 
@@ -179,14 +179,14 @@ class GitWorktrees:
         if not _NAME.fullmatch(name):
             raise ToolEnvironmentError(f"{name!r} is not a valid name for a worktree")
         git_repository = await open_repository(self.workspace.resolve(), self.run_program)
-        repository = replace(git_repository, beside=(self.place.resolve(),))
+        repository = replace(git_repository, worktree_folders=(self.place.resolve(),))
         top = self.place.resolve() / name
         folder = await to_thread.run_sync(worktree_folder, repository.common, top)
         tip = await repository.commit_of(f"refs/heads/{_BRANCH_PREFIX}{name}")
         return _WorktreeState(name=name, repository=repository, top=top, folder=folder, tip=tip)
 
     async def _create(self, state: _WorktreeState, head: str) -> _WorktreeState:
-        """Create the worktree, which is new or whose folder is gone; an existing branch is kept.
+        """Create the worktree, which is new or whose folder is gone; an existing branch stays.
 
         Its files are checked out in a last, separate step, after its own settings could be checked.
         """
@@ -216,7 +216,7 @@ class GitWorktrees:
         self.place.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._remove_folders(state)
 
-    def _matching(self, state: _WorktreeState) -> Path:
+    def _checked_path(self, state: _WorktreeState) -> Path:
         """The folder of the worktree that corresponds to the workspace."""
         path = state.top / self._within(state.repository)
         if path.resolve() != path:
@@ -267,8 +267,8 @@ async def _stage_tree(state: _WorktreeState) -> _StagedTree | None:
     if state.folder is None or not state.is_whole:
         return None
     git = await state.repository.at(state.top, state.folder)
-    looked = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
-    names = list(dict.fromkeys(await git.output_names(*looked)))
+    arguments = ("ls-files", "-z", "--modified", "--deleted", "--others", "--exclude-standard")
+    names = list(dict.fromkeys(await git.output_names(*arguments)))
     apart = [name for name in names if name.endswith("/")]
     name_list = "".join(f"{name}\0" for name in names if name not in apart)
     if name_list:
@@ -300,15 +300,15 @@ async def _commit_worktree(
 async def _merge_commit(
     state: _WorktreeState, head: str, tip: str, message: str
 ) -> str | ClosedWorktree:
-    """A merge commit that no ref points to yet; or why there is none."""
+    """A merge commit that no ref points to yet, or the reason why there is none."""
     git = state.repository
-    how = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
-    proc = await git.run(*how, head, tip)
+    merge_tree = ("merge-tree", "--write-tree", "--name-only", "--no-messages", "-z")
+    proc = await git.run(*merge_tree, head, tip)
     if proc.returncode not in (0, 1):
-        return _kept_result(state, tip, f"git says: {git_error(proc)} (2.38 or newer is needed)")
+        return _not_merged(state, tip, f"git says: {git_error(proc)} (2.38 or newer is needed)")
     tree, *conflicts = split_names(os.fsdecode(proc.stdout))
     if proc.returncode == 1:
-        return _kept_result(
+        return _not_merged(
             state, tip, f"it conflicts with the workspace in {_list_names(conflicts)}"
         )
     words = f"{_subject(state)}\n\n{message}\n".encode()
@@ -318,9 +318,9 @@ async def _merge_commit(
 async def _earlier_merge(
     state: _WorktreeState, worktree: Worktree, head: str, tip: str | None
 ) -> str | None:
-    """The commit by which the worktree was merged before; `None`: it had no changes."""
-    whose = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(state)}")
-    commit = await state.repository.output("rev-list", *whose, head, f"^{worktree.commit}")
+    """The commit that merged the worktree before; `None`: it had no changes."""
+    options = ("--merges", "--max-count=1", "--fixed-strings", f"--grep={_subject(state)}")
+    commit = await state.repository.output("rev-list", *options, head, f"^{worktree.commit}")
     return commit or (tip if tip != worktree.commit else None)
 
 
@@ -328,7 +328,7 @@ def _subject(state: _WorktreeState) -> str:
     return f"Merge {state.branch}"
 
 
-def _kept_result(state: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
+def _not_merged(state: _WorktreeState, commit: str | None, why: str) -> ClosedWorktree:
     reason = f"{why}. All of it is on the branch {state.branch}."
     return ClosedWorktree(outcome="kept", commit=commit, reason=reason)
 

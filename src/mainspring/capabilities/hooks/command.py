@@ -63,9 +63,11 @@ class HookEnvironment:
     def variables(self, event: HookEventName) -> dict[str, str]:
         names = _PASSED_VARIABLES | self.also_passed
         values = self.environment.items()
-        passed = {name: value for name, value in values if name in names or name.startswith("LC_")}
+        inherited = {
+            name: value for name, value in values if name in names or name.startswith("LC_")
+        }
         return {
-            **passed,
+            **inherited,
             _PROJECT: str(self.project),
             "MAINSPRING_PROJECT_DIR": str(self.project),
             "MAINSPRING_HOOK_EVENT": event,
@@ -112,8 +114,8 @@ async def run_program(
             process = await anyio.open_process(
                 argv,
                 stdin=stdin,
-                stdout=stdout.writing,
-                stderr=stderr.writing,
+                stdout=stdout.writer,
+                stderr=stderr.writer,
                 cwd=around.project,
                 env=variables,
                 start_new_session=True,
@@ -125,7 +127,7 @@ async def run_program(
         status = await _exit_status(process, stdout, stderr)
     if status is None:
         return HookFailure(f"wrote more than {MAX_BYTES} bytes")
-    return ProcessExit(status, bytes(stdout.heard), bytes(stderr.heard))
+    return ProcessExit(status, bytes(stdout.output), bytes(stderr.output))
 
 
 async def run_settings_command(
@@ -194,25 +196,25 @@ class _Pipe:
     keep its other end open, and then the event loop's own pipes cannot be closed."""
 
     def __init__(self, files: ExitStack) -> None:
-        self._reading, self.writing = os.pipe()
-        files.callback(os.close, self._reading)
-        self._ours = files.enter_context(ExitStack())
-        self._ours.callback(os.close, self.writing)
-        os.set_blocking(self._reading, False)
-        self.heard = bytearray()
+        self._reader, self.writer = os.pipe()
+        files.callback(os.close, self._reader)
+        self._open_end = files.enter_context(ExitStack())
+        self._open_end.callback(os.close, self.writer)
+        os.set_blocking(self._reader, False)
+        self.output = bytearray()
         self.ended = anyio.Event()
 
-    async def hear(self, too_much: Callable[[], None]) -> None:
+    async def read_all(self, too_much: Callable[[], None]) -> None:
         """Read until all writers have closed the pipe."""
-        self._ours.close()
+        self._open_end.close()
         while True:
-            await anyio.wait_readable(self._reading)
+            await anyio.wait_readable(self._reader)
             with suppress(BlockingIOError):
-                chunk = os.read(self._reading, 65_536)
+                chunk = os.read(self._reader, 65_536)
                 if not chunk:
                     break
-                self.heard += chunk
-                if len(self.heard) > MAX_BYTES:
+                self.output += chunk
+                if len(self.output) > MAX_BYTES:
                     too_much()
                     break
         self.ended.set()
@@ -224,7 +226,7 @@ async def _exit_status(process: Process, stdout: _Pipe, stderr: _Pipe) -> int | 
     try:
         async with anyio.create_task_group() as group:
             for pipe in (stdout, stderr):
-                group.start_soon(pipe.hear, group.cancel_scope.cancel)
+                group.start_soon(pipe.read_all, group.cancel_scope.cancel)
             await process.wait()
             with anyio.move_on_after(_DRAIN_SECONDS):
                 await stdout.ended.wait()

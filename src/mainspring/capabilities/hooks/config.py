@@ -35,10 +35,10 @@ def compile_matcher(matcher: str) -> Matcher:
     if matcher in ("", "*"):
         return _all
     if _LIST.issuperset(matcher):
-        names_wanted = {name.strip() for name in matcher.replace(",", "|").split("|")} - {""}
-        if not names_wanted:
+        matching_names = {name.strip() for name in matcher.replace(",", "|").split("|")} - {""}
+        if not matching_names:
             raise InvalidInput(f"matcher {matcher!r} names nothing, so its hooks would never run")
-        return lambda names: not names_wanted.isdisjoint(names)
+        return lambda names: not matching_names.isdisjoint(names)
     pattern = _compile(matcher)
     return lambda names: any(pattern.search(name) is not None for name in names)
 
@@ -63,7 +63,7 @@ def _compile(matcher: str) -> re2.Pattern[str]:
 
 
 Scope: TypeAlias = Literal["managed", "user", "project", "local"]
-"""The kind of settings file, the one with the highest priority first."""
+"""The kinds of settings files, the highest priority first."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 ALL_SCOPES = frozenset[Scope](SCOPES)
@@ -195,7 +195,7 @@ class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class HookConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hooks of one file. A session uses those that it had at its start until its end."""
+    """The hooks of one file. A session keeps the hooks that it started with."""
 
     scope: Scope
     source: str

@@ -71,31 +71,31 @@ def rewrite_to_copy(
     paths: list[str] = []
 
     def hide(match: re.Match[str]) -> str:
-        # a file of the project may have the same relative path, and is not meant
+        # the project may have a different file with the same relative path
         paths.append(f"{copy}{match[1]}")
         return f"{_MARK}copy{len(paths) - 1}{_MARK}"
 
     inside = re.compile(rf"{re.escape(root)}(?![\w.-])((?:[\"']?/[^\s\"';&|<>()]*)?)")
     text = "\n".join(words)
     names = [path.removeprefix(root) for path in scripts.files if path.startswith(f"{root}/")]
-    relative = sorted(_after_cd(text, root, names).items(), key=lambda each: -len(each[0]))
+    relative = sorted(_after_cd(text, root, names).items(), key=lambda item: -len(item[0]))
     hidden = [inside.sub(hide, word) for word in words]
     for name, path in relative:
         paths.append(f"{copy}{path}")
         mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
         spelling = re.compile(rf"(?<![\w/.-])(?:\./)*{re.escape(name)}(?![\w.-])")
         hidden = [spelling.sub(mark, word) for word in hidden]
-    for name in _meant_there(text, names, scripts):
+    for name in _folder_only_paths(text, names, scripts):
         paths.append(name)
         mark = f"{_MARK}copy{len(paths) - 1}{_MARK}"
         spelling = re.compile(rf"(?<![\w/.-]){re.escape(name)}(?![\w.-])")
         hidden = [spelling.sub(mark, word) for word in hidden]
-    others = replace(
+    other_scripts = replace(
         scripts,
         roots=tuple(item for item in scripts.roots if item != root),
-        files={p: each for p, each in scripts.files.items() if not p.startswith(f"{root}/")},
+        files={p: item for p, item in scripts.files.items() if not p.startswith(f"{root}/")},
     )
-    with copied_scripts(hidden, others) as copies:
+    with copied_scripts(hidden, other_scripts) as copies:
         marks = re.compile(f"{_MARK}copy([0-9]+){_MARK}")
         yield tuple(marks.sub(lambda match: paths[int(match[1])], word) for word in copies)
 
@@ -112,10 +112,10 @@ def _after_cd(text: str, root: str, names: Sequence[str]) -> dict[str, str]:
     }
 
 
-def _meant_there(text: str, names: Sequence[str], scripts: Scripts) -> list[str]:
-    """Relative paths of files of the folder, as arguments for its own script, which do not exist in
-    the project: they are left unchanged. A file that exists in the project is the project's, and
-    must be trusted."""
+def _folder_only_paths(text: str, names: Sequence[str], scripts: Scripts) -> list[str]:
+    """Relative paths of the folder's files that are arguments of its own script and do not exist in
+    the project: they stay unchanged. A path that exists in the project means the project's file,
+    which must be trusted."""
     project = scripts.roots[0] if scripts.roots else ""
     relative = (name.lstrip("/") for name in names)
     outside = [

@@ -84,11 +84,11 @@ async def _read_body(response: aiohttp.ClientResponse) -> bytes | None:
 
 
 def _expand_variables(value: str, handler: HttpHook, environment: Mapping[str, str]) -> str:
-    def named(match: re.Match[str]) -> str:
+    def expand(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         return environment.get(name, "") if name in handler.allowed_env_vars else ""
 
-    return _HEADER_VARIABLE.sub(named, value)
+    return _HEADER_VARIABLE.sub(expand, value)
 
 
 CallTool: TypeAlias = Callable[[str, str, Mapping[str, object]], Awaitable[str]]
@@ -108,15 +108,15 @@ async def run_mcp_tool(
     return read_output(event, answer.encode(errors="replace"))
 
 
-def _fill_template(value: object, told: Mapping[str, object]) -> object:
+def _fill_template(value: object, payload_fields: Mapping[str, object]) -> object:
     """Replace `${tool_input.file_path}` and the like in an input."""
     if isinstance(value, str):
-        return _TEMPLATE_PATH.sub(lambda match: _value_at(match[1], told), value)
+        return _TEMPLATE_PATH.sub(lambda match: _value_at(match[1], payload_fields), value)
     if isinstance(value, list):
-        return [_fill_template(item, told) for item in cast("list[object]", value)]
+        return [_fill_template(item, payload_fields) for item in cast("list[object]", value)]
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        return {name: _fill_template(item, told) for name, item in fields.items()}
+        return {name: _fill_template(item, payload_fields) for name, item in fields.items()}
     return value
 
 
@@ -133,7 +133,7 @@ def _value_at(path: str, fields: Mapping[str, object]) -> str:
 
 
 AskModel: TypeAlias = Callable[[str, str | None], Awaitable[str]]
-"""Asks a model: a prompt, and a model or `None` for the default one, to the answer."""
+"""Asks a model for an answer: takes a prompt, and a model or `None` for the default one."""
 
 _ARGUMENTS = "$ARGUMENTS"
 _ANSWER_FORMAT = (
@@ -167,7 +167,7 @@ class HandlerPorts:
     call_tool: CallTool | None = None
     ask_model: AskModel | None = None
     run_hook_agent: AskModel | None = None
-    """Like `ask_model`, for an agent that can look around first."""
+    """Like `ask_model`, for an agent that can use tools first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +214,7 @@ class HandlerCall:
         started = time.monotonic()
         reply: HandlerReply = HookFailure(f"did not answer within {seconds:g} s", timed_out=True)
         with anyio.move_on_after(seconds):
-            reply = await self._guarded(handler)
+            reply = await self._run_catching(handler)
         return HandlerResult(
             label=handler.label,
             event=self.event,
@@ -222,7 +222,7 @@ class HandlerCall:
             milliseconds=int((time.monotonic() - started) * 1000),
         )
 
-    async def _guarded(self, handler: Handler) -> HandlerReply:
+    async def _run_catching(self, handler: Handler) -> HandlerReply:
         try:
             return await self._reply(handler)
         except MainspringError as error:
@@ -267,12 +267,12 @@ class BackgroundHooks:
     wake: Wake | None = None
     _running: int = 0
     _context: list[str] = field(default_factory=list[str])
-    _told: list[HookResult] = field(default_factory=list[HookResult])
+    _results: list[HookResult] = field(default_factory=list[HookResult])
 
     def start(
         self, group: TaskGroup | None, call: HandlerCall, handler: CommandHook, *, seconds: float
     ) -> None:
-        """Start a hook and return at once. It cannot block, so neither can its failure."""
+        """Start a hook and return immediately. Neither the hook nor its failure can block."""
         if group is None:
             self._fail(call, handler, "runs in the background, but the runner is not open")
             return
@@ -283,8 +283,8 @@ class BackgroundHooks:
 
         async def run() -> None:
             try:
-                answered = await call.run(handler, seconds=seconds)
-                await self._keep(answered, rewakes=handler.async_rewake)
+                result = await call.run(handler, seconds=seconds)
+                await self._store(result, rewakes=handler.async_rewake)
             finally:
                 self._running -= 1
 
@@ -293,7 +293,7 @@ class BackgroundHooks:
     def take(self, event: HookEventName) -> list[HookResult]:
         """The results since the last call. Context for the model is held back until an event that
         can pass it on."""
-        hook_results, self._told = self._told, []
+        hook_results, self._results = self._results, []
         if event in _TAKES_CONTEXT and self._context:
             hook_results.append(HookResult(context=tuple(self._context)))
             self._context = []
@@ -303,29 +303,29 @@ class BackgroundHooks:
         reply = HookFailure(why)
         failed = HandlerResult(label=handler.label, event=call.event, reply=reply, milliseconds=0)
         message = f"hook {handler.label} {why}"
-        self._told.append(HookResult(messages=(message,), hook_runs=(failed.fact(),)))
+        self._results.append(HookResult(messages=(message,), hook_runs=(failed.fact(),)))
 
-    async def _keep(self, result: HandlerResult, *, rewakes: bool) -> None:
+    async def _store(self, result: HandlerResult, *, rewakes: bool) -> None:
         messages: tuple[str, ...] = ()
         match result.reply:
             case HookFailure(reason=reason):
                 messages = (f"hook {result.label} {reason}",)
             case HookResult(context=context, messages=messages, blocked=blocked, reason=reason):
                 self._context.extend(context)
-                unheard = tuple(f"hook {result.label}: {e}" for e in result.reply.ignored)
-                messages = (*messages, *unheard)
+                ignored = tuple(f"hook {result.label}: {e}" for e in result.reply.ignored)
+                messages = (*messages, *ignored)
                 if blocked and rewakes and reason:
-                    await self._tell_model(reason)
+                    await self._wake_model(reason)
         fact = result.fact()
         if fact.outcome == "blocked":
             fact = msgspec.structs.replace(fact, outcome="ok")  # too late to block
-        self._told.append(HookResult(messages=messages, hook_runs=(fact,)))
+        self._results.append(HookResult(messages=messages, hook_runs=(fact,)))
 
-    async def _tell_model(self, words: str) -> None:
+    async def _wake_model(self, text: str) -> None:
         try:
             if self.wake is not None:
-                await self.wake(words)
+                await self.wake(text)
                 return
         except MainspringError:
             pass  # the session cannot be woken; it reads the text later
-        self._context.append(words)
+        self._context.append(text)

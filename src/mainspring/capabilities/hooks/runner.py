@@ -56,7 +56,7 @@ class HookPolicy:
     fail_open: bool = False
     """As in Claude Code: if a hook fails, the action that it guards is allowed. Not recommended."""
     max_seconds: float = 600.0
-    """The longest time limit of any handler, whatever it asks for."""
+    """The longest time limit that a handler can have."""
     aliases: Mapping[str, str] = field(default_factory=dict[str, str])
     """Other products' names of tools (`Bash`) to ours (`bash`). Hooks match either, and get the
     first alias as the tool's name, since published hooks compare with it."""
@@ -116,27 +116,27 @@ class HookRunner:
         around = replace(ports.environment, copies=self._copies)
         self._ports = replace(ports, environment=around)
         self._policy = policy or HookPolicy()
-        self._spent = set(session.ran_before)
+        self._ran_once = set(session.ran_before)
         self._background = BackgroundHooks(session.wake)
         self._stack = AsyncExitStack()
         self._group: TaskGroup | None = None
         ordered = sort_by_scope(tuple(configs))
         self.warnings = _warnings(ordered, self._policy.trusted)
-        """Shown to people at the session's start."""
+        """Displayed at the session's start."""
         trusted = [config for config in ordered if config.scope in self._policy.trusted]
-        self._wired = [
+        self._hooks = [
             self._wire(hook, config.folder) for config in trusted for hook in config.hooks
         ]
 
     @property
     def has_hooks(self) -> bool:
         """Whether there are any hooks."""
-        return bool(self._wired)
+        return bool(self._hooks)
 
     @property
     def events(self) -> frozenset[HookEventName]:
         """The events that have hooks."""
-        return frozenset(hook.event for hook in self._wired)
+        return frozenset(hook.event for hook in self._hooks)
 
     async def __aenter__(self) -> Self:
         self._group = await self._stack.enter_async_context(anyio.create_task_group())
@@ -165,7 +165,7 @@ class HookRunner:
         else:
             question = HandlerCall(event=event, payload=payload, ports=self._ports)
             answers = await self._answers(question, hooks)
-        results = [self._ruling(answered) for answered in answers]
+        results = [self._to_result(answer) for answer in answers]
         return self._show_messages(combine(event.event, [*late, *results]))
 
     def _show_messages(self, result: HookResult) -> HookResult:
@@ -187,14 +187,14 @@ class HookRunner:
         is_call = event.event in TOOL_EVENTS
         names = names_with_aliases(event.subject, self._policy.aliases if is_call else {})
         matching: list[_BoundHook] = []
-        for wired in self._wired:
-            if wired.event != event.event or not wired.wants(names):
+        for hook in self._hooks:
+            if hook.event != event.event or not hook.wants(names):
                 continue
             same = ((other.handler, other.folder) for other in matching)
-            is_heard = (wired.handler, wired.folder) in same
-            is_spent = wired.handler.once and wired.name in self._spent
-            if not is_heard and not is_spent and self._applies(wired, event):
-                matching.append(wired)
+            is_duplicate = (hook.handler, hook.folder) in same
+            is_spent = hook.handler.once and hook.name in self._ran_once
+            if not is_duplicate and not is_spent and self._applies(hook, event):
+                matching.append(hook)
         return matching
 
     def _applies(self, hook: _BoundHook, event: HookEvent) -> bool:
@@ -219,7 +219,7 @@ class HookRunner:
             if event.tool_use_id is not None:
                 data["tool_use_id"] = event.tool_use_id
             return msgspec.json.encode(data)
-        except Exception as error:  # noqa: BLE001 - hooks that cannot be told have failed; a gate closes
+        except Exception as error:  # noqa: BLE001 - hooks that cannot be called have failed; a gate closes
             return HookFailure(f"could not receive the event: {type(error).__name__}")
 
     async def _answers(self, call: HandlerCall, hooks: Sequence[_BoundHook]) -> list[HandlerResult]:
@@ -230,20 +230,20 @@ class HookRunner:
             own_call = call.in_folder(hook.folder)
             answers[index] = await own_call.run(hook.handler, seconds=hook.seconds)
             if hook.handler.once and answers[index].fact().outcome != "ok":
-                self._spent.discard(hook.name)  # failed: it may run again
+                self._ran_once.discard(hook.name)  # failed: it may run again
 
         async with anyio.create_task_group() as group:
-            for index, wired in enumerate(hooks):
-                if wired.handler.once:
-                    self._spent.add(wired.name)
-                if not isinstance(wired.handler, CommandHook) or not wired.handler.in_background:
-                    group.start_soon(ask, index, wired)
+            for index, hook in enumerate(hooks):
+                if hook.handler.once:
+                    self._ran_once.add(hook.name)
+                if not isinstance(hook.handler, CommandHook) or not hook.handler.in_background:
+                    group.start_soon(ask, index, hook)
                     continue
-                own_call = call.in_folder(wired.folder)
-                self._background.start(self._group, own_call, wired.handler, seconds=wired.seconds)
+                own_call = call.in_folder(hook.folder)
+                self._background.start(self._group, own_call, hook.handler, seconds=hook.seconds)
         return [answers[index] for index in sorted(answers)]
 
-    def _ruling(self, result: HandlerResult) -> HookResult:
+    def _to_result(self, result: HandlerResult) -> HookResult:
         event, fact = result.event.event, result.fact()
         match result.reply:
             case HookFailure(reason=reason, is_changed=is_changed):

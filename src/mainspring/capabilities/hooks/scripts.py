@@ -28,7 +28,7 @@ _VARIABLE = (
 )
 _OTHER_VARIABLE = re.compile(r"\$(?:\w+|\{\w+[^}]*\})")
 _HERE = "\N{WORD JOINER}"
-"""Stands for the project's folder, whose own path may have spaces."""
+"""A placeholder for the project's folder, whose path may contain spaces."""
 _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _MENTIONED = re.compile(rb"[\w.-]{2,}")
@@ -99,7 +99,7 @@ def copied_scripts(
     with TemporaryDirectory(prefix="mainspring-hook-") as copies:
         for index, root in enumerate(scripts.roots):
             copy = _Copy(root=Path(root), project=project, place=Path(copies, str(index)))
-            rewritten = copy.led(rewritten, scripts.files)
+            rewritten = copy.redirect(rewritten, scripts.files)
         yield rewritten
 
 
@@ -111,28 +111,28 @@ class _Copy:
     project: Path
     place: Path
 
-    def led(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
+    def redirect(self, words: tuple[str, ...], pinned: Mapping[str, str]) -> tuple[str, ...]:
         pinned_names = {name for path in pinned for name in _paths_inside([path], self.root)}
         refs = _referenced_files("\n".join(words), self.root, self.project, pinned_names)
         if not refs.files:
             return words
-        contents = self._vouched(refs.files, pinned)
+        contents = self._read_trusted(refs.files, pinned)
         _write(contents, self.root, self.place)
         folders = (name for name in refs.folders if any(_is_in(file, name) for file in contents))
         names = sorted((*refs.files, *folders), key=len, reverse=True)
-        rewritten = tuple(self._led(word, names) for word in words)
+        rewritten = tuple(self._redirect_word(word, names) for word in words)
         unchanged = re.sub(re.escape(str(self.place)) + r"[^\s'\"]*", "", "\n".join(rewritten))
         for name in refs.files:
             if os.path.basename(name) in unchanged and not _is_in_copied_folder(
                 name, "\n".join(rewritten), self.place
             ):
                 raise UntrustedScript(
-                    f"runs {self.root / name} in a way that cannot be led to a copy of it: write"
+                    f"runs {self.root / name} in a way that cannot be redirected to a copy: write"
                     " $CLAUDE_PROJECT_DIR/ and its path"
                 )
         return rewritten
 
-    def _vouched(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
+    def _read_trusted(self, names: Iterable[str], pinned: Mapping[str, str]) -> dict[str, bytes]:
         paths = {name: self.root / name for name in names}
         existing = [
             name for name, path in paths.items() if f"{path}" in pinned or os.path.lexists(path)
@@ -151,7 +151,7 @@ class _Copy:
                 )
         return contents
 
-    def _led(self, word: str, names: Iterable[str]) -> str:
+    def _redirect_word(self, word: str, names: Iterable[str]) -> str:
         """A word of a command, or all of it, with paths of copies for the files that it names."""
         starts = [re.escape(str(self.root))]
         if self.root == self.project:
@@ -312,13 +312,13 @@ def _write(contents: Mapping[str, bytes], root: Path, copy: Path) -> None:
     for name, content in contents.items():
         (copy / name).write_bytes(content)
         (copy / name).chmod(0o700 if os.access(root / name, os.X_OK) else 0o600)
-    holding = {Path(name).parent for name in contents}
+    copied_folders = {Path(name).parent for name in contents}
     for folder in folders:
         for entry in os.scandir(root / folder):
-            beside = copy / folder / entry.name
-            is_fit = folder not in holding or (entry.is_file() and not _is_run(entry.path))
-            if is_fit and not os.path.lexists(beside):
-                beside.symlink_to(entry.path)
+            link = copy / folder / entry.name
+            is_fit = folder not in copied_folders or (entry.is_file() and not _is_run(entry.path))
+            if is_fit and not os.path.lexists(link):
+                link.symlink_to(entry.path)
 
 
 def _is_in(name: str, folder: str) -> bool:

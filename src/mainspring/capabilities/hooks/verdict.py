@@ -132,8 +132,8 @@ def _unknown_fields(output: bytes) -> tuple[str, ...]:
         names += [f"hookSpecificOutput.{name}" for name in fields if name not in inner]
     if not names:
         return ()
-    misplaced = "additionalContext" in names or "additional_context" in names
-    hint = f"; {_CONTEXT_HINT}" if misplaced else ""
+    is_misplaced = "additionalContext" in names or "additional_context" in names
+    hint = f"; {_CONTEXT_HINT}" if is_misplaced else ""
     name_list = ", ".join(truncate(name, 60) for name in names[:_MAX_NAMES])
     return (f"{name_list}: not known, so it has no effect{hint}",)
 

@@ -18,7 +18,7 @@ from mainspring.capabilities.mcp.messages import (
 )
 from mainspring.capabilities.mcp.transport import (
     MAX_MESSAGE_BYTES,
-    MAX_UNASKED,
+    MAX_UNSOLICITED,
     PARTING_SECONDS,
     AnswerTasks,
     Listener,
@@ -32,7 +32,7 @@ class Channel(Protocol):
         """Send one message.
 
         Raises:
-            OSError: the other side does not read any more.
+            OSError: the other side no longer reads.
             McpFailed: the message was not accepted.
         """
         ...
@@ -63,8 +63,8 @@ class ChannelTransport:
         self.listener: Listener | None = None
         self._channel = channel
         self._pending: dict[int | str, _PendingRequest] = {}
-        self._sending = anyio.Lock()
-        self._unasked = 0
+        self._send_lock = anyio.Lock()
+        self._unsolicited = 0
         self._answers = AnswerTasks(self._send)
         self._end: str | None = None
         """Why nothing more will be received."""
@@ -86,7 +86,7 @@ class ChannelTransport:
     async def exchange(self, request: Request) -> Message:
         if self._end is not None:
             raise McpFailed(self._end)
-        self._unasked = 0
+        self._unsolicited = 0
         pending = self._pending[request.id] = _PendingRequest()
         try:
             await self._send(request.encode())
@@ -116,7 +116,7 @@ class ChannelTransport:
 
     async def _send(self, message: bytes) -> None:
         """Send a whole message: a partial one would corrupt the next."""
-        async with self._sending:
+        async with self._send_lock:
             if self._end is not None:
                 raise McpFailed(self._end)
             try:
@@ -133,11 +133,11 @@ class ChannelTransport:
             message = decode_message(data)
             if message is not None and message.is_response and self._settle(message):
                 continue
-            self._unasked += 1
-            if self._unasked > MAX_UNASKED:
-                raise McpFailed(f"the server sent more than {MAX_UNASKED:,} messages unasked")
+            self._unsolicited += 1
+            if self._unsolicited > MAX_UNSOLICITED:
+                raise McpFailed(f"the server sent more than {MAX_UNSOLICITED:,} messages unasked")
             if message is not None and not message.is_response and self.listener is not None:
-                self._answers.hear(message, self.listener, group)
+                self._answers.handle(message, self.listener, group)
 
     def _settle(self, message: Message) -> bool:
         pending = None if message.id is None else self._pending.get(message.id)

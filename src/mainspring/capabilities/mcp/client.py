@@ -256,7 +256,7 @@ class McpClient:
 
     @contextmanager
     def _paused_time_limits(self) -> Generator[None]:
-        """Pause the time limits while a person is asked, who may take longer than a server."""
+        """Pause the time limits while a person answers, who may take longer than a server."""
         now = anyio.current_time()
         limits = (
             [] if self._pauses else [(scope, scope.deadline - now) for scope in self._time_limits]
@@ -284,19 +284,19 @@ class McpClient:
         self, method: str, page_type: type[_PageT], items: Callable[[_PageT], list[_ItemT]]
     ) -> list[_ItemT]:
         """All pages, up to a limit, since a server may send pages without end."""
-        listed: list[_ItemT] = []
+        all_items: list[_ItemT] = []
         cursors: set[str] = set()
         params: dict[str, object] = {}
         for _ in range(self._limits.max_pages):
             result = await self._ask(method, params)
             page = decode_result(result, page_type, method)
-            listed += items(page)
+            all_items += items(page)
             cursor = page.next_cursor
-            if not cursor or cursor in cursors or len(listed) >= self._limits.max_items:
+            if not cursor or cursor in cursors or len(all_items) >= self._limits.max_items:
                 break
             cursors.add(cursor)
             params = {"cursor": cursor}
-        return listed[: self._limits.max_items]
+        return all_items[: self._limits.max_items]
 
     async def _complete(
         self,
@@ -311,7 +311,7 @@ class McpClient:
             return await self._ask(method, params, seconds, progress)
         last = None if rounds is None else await rounds.load()
         for number in range(1 if last is None else last.number, _MAX_ROUNDS + 1):
-            more = {} if last is None else await self._answered(last)
+            more = {} if last is None else await self._answer_fields(last)
             result = await self._ask(method, {**params, **more}, seconds, progress)
             head = decode_result(result, messages.ResultHead, method)
             if head.result_type == "complete":
@@ -325,8 +325,8 @@ class McpClient:
                 await rounds.save(last)
         raise McpFailed(f"{method}: asked for more input {_MAX_ROUNDS} times")
 
-    async def _answered(self, round_: InputRound) -> dict[str, object]:
-        """What the next request needs besides its parameters."""
+    async def _answer_fields(self, round_: InputRound) -> dict[str, object]:
+        """The fields that the next request needs in addition to its parameters."""
         more: dict[str, object] = {}
         if round_.requests:
             more["inputResponses"] = {

@@ -100,23 +100,25 @@ class Elicitations:
         self._server = server
         self._group = group
         self._open_seal = open_seal
-        self._others = others or {}
+        self._handlers = others or {}
         self._calls: dict[str, _PendingCall] = {}
 
     async def __call__(self, method: str, params: bytes) -> Mapping[str, object]:
         if method == "elicitation/create":
             return await self._elicit(decode_result(params, ElicitParams, method))
-        handler = self._others.get(method)
-        if handler is None or not (method == "roots/list" or self._running()):
+        handler = self._handlers.get(method)
+        if handler is None or not (method == "roots/list" or self._pending_calls()):
             raise McpFailed(f"{method:.80} is not allowed here", code=messages.METHOD_NOT_FOUND)
         return await handler.answer(params)
 
     @property
     def capabilities(self) -> Mapping[str, object]:
-        others = {handler.capability: dict[str, object]() for handler in self._others.values()}
-        return {"elicitation": {"form": {}, "url": {}}, **others}
+        capabilities = {
+            handler.capability: dict[str, object]() for handler in self._handlers.values()
+        }
+        return {"elicitation": {"form": {}, "url": {}}, **capabilities}
 
-    def _running(self) -> list[_PendingCall]:
+    def _pending_calls(self) -> list[_PendingCall]:
         return [item for item in self._calls.values() if item.result is item.error is None]
 
     async def run(
@@ -162,9 +164,9 @@ class Elicitations:
             pending.notify()
 
     async def _elicit(self, params: ElicitParams) -> Mapping[str, object]:
-        if not (running := self._running()):
-            return {"action": "cancel"}  # no call is running whose user could be asked
-        pending = running[-1]
+        if not (pending_calls := self._pending_calls()):
+            return {"action": "cancel"}  # there is no call whose user could be asked
+        pending = pending_calls[-1]
         question = self._question(params, pending)
         item = _OpenQuestion(question)
         pending.questions.append(item)
@@ -186,15 +188,15 @@ class Elicitations:
         pending.rounds.asked[digest] += 1
         key = f"{digest}-{pending.rounds.asked[digest]}"
         text = clean_text(params.message)[:_MAX_MESSAGE_CHARS].strip()
-        who = f"The MCP server {self._server}"
+        server = f"The MCP server {self._server}"
         if params.mode == "url":
             url = _checked_url(params.url)
-            text = f"{who} asks you to open a link to {url.host}: {text}"
+            text = f"{server} asks you to open a link to {url.host}: {text}"
             return Question(
                 key=key, text=text, evidence=(Evidence(title="link", text=str(url), ref=str(url)),)
             )
         schema = _checked_schema(params.requested_schema or {})
-        return Question(key=key, text=f"{who} asks: {text}", form_schema=schema)
+        return Question(key=key, text=f"{server} asks: {text}", form_schema=schema)
 
 
 def _checked_url(text: str) -> URL:
@@ -220,9 +222,7 @@ def _checked_schema(schema: Mapping[str, object]) -> dict[str, object]:
         if cleaned.get("type", "string") not in _FIELD_TYPES or "properties" in cleaned:
             raise _refusal(f"{clean_line(name, 80)} is not a field of a form")
         if _SECRET.search(f"{name} {cleaned.get('title', '')}"):
-            raise _refusal(
-                f"{clean_line(name, 80)}: secrets are not asked for in a form, use a url"
-            )
+            raise _refusal(f"{clean_line(name, 80)}: do not ask for secrets in a form, use a url")
         fields[name] = cleaned
     required = schema.get("required", [])
     names = cast("list[object]", required) if isinstance(required, list) else [required]

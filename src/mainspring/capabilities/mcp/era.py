@@ -151,7 +151,7 @@ async def _discover(transport: Transport, requests: Requests) -> ServerInfo | No
                 raise
             return None
         if response.error is None:
-            return _discovered(response, version)
+            return _server_info(response, version)
         if response.error.code not in MODERN_ERRORS:
             return None
         offered = messages.supported_versions(response.error)
@@ -163,7 +163,7 @@ async def _discover(transport: Transport, requests: Requests) -> ServerInfo | No
         version, has_agreed = common[0], True
 
 
-def _discovered(response: Message, version: str) -> ServerInfo | None:
+def _server_info(response: Message, version: str) -> ServerInfo | None:
     try:
         discover_result = decode_result(response.result, messages.DiscoverResult, "server/discover")
     except McpFailed:

@@ -31,7 +31,7 @@ from mainspring.capabilities.mcp.param_headers import encode_header
 from mainspring.capabilities.mcp.server_auth import Refusal, Renew
 from mainspring.capabilities.mcp.transport import (
     MAX_MESSAGE_BYTES,
-    MAX_UNASKED,
+    MAX_UNSOLICITED,
     PARTING_SECONDS,
     AnswerTasks,
     Listener,
@@ -86,8 +86,7 @@ class HttpTransport:
     """A `Transport`. It never follows a redirect: credentials are for one host.
 
     `http` belongs to the transport, and is closed with it. Its connector decides which addresses
-    can be
-    reached.
+    can be reached.
     """
 
     mirrors_params = True
@@ -114,7 +113,7 @@ class HttpTransport:
         self._version: str | None = None
         """The version of a legacy server, for messages that are not requests."""
         self._initialize: Request | None = None
-        self._initializing = anyio.Lock()
+        self._initialize_lock = anyio.Lock()
         self._is_new_session = False
         self._has_begun = anyio.Event()
         """Set when a session with a legacy server begins, which may have a stream."""
@@ -218,7 +217,7 @@ class HttpTransport:
     async def _initialize_again(self, lost: str | None) -> None:
         """Start a new session, since the server has lost the old one; it did not process the
         request."""
-        async with self._initializing:
+        async with self._initialize_lock:
             if self._session_id != lost or self._initialize is None:
                 return  # another task has done it
             self._session_id = None
@@ -272,14 +271,14 @@ class HttpTransport:
     async def _find_response(
         self, request: Request, response: aiohttp.ClientResponse, position: _StreamPosition
     ) -> Message | None:
-        unasked = 0
+        unsolicited = 0
         try:
             async for message in self._messages(response, position):
                 if message.is_response and message.id == request.id:
                     return message
-                unasked += 1
-                if unasked > MAX_UNASKED:
-                    why = f"more than {MAX_UNASKED:,} messages before the response"
+                unsolicited += 1
+                if unsolicited > MAX_UNSOLICITED:
+                    why = f"more than {MAX_UNSOLICITED:,} messages before the response"
                     raise McpFailed(why, is_in_doubt=True)
                 self._hear(message)
         except (aiohttp.ClientError, OSError):
@@ -301,7 +300,7 @@ class HttpTransport:
     def _hear(self, message: Message) -> None:
         if message.is_response or self.listener is None or self._group is None:
             return
-        self._answers.hear(message, self.listener, self._group)
+        self._answers.handle(message, self.listener, self._group)
 
     async def _follow(self, session_id: str | None) -> None:
         """Read the server-initiated stream of a legacy server while the session lasts. Many have

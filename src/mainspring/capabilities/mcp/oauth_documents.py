@@ -114,7 +114,7 @@ def decode_document(content: bytes, type_: type[_T], what: str) -> _T:
 
 
 def error_of(reply: HttpReply) -> str:
-    """The status and the error's code; the rest may contain secrets."""
+    """The status and the error's code; the other fields may contain secrets."""
     return f"HTTP {reply.status}, {code}" if (code := error_code(reply)) else f"HTTP {reply.status}"
 
 

@@ -21,7 +21,7 @@ from mainspring.capabilities.mcp.transport import Transport
 from mainspring.core.errors import McpFailed
 
 _MAX_AUTHORIZATIONS = 3
-"""How many times a person is asked per connection, whatever the server returns."""
+"""The maximum number of consent requests to a person per connection."""
 _PERSON_SECONDS = 600.0
 
 
@@ -32,9 +32,9 @@ class GrantStore(Protocol):
 
     async def save(self, grant: Grant) -> None: ...
 
-    async def replace(self, seen: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
-        """Renew the grant, unless the one that was seen has already been renewed: one at a time,
-        over all processes. A refresh token that is used twice is often revoked."""
+    async def replace(self, expired: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+        """Renew an expired grant, unless that has already happened: one process at a
+        time. A refresh token that is used twice is often revoked."""
         ...
 
 
@@ -47,7 +47,7 @@ class OAuthGrant:
     store: GrantStore
     learn: Learn
     login_hint: str
-    """What a person has to do to log in."""
+    """How a person logs in."""
     browser: Browser | DeviceScreen | None = None
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     _grant: Grant | None = field(default=None, init=False)
@@ -133,14 +133,14 @@ class StoredGrants:
         value = msgspec.json.encode(grant).decode()
         await to_thread.run_sync(self.secrets.put, self._name, value)
 
-    async def replace(self, seen: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+    async def replace(self, expired: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
         lock = self.secrets.lock(self._name)
         await to_thread.run_sync(lock.__enter__)
         try:
             current = await self.load()
             if current is None:
                 raise McpFailed("you have logged out", needs_auth=True)
-            if current.access_token != seen.access_token:
+            if current.access_token != expired.access_token:
                 return current
             renewed = await renew(current)
             await self.save(renewed)

@@ -117,7 +117,8 @@ class Toolchain:
         )
 
     def registry_variables(self, placeholders: Mapping[str, str]) -> dict[str, str]:
-        """What installers are told of registries. `placeholders`: of `credentials`, by name."""
+        """The environment that tells installers about registries. `placeholders`: those of
+        `credentials`, by name."""
         variables: dict[str, str] = {}
         for name, value in self.variables.items():
             url = urlsplit(value)
@@ -132,7 +133,7 @@ class Toolchain:
                 variables[name] = url._replace(netloc=host).geturl()
                 folder = url.path if url.path.endswith("/") else f"{url.path}/"
                 encoded = b64encode(login.encode()).decode()
-                variables[f"npm_config_//{host}{folder}:_auth"] = encoded  # for archives, too
+                variables[f"npm_config_//{host}{folder}:_auth"] = encoded  # also for archives
         return variables
 
     def layer_variables(self, folders: Mapping[Installer, Path]) -> dict[str, str]:
@@ -190,7 +191,7 @@ class ServerProgram:
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     read_only: tuple[Path, ...] = ()
-    """Folders that it must see besides the workspace."""
+    """Folders that it needs in addition to the workspace."""
 
 
 class PackageCache:
@@ -209,7 +210,7 @@ class PackageCache:
         self.toolchain = toolchain
         self._run = run
         self._say = say
-        self._installing: dict[str, anyio.Lock] = {}
+        self._install_locks: dict[str, anyio.Lock] = {}
 
     async def program(self, command: str, args: tuple[str, ...]) -> ServerProgram:
         """The program to run for a server's command.
@@ -233,7 +234,7 @@ class PackageCache:
         Raises: McpFailed, SandboxFailed.
         """
         folder = self._folder / request.key
-        async with self._installing.setdefault(request.key, anyio.Lock()):
+        async with self._install_locks.setdefault(request.key, anyio.Lock()):
             if not await to_thread.run_sync(folder.is_dir):
                 await self._install(request)
         return folder
@@ -242,87 +243,88 @@ class PackageCache:
         """Install packages. Another process may do the same; the first to finish wins."""
         pin = await to_thread.run_sync(self._read_pin, request)
         self._say(f"packages are installed: {' '.join(request.packages)}")
-        stage = self._folder / f"{request.key}.{new_id('new')}"
+        staging = self._folder / f"{request.key}.{new_id('new')}"
         try:
-            await to_thread.run_sync(lambda: stage.mkdir(parents=True, mode=0o755))
+            await to_thread.run_sync(lambda: staging.mkdir(parents=True, mode=0o755))
             install = {"npm": self._install_npm, "uv": self._install_uv, "apt": self._install_apt}
-            lock = await install[request.installer](request, stage, pin)
-            await to_thread.run_sync(self._finish, request, stage, lock)
+            lock = await install[request.installer](request, staging, pin)
+            await to_thread.run_sync(self._finish, request, staging, lock)
         except OSError as error:
             raise McpFailed(f"its packages cannot be stored: {error.strerror}") from error
         finally:
             with anyio.CancelScope(shield=True):
-                await to_thread.run_sync(lambda: shutil.rmtree(stage, ignore_errors=True))
+                await to_thread.run_sync(lambda: shutil.rmtree(staging, ignore_errors=True))
 
-    async def _install_npm(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+    async def _install_npm(self, request: PackageRequest, staging: Path, pin: _Pin | None) -> bytes:
         files = {"package.json": b'{"private":true}'} if pin is None else pin.files
         for name, content in files.items():
-            await to_thread.run_sync((stage / name).write_bytes, content)
+            await to_thread.run_sync((staging / name).write_bytes, content)
         what = ("install", *request.packages) if pin is None else ("ci",)
         if (npm := self.toolchain.npm) is None:
             raise McpFailed("npx needs npm on this machine: install Node.js")
-        await self._step(stage, npm, *what, *_NPM_OPTIONS, f"--cache={stage / _CACHE}")
-        return await to_thread.run_sync(_npm_pin, stage)
+        await self._step(staging, npm, *what, *_NPM_OPTIONS, f"--cache={staging / _CACHE}")
+        return await to_thread.run_sync(_npm_pin, staging)
 
-    async def _install_uv(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+    async def _install_uv(self, request: PackageRequest, staging: Path, pin: _Pin | None) -> bytes:
         if (uv := self.toolchain.uv) is None:
             raise McpFailed("uvx needs uv on this machine: install uv")
-        cache = ("--cache-dir", str(stage / _CACHE), "--no-config")
+        cache = ("--cache-dir", str(staging / _CACHE), "--no-config")
         python = request.python or self.toolchain.python
         await self._step(
-            stage, uv, "venv", "env", "--relocatable", "--no-python-downloads", "--python", python,
+            staging, uv, "venv", "env", "--relocatable", "--no-python-downloads",
+            "--python", python,
             *cache,
         )  # fmt: skip
-        lock = stage / _UV_LOCK
+        lock = staging / _UV_LOCK
         if pin is None:
             requirements = "".join(f"{item}\n" for item in request.packages)
-            await to_thread.run_sync((stage / "requirements.in").write_text, requirements)
+            await to_thread.run_sync((staging / "requirements.in").write_text, requirements)
             await self._step(
-                stage, uv, "pip", "compile", "requirements.in", "--output-file", _UV_LOCK,
+                staging, uv, "pip", "compile", "requirements.in", "--output-file", _UV_LOCK,
                 "--generate-hashes", "--no-header", "--quiet", "--python", _UV_PYTHON, *cache,
             )  # fmt: skip
         else:
             await to_thread.run_sync(lock.write_bytes, pin.files[_UV_LOCK])
         await self._step(
-            stage, uv, "pip", "install", "--require-hashes", "--requirement", _UV_LOCK,
+            staging, uv, "pip", "install", "--require-hashes", "--requirement", _UV_LOCK,
             "--link-mode", "copy", "--python", _UV_PYTHON, *cache,
         )  # fmt: skip
         return _encoded_pin({_UV_LOCK: await to_thread.run_sync(lock.read_bytes)})
 
-    async def _install_apt(self, request: PackageRequest, stage: Path, pin: _Pin | None) -> bytes:
+    async def _install_apt(self, request: PackageRequest, staging: Path, pin: _Pin | None) -> bytes:
         if (apt := self.toolchain.apt) is None:
             raise McpFailed("packages of apt need apt-get on this machine, as Debian has it")
-        folder, pinned = stage / _CACHE, None if pin is None else pin.files[apt_packages.PIN]
+        folder, pinned = staging / _CACHE, None if pin is None else pin.files[apt_packages.PIN]
         sources = self.toolchain.apt_sources
         await to_thread.run_sync(apt_packages.write_sources, folder, sources)
-        await to_thread.run_sync((stage / apt_packages.ROOT).mkdir)
-        await self._step(stage, apt, *apt_packages.options(folder), "update", "--error-on=any")
+        await to_thread.run_sync((staging / apt_packages.ROOT).mkdir)
+        await self._step(staging, apt, *apt_packages.options(folder), "update", "--error-on=any")
         download = apt_packages.download_command(apt, folder, request.packages, pinned)
-        await self._step(stage, *download)
+        await self._step(staging, *download)
         loaded = await to_thread.run_sync(apt_packages.hashes, folder)
         if pinned is not None:
             apt_packages.check_pin(loaded, pinned)
         for argv in apt_packages.unpacking(folder):
-            await self._step(stage, *argv)
-        await to_thread.run_sync(apt_packages.relocate_links, stage / apt_packages.ROOT)
+            await self._step(staging, *argv)
+        await to_thread.run_sync(apt_packages.relocate_links, staging / apt_packages.ROOT)
         return _encoded_pin({apt_packages.PIN: apt_packages.encode_pin(loaded)})
 
-    async def _step(self, stage: Path, *argv: str) -> None:
-        env = {"PATH": self.toolchain.path, "HOME": str(stage)}
-        result = await self._run(stage, argv, {**env, "NO_PROXY": "", "no_proxy": ""})
+    async def _step(self, staging: Path, *argv: str) -> None:
+        env = {"PATH": self.toolchain.path, "HOME": str(staging)}
+        result = await self._run(staging, argv, {**env, "NO_PROXY": "", "no_proxy": ""})
         if result.status != 0:
             text = result.stderr.head + result.stderr.tail + result.stdout.tail
             lines = [line for line in text.decode("utf-8", "replace").splitlines() if line.strip()]
             why = clean_line(" ".join(lines[-6:]), 500) or f"status {result.status}"
             raise McpFailed(f"its packages cannot be installed: {why}")
 
-    def _finish(self, request: PackageRequest, stage: Path, lock: bytes) -> None:
-        shutil.rmtree(stage / _CACHE, ignore_errors=True)
+    def _finish(self, request: PackageRequest, staging: Path, lock: bytes) -> None:
+        shutil.rmtree(staging / _CACHE, ignore_errors=True)
         pin = self._folder / f"{request.key}.pin"
         if not pin.exists():
             write_atomic(pin, lock)
         try:
-            stage.rename(self._folder / request.key)
+            staging.rename(self._folder / request.key)
         except OSError:
             if not (self._folder / request.key).is_dir():
                 raise
@@ -357,8 +359,10 @@ def _encoded_pin(files: dict[str, bytes]) -> bytes:
     return msgspec.json.encode(_Pin(files))
 
 
-def _npm_pin(stage: Path) -> bytes:
-    return _encoded_pin({name: (stage / name).read_bytes() for name in ("package.json", _NPM_LOCK)})
+def _npm_pin(staging: Path) -> bytes:
+    return _encoded_pin(
+        {name: (staging / name).read_bytes() for name in ("package.json", _NPM_LOCK)}
+    )
 
 
 def _is_of_project(request: PackageRequest, workspace: Path) -> bool:

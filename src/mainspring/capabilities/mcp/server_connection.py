@@ -65,7 +65,7 @@ class ServerConnection:
         self._is_closed = False
         self.info: ServerInfo | None = None
         self.error: str | None = None
-        """Why there is no connection."""
+        """The reason why there is no connection."""
         self.needs_auth = False
         """Whether there is none because the server refuses the credentials."""
         self.error_output = ""

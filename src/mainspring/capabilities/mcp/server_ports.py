@@ -48,7 +48,7 @@ Entry_contra = TypeVar("Entry_contra", bound=ServerEntry, contravariant=True)
 
 
 class ServerHistory(Protocol[Entry_contra]):
-    """What is known about servers from earlier sessions. Blocks."""
+    """Facts about servers from earlier sessions. Blocks."""
 
     def is_legacy(self, server: Entry_contra) -> bool: ...
 
@@ -87,7 +87,7 @@ class ProgramHost(Protocol):
         read_only: tuple[Path, ...] = (),
         networking: Mapping[str, object] | None = None,
     ) -> AttachedProgram:
-        """Start a program in a sandbox of its own. `networking`: which of the session's hosts it
+        """Start a program in its own sandbox. `networking`: which of the session's hosts it
         may reach; `None`: all.
 
         Raises: SandboxFailed, InvalidInput: `networking` cannot be enforced.

@@ -1,5 +1,5 @@
-"""The MCP servers of a session: started in sandboxes of their own or reached by their URLs,
-connected across runs, with the tools that they offer."""
+"""The MCP servers of a session: each runs in its own sandbox or is reached by its URL. Connections
+last across runs. Also the tools that the servers offer."""
 
 from __future__ import annotations
 
@@ -188,8 +188,10 @@ class SessionServers(Generic[Entry]):
         refused_tools = await to_thread.run_sync(_refused_tools, history, server, tool_list)
         offered = server_tools(server.name, tool_list, connection.call, refused=refused_tools)
         prefix = tool_prefix(server.name)
-        others = {name: tool for name, tool in self.tools.items() if not name.startswith(prefix)}
-        self.tools = {**others, **{tool.spec.name: tool for tool in offered.tools}}
+        other_tools = {
+            name: tool for name, tool in self.tools.items() if not name.startswith(prefix)
+        }
+        self.tools = {**other_tools, **{tool.spec.name: tool for tool in offered.tools}}
         self.problems += [
             redact(f"MCP server {server.name}, a tool left out: {why}") for why in offered.rejected
         ]

@@ -1,7 +1,7 @@
 """A server's input request in the middle of a call, stored in the session's log, so that another
 process can continue the call instead of repeating it.
 
-It is encrypted: a server may put anything into its state, including what must not be in a log.
+It is encrypted: a server may put anything into its state, including secrets.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ OpenSeal: TypeAlias = Callable[[], Seal]
 class _StoredRound(Struct, frozen=True, kw_only=True):
     round: InputRound
     asked: dict[str, int]
-    """How many times the server had asked the same before."""
+    """How often the server had already asked each question."""
 
 
 class StoredRounds:

@@ -155,10 +155,10 @@ def _tool(origin: ToolOrigin, name: str, definition: ToolDefinition, call: CallS
         max_chars=_MAX_RESULT_CHARS,
     )
 
-    async def run(asked: Call) -> ToolResult:
+    async def run(tool_call: Call) -> ToolResult:
         try:
             answer = await call(
-                asked, definition.name, lambda text: asked.say(clean_line(text, 500))
+                tool_call, definition.name, lambda text: tool_call.say(clean_line(text, 500))
             )
         except McpFailed as error:
             return _failure(origin.server, error)

@@ -18,7 +18,7 @@ from mainspring.capabilities.mcp.messages import (
 from mainspring.core.errors import McpFailed
 
 MAX_MESSAGE_BYTES = 16 << 20
-MAX_UNASKED = 100_000
+MAX_UNSOLICITED = 100_000
 """The limit of messages other than responses; a server that sends more is out of control."""
 PARTING_SECONDS = 2.0
 _MAX_ANSWERS = 64
@@ -68,13 +68,13 @@ class Transport(Protocol):
 
 
 class AnswerTasks:
-    """Answers a server's own requests, each in its own task: a person may take hours for one."""
+    """Answers a server's requests, each in its own task: a person may take hours to answer."""
 
     def __init__(self, send: Callable[[bytes], Awaitable[None]]) -> None:
         self._send = send
         self._scopes: dict[RequestId, CancelScope] = {}
 
-    def hear(self, message: Message, listener: Listener, group: TaskGroup) -> None:
+    def handle(self, message: Message, listener: Listener, group: TaskGroup) -> None:
         """Handle a message that is not a response.
 
         Raises:

@@ -141,7 +141,7 @@ class Interpreter:
         printed = monty.CollectString(self._limits.output_bytes)
         names = {} if call_tool is None else {"call_tool": ToolCaller(call_tool)}
         try:
-            value = self._fed(code, workspace, printed, names)
+            value = self._run_worker(code, workspace, printed, names)
         except monty.MontyError as error:
             run_end = _run_end(error, printed.output, self._limits.output_bytes)
             return InterpreterResult(
@@ -152,7 +152,7 @@ class Interpreter:
             return InterpreterResult(run_end="raised", output=printed.output, message=message)
         return InterpreterResult(run_end="done", output=printed.output, value=_value_text(value))
 
-    def _fed(
+    def _run_worker(
         self,
         code: str,
         workspace: Workspace | None,

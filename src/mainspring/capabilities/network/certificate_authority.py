@@ -28,7 +28,7 @@ class CertificateAuthority:
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Mainspring session")])
         self._certificate = (
-            self._signed(self._name, self._key, years=10)
+            self._sign(self._name, self._key, years=10)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_key_usage(signs_certificates=True), critical=True)
             .sign(self._key, hashes.SHA256())
@@ -41,9 +41,9 @@ class CertificateAuthority:
         return self._certificate.public_bytes(Encoding.PEM)
 
     def write_bundle(self, path: Path, system: bytes | None = None) -> None:
-        """Write what the sandbox trusts: all that this machine trusts, and this authority."""
-        believed = system_ca_bundle() if system is None else system
-        path.write_bytes(believed.rstrip() + b"\n" + self.certificate)
+        """Write the certificates that the sandbox trusts: this machine's, and this authority."""
+        bundle = system_ca_bundle() if system is None else system
+        path.write_bytes(bundle.rstrip() + b"\n" + self.certificate)
 
     def context(self, host: str) -> ssl.SSLContext:
         """The TLS context for the server side of a connection to `host`."""
@@ -55,7 +55,7 @@ class CertificateAuthority:
 
     def _new_context(self, host: str) -> ssl.SSLContext:
         leaf = (
-            self._signed(x509.Name([]), self._leaf_key)
+            self._sign(x509.Name([]), self._leaf_key)
             .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
@@ -73,7 +73,7 @@ class CertificateAuthority:
             context.load_cert_chain(file)
         return context
 
-    def _signed(
+    def _sign(
         self, subject: x509.Name, key: ec.EllipticCurvePrivateKey, *, years: int = 0
     ) -> x509.CertificateBuilder:
         now = self._clock()

@@ -174,8 +174,8 @@ class _ProxyConnection:
         self._proxy = proxy
         self._caps = proxy.caps
         self._stream = stream
-        self._unheard = True
-        self._asked = 0
+        self._is_first = True
+        self._request_count = 0
 
     async def run(self) -> None:
         try:
@@ -187,7 +187,7 @@ class _ProxyConnection:
         stays = True
         while stays:
             try:
-                request = await self._heard(connection)
+                request = await self._read_request(connection)
                 if request is None:
                     return
                 if request.method == "CONNECT":
@@ -200,10 +200,10 @@ class _ProxyConnection:
                 await _send_refusal(connection, error)
                 return
 
-    async def _heard(self, connection: HttpConnection) -> Http1Request | None:
-        idle_seconds = None if self._unheard else self._caps.idle_seconds
+    async def _read_request(self, connection: HttpConnection) -> Http1Request | None:
+        idle_seconds = None if self._is_first else self._caps.idle_seconds
         head = await connection.head(idle_seconds=idle_seconds)
-        self._unheard = False
+        self._is_first = False
         return None if head is None else http1.parse_request(head, self._caps)
 
     async def _tunnel(self, connection: HttpConnection, request: Http1Request) -> None:
@@ -222,17 +222,17 @@ class _ProxyConnection:
             with anyio.move_on_after(_PARTING_SECONDS):  # a clean end of TLS, not a cut
                 await inner.unwrap()
         finally:
-            if not self._asked:
+            if not self._request_count:
                 self._proxy.record(egress_request, rule)
 
     async def _converse_inside(self, connection: HttpConnection, tunnel: Upstream) -> None:
         stays = True
         while stays:
             try:
-                request = await self._heard(connection)
+                request = await self._read_request(connection)
                 if request is None:
                     return
-                self._asked += 1
+                self._request_count += 1
                 inner = self._egress_request(request, partial(_inner_request, tunnel.request))
                 stays = await self._pass_on(connection, request, replace(tunnel, request=inner))
             except HttpError as error:
@@ -304,7 +304,7 @@ def _tunnel_request(request: Http1Request) -> EgressRequest:
 
 def _plain_request(request: Http1Request) -> EgressRequest:
     if not request.target.startswith("http://"):
-        raise HttpError(400, "a proxy is asked for http://HOST/PATH, or by CONNECT")
+        raise HttpError(400, "send a proxy http://HOST/PATH or CONNECT")
     authority, path = http1.absolute_form(request.target)
     host, port = _authority(authority, "http")
     if _authority(http1.host_of(request), "http") != (host, port):
@@ -314,7 +314,7 @@ def _plain_request(request: Http1Request) -> EgressRequest:
 
 def _inner_request(tunnel: EgressRequest, request: Http1Request) -> EgressRequest:
     if not request.target.startswith("/") and (request.method, request.target) != ("OPTIONS", "*"):
-        raise HttpError(400, "inside a tunnel a request asks for a path")
+        raise HttpError(400, "inside a tunnel, a request must name a path")
     if _authority(http1.host_of(request), "https") != (tunnel.host, tunnel.port):
         raise HttpError(421, "the host differs from that of the tunnel")
     return EgressRequest("https", tunnel.host, tunnel.port, request.method, _path(request.target))

@@ -16,7 +16,7 @@ from anyio.abc import ByteStream
 
 Header: TypeAlias = tuple[bytes, bytes]
 Framing: TypeAlias = int | Literal["chunked", "until closed"]
-"""How the length of a body is known."""
+"""How the length of a body is determined."""
 
 _TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+"
 _REQUEST_LINE = re.compile(rb"([A-Z]{1,20}) ([\x21-\x7e]{1,8192}) HTTP/1\.([01])")
@@ -83,17 +83,17 @@ class HttpConnection:
             await self.stream.send(content)
 
     async def head(self, *, idle_seconds: float | None = None) -> bytes | None:
-        """The lines up to the empty one; `None` if the other side closed the connection before
-        any."""
+        """The lines before the empty line; `None` if the other side closed the connection before
+        sending any."""
         if idle_seconds is not None and not self._buffer:
             with anyio.fail_after(idle_seconds):
-                if not await self._more():
+                if not await self._fill_buffer():
                     return None
         with anyio.fail_after(self._limits.head_seconds):
             while (end := self._buffer.find(b"\r\n\r\n")) < 0:
                 if len(self._buffer) > self._limits.head_bytes:
                     raise self._fault(431, "the head is too long")
-                if not await self._more():
+                if not await self._fill_buffer():
                     if self._buffer:
                         raise self._fault(400, "the head is cut off")
                     return None
@@ -110,9 +110,9 @@ class HttpConnection:
         if framing == "chunked":
             pieces = self._chunks()
         elif framing == "until closed":
-            pieces = self._rest()
+            pieces = self._until_closed()
         else:
-            pieces = self._counted(framing)
+            pieces = self._read_exactly(framing)
         size = 0
         async with aclosing(pieces):
             async for piece in pieces:
@@ -121,16 +121,16 @@ class HttpConnection:
                     raise self._fault(413, f"the body is longer than {max_bytes} bytes")
                 yield piece
 
-    async def _counted(self, remaining: int) -> AsyncGenerator[bytes]:
+    async def _read_exactly(self, remaining: int) -> AsyncGenerator[bytes]:
         while remaining:
-            piece = await self._some(remaining)
+            piece = await self._read_some(remaining)
             if not piece:
                 raise self._fault(400, "the body is cut off")
             remaining -= len(piece)
             yield piece
 
-    async def _rest(self) -> AsyncGenerator[bytes]:
-        while piece := await self._some(_PIECE):
+    async def _until_closed(self) -> AsyncGenerator[bytes]:
+        while piece := await self._read_some(_PIECE):
             yield piece
 
     async def _chunks(self) -> AsyncGenerator[bytes]:
@@ -140,7 +140,7 @@ class HttpConnection:
                 raise self._fault(400, "a chunk without a size")
             if not (remaining := int(size[1], 16)):
                 break
-            async with aclosing(self._counted(remaining)) as pieces:
+            async with aclosing(self._read_exactly(remaining)) as pieces:
                 async for piece in pieces:
                     yield piece
             if await self._line():
@@ -156,7 +156,7 @@ class HttpConnection:
                 raise self._fault(400, "a line without an end")
         return self._take(end + 2)[:-2]
 
-    async def _some(self, limit: int) -> bytes:
+    async def _read_some(self, limit: int) -> bytes:
         if not self._buffer and not await self._patiently_more():
             return b""
         return self._take(min(limit, len(self._buffer)))
@@ -168,9 +168,9 @@ class HttpConnection:
 
     async def _patiently_more(self) -> bool:
         with anyio.fail_after(self._limits.idle_seconds):
-            return await self._more()
+            return await self._fill_buffer()
 
-    async def _more(self) -> bool:
+    async def _fill_buffer(self) -> bool:
         try:
             self._buffer += await self.stream.receive(_PIECE)
         except anyio.EndOfStream:
@@ -262,7 +262,7 @@ def end_to_end(headers: Sequence[Header]) -> tuple[Header, ...]:
 
 
 def absolute_form(target: str) -> tuple[str, str]:
-    """The host of `http://HOST/PATH?QUERY`, and the rest."""
+    """The host of `http://HOST/PATH?QUERY`, and the path with the query."""
     whole = target.removeprefix("http://")
     host = _HOST_PART.split(whole, maxsplit=1)[0]
     path = whole[len(host) :]

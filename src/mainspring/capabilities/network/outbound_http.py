@@ -185,8 +185,8 @@ class HttpPoster:
     ) -> PostResult:
         host = target.host or ""
         default = {"https": 443, "http": 80}[target.scheme]
-        shown_host = f"[{host}]" if ":" in host else host
-        own = {"host": shown_host if target.port == default else f"{shown_host}:{target.port}"}
+        host_header = f"[{host}]" if ":" in host else host
+        own = {"host": host_header if target.port == default else f"{host_header}:{target.port}"}
         async with (
             aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(ssl=self._trust, force_close=True),

@@ -54,7 +54,7 @@ class Placeholders:
         new_token: Callable[[], str] = lambda: secrets.token_hex(16),
     ) -> None:
         self._credentials = {f"{PREFIX}{new_token()}": item for item in credentials if item.value}
-        self._written = [placeholder.encode() for placeholder in self._credentials]
+        self._placeholder_bytes = [placeholder.encode() for placeholder in self._credentials]
         self._search = search_for([item.value for item in self._credentials.values()])
 
     def __bool__(self) -> bool:
@@ -67,7 +67,7 @@ class Placeholders:
 
     def fill(self, host: str, headers: Sequence[Header]) -> FilledHeaders:
         """The headers for a host, with placeholders replaced by the secrets for it."""
-        here = {
+        secrets_for_host = {
             placeholder.encode(): item
             for placeholder, item in self._credentials.items()
             if any(is_host(host, pattern) for pattern in item.hosts)
@@ -75,7 +75,7 @@ class Placeholders:
         used_names: set[str] = set()
 
         def put_in(value: bytes) -> bytes:
-            for placeholder, item in here.items():
+            for placeholder, item in secrets_for_host.items():
                 secret = item.value.encode()
                 if placeholder in value and _FIT_FOR_HEADERS.fullmatch(secret):
                     value = value.replace(placeholder, secret)
@@ -87,7 +87,9 @@ class Placeholders:
 
     def clean(self, content: bytes) -> bytes:
         """A response, or a complete part of one, with secrets replaced by placeholders."""
-        return self._replaced(content, self._search(content), len(content)) if self else content
+        return (
+            self._replace_secrets(content, self._search(content), len(content)) if self else content
+        )
 
     def cleaner(self) -> Cleaner:
         return Cleaner(self)
@@ -98,33 +100,33 @@ class Placeholders:
         if not self:
             return content, b""
         findings = self._search(content)
-        return self._replaced(content, findings, findings.open), content[findings.open :]
+        return self._replace_secrets(content, findings, findings.open), content[findings.open :]
 
-    def _replaced(self, content: bytes, matches: SecretMatches, stop: int) -> bytes:
+    def _replace_secrets(self, content: bytes, matches: SecretMatches, stop: int) -> bytes:
         pieces: list[bytes] = []
         position = 0
         for begin, end, number in matches.spans:
             if begin >= stop:
                 break
-            pieces += (content[position:begin], self._written[number])
+            pieces += (content[position:begin], self._placeholder_bytes[number])
             position = end
         return b"".join((*pieces, content[position:stop]))
 
 
 class Cleaner:
-    """Cleans a stream, however it is split into chunks; holds back only what may be the beginning
-    of a secret."""
+    """Cleans a stream, however it is split into chunks; holds back only text that may be the
+    beginning of a secret."""
 
     def __init__(self, placeholders: Placeholders) -> None:
         self._placeholders = placeholders
-        self._held = b""
+        self._buffer = b""
 
     def feed(self, content: bytes) -> bytes:
-        clean, self._held = self._placeholders.split(self._held + content)
+        clean, self._buffer = self._placeholders.split(self._buffer + content)
         return clean
 
     def end(self) -> bytes:
-        clean, self._held = self._placeholders.clean(self._held), b""
+        clean, self._buffer = self._placeholders.clean(self._buffer), b""
         return clean
 
 

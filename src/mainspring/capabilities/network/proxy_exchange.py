@@ -1,4 +1,4 @@
-"""Forwards one request over a connection of its own, and its response, cleaned of secrets.
+"""Forwards one request over its own connection, and its response, cleaned of secrets.
 
 No two requests share a connection to a server, so none can be smuggled in another.
 """
@@ -193,18 +193,18 @@ class ProxyExchange:
 
     async def _pass_back(self, server: HttpConnection, response: Http1Response) -> bool:
         framing = http1.response_framing(response, self._request.method)
-        packing = _content_encoding(response) if self._placeholders else None
+        compression = _content_encoding(response) if self._placeholders else None
         stays = self._is_whole and http1.keeps_alive(self._request)
         headers: list[Header] = [
             (name, self._placeholders.clean(value))
             for name, value in http1.end_to_end(response.headers)
             if self._placeholders.clean(name) == name
-            and (packing is None or name.lower() != b"content-encoding")
+            and (compression is None or name.lower() != b"content-encoding")
         ]
         is_changed = bool(self._placeholders)  # its new length is not known yet
         is_chunked = self._request.minor == 1 and (is_changed or not isinstance(framing, int))
         if framing == 0:
-            headers += self._told_length(response)
+            headers += self._length_without_body(response)
         elif is_chunked:
             headers.append((b"Transfer-Encoding", b"chunked"))
         elif isinstance(framing, int) and not is_changed:
@@ -212,7 +212,7 @@ class ProxyExchange:
         headers.append((b"Connection", b"keep-alive" if stays else b"close"))
         self.is_answered = True
         await self._client.send(http1.encode_head(f"HTTP/1.1 {response.status} ", headers))
-        async with aclosing(self._cleaned(server, framing, packing)) as pieces:
+        async with aclosing(self._clean_body(server, framing, compression)) as pieces:
             async for piece in pieces:
                 if piece:
                     await self._client.send(http1.chunk(piece) if is_chunked else piece)
@@ -220,20 +220,22 @@ class ProxyExchange:
             await self._client.send(http1.LAST_CHUNK)
         return stays
 
-    async def _cleaned(
-        self, server: HttpConnection, framing: http1.Framing, packing: bytes | None
+    async def _clean_body(
+        self, server: HttpConnection, framing: http1.Framing, compression: bytes | None
     ) -> AsyncGenerator[bytes]:
         cleaner = self._placeholders.cleaner()
         body = server.body(framing, max_bytes=self._limits.response_bytes)
-        unpacked = body if packing is None else _decompress(body, self._limits.response_bytes)
-        async with aclosing(body), aclosing(unpacked):
-            async for piece in unpacked:
+        decompressed = (
+            body if compression is None else _decompress(body, self._limits.response_bytes)
+        )
+        async with aclosing(body), aclosing(decompressed):
+            async for piece in decompressed:
                 yield cleaner.feed(piece)
         yield cleaner.end()
 
-    def _told_length(self, response: Http1Response) -> list[Header]:
-        """The length of a response without a body: none, or for HEAD the length of the body it
-        stands for."""
+    def _length_without_body(self, response: Http1Response) -> list[Header]:
+        """The length header of a response without a body: none, or for HEAD the length that GET
+        would have."""
         if response.status in (204, 304):
             return []
         lengths = http1.header_values(response.headers, b"content-length")
@@ -248,7 +250,7 @@ def _length(framing: http1.Framing) -> Sequence[Header]:
 
 
 def _content_encoding(response: Http1Response) -> bytes | None:
-    """The compression of the response, although we asked for none.
+    """The compression of the response; servers may use one although we request none.
 
     Raises:
         HttpError: it cannot be decompressed here.
@@ -261,10 +263,10 @@ def _content_encoding(response: Http1Response) -> bytes | None:
     return codings
 
 
-async def _decompress(packed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
+async def _decompress(compressed: AsyncGenerator[bytes], max_bytes: int) -> AsyncGenerator[bytes]:
     inflate = zlib.decompressobj(wbits=47)  # detects gzip or zlib
     size = 0
-    async for piece in packed:
+    async for piece in compressed:
         while piece:
             try:
                 plain = inflate.decompress(piece, _INFLATED)

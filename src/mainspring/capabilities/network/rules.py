@@ -52,7 +52,7 @@ class EgressRule:
     """`*` matches anything but a slash, `**` anything. All paths if empty."""
     plain_http: bool = False
     ports: frozenset[int] = frozenset()
-    """Allowed ports besides the default one."""
+    """Allowed ports in addition to the default one."""
     addresses: tuple[Network, ...] = ()
     """Addresses that the host may have although they are not public."""
 
@@ -77,11 +77,11 @@ class EgressRule:
 
 @dataclass(frozen=True, slots=True)
 class EgressRules:
-    """An allow list; the first rule that allows a request is the one recorded."""
+    """An allow list. The first rule that allows a request is recorded."""
 
     rules: tuple[EgressRule, ...] = field(default=())
     outer: EgressRules | None = None
-    """Another list, which has to allow each request, too."""
+    """Another list that must also allow each request."""
 
     def covering(self, host: str, port: int, scheme: Scheme) -> tuple[EgressRule, ...]:
         if self.outer is not None and not self.outer.covering(host, port, scheme):
@@ -136,8 +136,8 @@ def parse_rules(settings: object) -> EgressRules:
     return EgressRules(rules)
 
 
-def _parse_rule(listed: str | _Host) -> EgressRule:
-    host = _Host(host=listed) if isinstance(listed, str) else listed
+def _parse_rule(entry: str | _Host) -> EgressRule:
+    host = _Host(host=entry) if isinstance(entry, str) else entry
     for method in host.methods:
         if not _METHOD.fullmatch(method) or method in _NEVER:
             raise InvalidInput(f"{host.host}: {method!r} is not a method that can be allowed")

@@ -65,7 +65,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
     key: str = ""
 
     async def __call__(self, query: str, *, count: int) -> list[SearchHit]:
-        """Raises: NetworkRefused: there is no answer, and why."""
+        """Raises: NetworkRefused: there is no answer; the message says why."""
         try:
             async with (
                 aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=False) as session,
@@ -88,7 +88,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
 
     def _request(
         self, session: aiohttp.ClientSession, query: str, count: int
-    ) -> aiohttp.client._RequestContextManager:  # pyright: ignore[reportPrivateUsage] (what it returns has no other name)
+    ) -> aiohttp.client._RequestContextManager:  # pyright: ignore[reportPrivateUsage] (its return type has no public name)
         match self.provider:
             case "searxng":
                 words = {"q": query, "format": "json"}

@@ -56,7 +56,7 @@ class WireFormat(Struct, frozen=True, kw_only=True):
     """One provider API: how requests are encoded and responses parsed."""
 
     provider: str
-    """Who serves it, if nobody else is named."""
+    """The provider to name in a reply that names none."""
     path: str
     encode: Callable[[Request, Quirks, str], bytes]
     """From a request, the model's quirks and the provider's name."""
@@ -143,4 +143,4 @@ def _truncated_reply(endpoint: Endpoint, reply_parser: ReplyParser) -> ProviderF
     if reply_parser.has_begun:
         what = "the stream ended before the reply did"
         return ProviderFailed(endpoint.provider, "connection", what)
-    return ProviderFailed(endpoint.provider, "malformed", "the answer holds no reply")
+    return ProviderFailed(endpoint.provider, "malformed", "the response contains no reply")

@@ -27,11 +27,11 @@ from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
 Table: TypeAlias = dict[str, object]
 T = TypeVar("T")
 
-_MAX_REMEMBERED = 1000
+_MAX_CACHED = 1000
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _RELATIVE_MODELS = ("inherit", "small", "default")
-"""Names that stand for a model that is only known where the agent runs."""
+"""Names for a model that is chosen only where the agent runs."""
 _SCRIPT_PREFIX = "scripted:"
 
 
@@ -113,9 +113,10 @@ class Catalog:
         """The shipped catalog, extended by the file `extra` if there is one.
 
         Raises:
-            InvalidInput: the file cannot be read or is not a catalog; it says where.
+            InvalidInput: the file cannot be read or is not a catalog; the message says where.
         """
-        shipped = ("catalog.toml", _bundled_text())
+        package = importlib.resources.files("mainspring.capabilities.providers")
+        shipped = ("catalog.toml", (package / "catalog.toml").read_text(encoding="utf-8"))
         if extra is None or not extra.exists():
             return cls(shipped)
         try:
@@ -141,7 +142,7 @@ class Catalog:
             InvalidInput: the name is unknown; it lists similar names.
         """
         if (resolved := self._resolved.get(name)) is None:
-            resolved = _remember(self._resolved, name, self._resolve(name))
+            resolved = _cache(self._resolved, name, self._resolve(name))
         return resolved
 
     def _resolve(self, name: str) -> str:
@@ -149,14 +150,16 @@ class Catalog:
         provider, colon, _ = name.partition(":")
         if name in self._models:
             return name
-        if colon and provider in self._providers and not self._misspelled(name):
+        if colon and provider in self._providers and not self._is_misspelled(name):
             return name
         if colon and _SNAPSHOT.sub("", name) in self._models:
             return name
         bare = [model_id for model_id in self._models if model_id.partition(":")[2] == name]
         if len(bare) == 1 and not colon:
             return bare[0]
-        raise error_table.UNKNOWN_MODEL.error(InvalidInput, name=name, near=self._near(name))
+        raise error_table.UNKNOWN_MODEL.error(
+            InvalidInput, name=name, near=self._similar_names(name)
+        )
 
     def lookup(self, name: str) -> ModelFacts:
         """Facts with the model's highest price, which is right for a reservation; `cost` is exact.
@@ -211,7 +214,7 @@ class Catalog:
     def listing(self, model: str) -> ModelListing:
         """All facts about `provider:name`; for an unlisted model, the provider's defaults."""
         if (entry := self._listings.get(model)) is None:
-            entry = _remember(self._listings, model, self._listing(model))
+            entry = _cache(self._listings, model, self._listing(model))
         return entry
 
     def _listing(self, model: str) -> ModelListing:
@@ -244,12 +247,12 @@ class Catalog:
             for key, table in added.items():
                 target[key] = {**target.get(key, {}), **table}
 
-    def _misspelled(self, name: str) -> bool:
+    def _is_misspelled(self, name: str) -> bool:
         """Whether a name is very close to a listed one; with other numbers it is another model."""
         close = difflib.get_close_matches(name, self._models, n=1, cutoff=0.9)
         return bool(close) and _NUMBER.findall(close[0]) == _NUMBER.findall(name)
 
-    def _near(self, name: str) -> str:
+    def _similar_names(self, name: str) -> str:
         names = [*self._models, *self._aliases]
         bare = {model_id.partition(":")[2]: model_id for model_id in self._models}
         close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
@@ -259,8 +262,8 @@ class Catalog:
         return "models are written provider:name, for example anthropic:claude-sonnet-5-5"
 
 
-def _remember(cache: dict[str, T], name: str, value: T) -> T:
-    if len(cache) >= _MAX_REMEMBERED:  # clients may ask for any name
+def _cache(cache: dict[str, T], name: str, value: T) -> T:
+    if len(cache) >= _MAX_CACHED:  # clients may ask for any name
         cache.clear()
     cache[name] = value
     return value
@@ -279,11 +282,6 @@ def lookup(name: str) -> ModelFacts:
         InvalidInput: the name is unknown; it lists similar names.
     """
     return bundled_catalog().lookup(name)
-
-
-def _bundled_text() -> str:
-    file = importlib.resources.files("mainspring.capabilities.providers") / "catalog.toml"
-    return file.read_text(encoding="utf-8")
 
 
 def missing_model_reason(file: Path, names: str) -> str | None:

@@ -1,4 +1,4 @@
-"""A circuit breaker: a model that keeps failing is not called for a while, then tried once."""
+"""A circuit breaker: after repeated failures a model is not called for a while, then once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class BreakerSettings(Struct, frozen=True, kw_only=True):
     max_cooldown_seconds: float = 600.0
     """Every failed probe doubles the cooldown, up to this."""
     access_cooldown_seconds: float = 60.0
-    """The cooldown after a key was refused, which opens the breaker at once."""
+    """The cooldown after a rejected key, which opens the breaker immediately."""
 
 
 class BreakerPermit:

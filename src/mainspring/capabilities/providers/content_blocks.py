@@ -1,5 +1,5 @@
-"""The handling of content blocks that all wire formats share: what is text, what is media, and
-which provider signed a thinking block."""
+"""Handling of content blocks that all wire formats share: text, media, and the provider that signed
+a thinking block."""
 
 from __future__ import annotations
 

@@ -66,10 +66,12 @@ class EmbeddingEndpoint:
     async def _embed(self, texts: Sequence[str]) -> list[list[float]]:
         async with HttpClient(self.limits, trust_environment=True) as http:
             return [
-                vector for batch in _batches(texts) for vector in await self._retried(http, batch)
+                vector
+                for batch in _batches(texts)
+                for vector in await self._embed_with_retries(http, batch)
             ]
 
-    async def _retried(self, http: HttpClient, batch: list[str]) -> list[list[float]]:
+    async def _embed_with_retries(self, http: HttpClient, batch: list[str]) -> list[list[float]]:
         attempt = 0
         while True:
             attempt += 1

@@ -130,7 +130,7 @@ class HttpClient:
             self._group.start_soon(self._connect, url)
 
     async def _connect(self, url: str) -> None:
-        session = self._session = self._session or self._opened()
+        session = self._session = self._session or self._open_session()
         assert session.connector is not None
         try:
             proxy = self._proxy(url)
@@ -148,7 +148,7 @@ class HttpClient:
         group = self._group
         if group is None:
             raise InvalidInput("the HTTP session for models is not open: use `async with Http()`")
-        session = self._session = self._session or self._opened()
+        session = self._session = self._session or self._open_session()
         endpoint = http_call.endpoint
         sending = PendingResponse()
         headers = {
@@ -187,7 +187,7 @@ class HttpClient:
             self._proxies[url] = proxies.get(target.scheme)
         return self._proxies[url]
 
-    def _opened(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=0),  # the router limits concurrency
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -273,10 +273,10 @@ class Exchange:
                 return WholeResponse(await self._whole(self._response))
             return await self._next_batch(self._response, self._decoder)
         except (aiohttp.ClientError, OSError, ValueError):
-            with self._translated():
+            with self._translate_errors():
                 raise
 
-    def _translated(self) -> AbstractContextManager[None]:
+    def _translate_errors(self) -> AbstractContextManager[None]:
         return translate_errors(self._call.endpoint.provider, self._call.endpoint.secret)
 
     async def _start(self) -> ResponseStarted | Stalled:
@@ -290,11 +290,11 @@ class Exchange:
         if not settled.is_set():
             seconds = limits.abort_seconds - limits.stall_seconds
             await _within(seconds if is_stream else limits.whole_seconds, settled.wait)
-        with self._translated():
+        with self._translate_errors():
             if self._pending.error is not None:
                 raise self._pending.error
         if self._pending.response is None:
-            raise self._silent()
+            raise self._silence_error()
         await self._client.refuse_failures(self._call, self._pending.response)
         self._response = self._pending.response
         if _is_stream(self._response, self._call):
@@ -316,7 +316,7 @@ class Exchange:
                     # None makes it readable again, although the type does not allow it
                     content.set_exception(None)  # pyright: ignore[reportArgumentType]
                 if self._is_silent:
-                    raise self._silent() from None
+                    raise self._silence_error() from None
                 self._is_silent = True
                 return Stalled(seconds=limits.stall_seconds)
             finally:
@@ -345,10 +345,10 @@ class Exchange:
                 if response.content.total_bytes > self._limits.max_answer_bytes:
                     raise _response_too_large(self._call, self._limits)
         if scope.cancelled_caught:
-            raise self._silent()
+            raise self._silence_error()
         return b"".join(body)
 
-    def _silent(self) -> ProviderFailed:
+    def _silence_error(self) -> ProviderFailed:
         provider = self._call.endpoint.provider
         if self._call.stream:
             what = f"nothing came for {self._limits.abort_seconds:g} s"
@@ -386,7 +386,7 @@ def _provider_request_id(response: aiohttp.ClientResponse) -> str | None:
 
 
 def _is_stream(response: aiohttp.ClientResponse, http_call: HttpCall) -> bool:
-    """Some servers stream without being asked, others do not although asked."""
+    """Some servers stream without a request for it; others ignore the request."""
     if response.content_type == "text/event-stream":
         return True
     return http_call.stream and response.content_type != "application/json"

@@ -20,7 +20,7 @@ else:
     aiohttp = LazyModule("aiohttp")  # importing it takes a third of an offline start
 
 
-def _why(error: aiohttp.ClientConnectorError) -> str:
+def _reason(error: aiohttp.ClientConnectorError) -> str:
     if isinstance(error, aiohttp.ClientConnectorCertificateError):
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         return f"its certificate is not accepted ({why}); SSL_CERT_FILE names your authority's"
@@ -44,7 +44,7 @@ def translate_errors(provider: str, secret: str) -> Generator[None, None, None]:
     except TimeoutError as error:
         raise ProviderFailed(provider, "timeout", "could not connect in time") from error
     except aiohttp.ClientConnectorError as error:
-        problem = excerpt(f"{error.host}:{error.port}: {_why(error)}", secret=secret)
+        problem = excerpt(f"{error.host}:{error.port}: {_reason(error)}", secret=secret)
         raise ProviderFailed(provider, "connection", f"cannot connect to {problem}") from error
     except (aiohttp.ClientError, OSError) as error:
         problem = excerpt(str(error) or type(error).__name__, secret=secret)

@@ -35,8 +35,8 @@ def facts_of(catalog: Catalog, name: str) -> ModelFacts:
 
 
 def safest_facts(every: Sequence[ModelFacts]) -> ModelFacts:
-    """Facts that hold for all of them: the smallest window, and the highest price of each kind of
-    token."""
+    """Values that are safe for all of them: the smallest window, and the highest price of each kind
+    of token."""
     if len(every) == 1:
         return every[0]
     prices = [facts.price for facts in every]
@@ -80,12 +80,12 @@ class ModelRegistry:
         self._connect_early = connect_early
         self._default_model = default_model
         self._small_models = small_models
-        self._made: dict[str, Model] = {}
+        self._models: dict[str, Model] = {}
         self._routers: dict[str, Router] = {}
 
     def put(self, name: str, model: Model) -> None:
         """Register `model` under a name: for tests, demonstrations and models of your own."""
-        self._made[name] = model
+        self._models[name] = model
         self._routers.clear()
 
     def open(self, name: str) -> Model:
@@ -95,14 +95,14 @@ class ModelRegistry:
         Raises:
             InvalidInput: there is no such model, or no key for it.
         """
-        if name in self._made:
-            return self._made[name]
+        if name in self._models:
+            return self._models[name]
         return self.router(name).route()
 
     def connect_early(self, name: str) -> None:
         """Open a connection to the model, or to the first of several, while a session is set up."""
         first = name.split(",", maxsplit=1)[0].strip()
-        if first not in self._made:
+        if first not in self._models:
             self._connect_early(self.catalog.resolve(first))
 
     def router(self, name: str) -> Router:
@@ -112,16 +112,16 @@ class ModelRegistry:
         return self._routers[name]
 
     def resolve(self, name: str) -> str:
-        """The name for a session's log: `default` becomes the model that it stands for."""
-        is_default = name == DEFAULT_MODEL and name not in self._made
+        """The name for a session's log: `default` becomes the actual model."""
+        is_default = name == DEFAULT_MODEL and name not in self._models
         return self._default_model if is_default else name
 
     def related(self, wanted: str, to: str) -> str:
         """See `runtime.session.session_context.Models`. A session that works offline stays
         offline."""
         first = to.split(",", maxsplit=1)[0].strip()
-        if first in self._made or wanted in self._made:
-            return wanted if wanted in self._made else to
+        if first in self._models or wanted in self._models:
+            return wanted if wanted in self._models else to
         try:
             provider = self.catalog.resolve(first).partition(":")[0]
             if wanted == SMALL_MODEL:
@@ -145,11 +145,11 @@ class ModelRegistry:
 
     def _is_custom(self, name: str) -> bool:
         """Whether the user registered it, and the catalog does not list it."""
-        return name in self._made and name not in self.catalog
+        return name in self._models and name not in self.catalog
 
     def _candidate(self, name: str) -> ModelCandidate:
-        if name in self._made:
-            return ModelCandidate(id=name, model=self._made[name])
+        if name in self._models:
+            return ModelCandidate(id=name, model=self._models[name])
         model_id = self.catalog.resolve(name)
         return ModelCandidate(id=model_id, model=self._make_client(model_id))
 

@@ -1,4 +1,4 @@
-"""What a model accepts and rejects, as far as its adapter must know."""
+"""Request options that a model accepts or rejects, as far as its adapter needs them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Quirks(Struct, frozen=True, kw_only=True):
     can_disable_thinking: bool = False
     """Anthropic: thinking is on by default, and can be disabled."""
     thinking_display: Literal["summarized", "omitted"] | None = None
-    """Anthropic: what is shown of the thinking; the model's default if not set."""
+    """Anthropic: how the thinking is displayed; the model's default if not set."""
     max_output: int | None = None
     """The upper limit for the tokens of any request."""
     supports_images: bool = True
@@ -32,7 +32,7 @@ class Quirks(Struct, frozen=True, kw_only=True):
     supports_cache_control: bool = True
     cache_ttl: Literal["5m", "1h"] = "5m"
     token_limit_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Chat completions: OpenAI's own models need the longer name, most others know the shorter."""
+    """Chat completions: OpenAI's own models need the longer name, most others the shorter."""
     supports_stream_usage: bool = True
     """Chat completions: whether it supports `stream_options.include_usage`."""
     returns_reasoning: bool = False

@@ -19,11 +19,10 @@ class RateLimitSettings(Struct, frozen=True, kw_only=True):
 
 
 class TokenBucket:
-    """A minute's allowance that refills evenly. It may go into debt, which callers wait off.
+    """A minute's allowance that refills evenly. It may become negative; callers then wait.
 
     Every caller takes its amount at once and gets the time to wait, so callers keep their order,
-    and
-    a request larger than the whole allowance still gets its turn.
+    and a request larger than the whole allowance still gets its turn.
     """
 
     def __init__(self, per_minute: int, now: float) -> None:
@@ -33,7 +32,7 @@ class TokenBucket:
         self._at = now
 
     def take(self, amount: float, now: float) -> float:
-        """Take an amount, and return the seconds to wait; a negative amount is given back."""
+        """Take an amount, and return the seconds to wait. A negative amount returns tokens."""
         self._level = min(self._full, self._level + (now - self._at) * self._per_second)
         self._at = now
         self._level = min(self._full, self._level - amount)
@@ -74,7 +73,7 @@ class RateLimiter:
         return self._tokens is not None
 
     def slot(self, estimated_tokens: int) -> CallSlot:
-        """A context that waits for a slot and holds it."""
+        """A context that waits for a slot and occupies it."""
         return CallSlot(self, estimated_tokens)
 
     async def enter(self, slot: CallSlot) -> None:

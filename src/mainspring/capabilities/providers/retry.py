@@ -29,9 +29,9 @@ class RetryPolicy(Struct, frozen=True, kw_only=True):
     first_seconds: float = 1.0
     max_seconds: float = 20.0
     max_retry_after_seconds: float = 30.0
-    """If a provider asks for a longer pause, another model is used, if there is one."""
+    """If a provider asks for a longer pause, the next model is used, if there is one."""
     max_lone_wait_seconds: float = 120.0
-    """The longest pause that is waited for when there is no other model."""
+    """The longest pause to wait for when there is no other model."""
 
 
 def retry_delay(
@@ -53,15 +53,15 @@ def retry_delay(
     if failure.kind in _SLOW and not is_alone:
         return None
     ceiling = min(retry_policy.max_seconds, retry_policy.first_seconds * 2 ** (attempt - 1))
-    jittered = rng.uniform(0, ceiling)
+    jitter = rng.uniform(0, ceiling)
     requested = failure.retry_after_seconds
     if requested is None:
-        return jittered
+        return jitter
     longest = (
         retry_policy.max_lone_wait_seconds if is_alone else retry_policy.max_retry_after_seconds
     )
     # Jitter is added: every client got the same number.
-    return requested + jittered if requested <= longest else None
+    return requested + jitter if requested <= longest else None
 
 
 class Timing(Struct, frozen=True, kw_only=True):

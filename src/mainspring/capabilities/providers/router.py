@@ -54,20 +54,20 @@ class RouterSettings(Struct, frozen=True, kw_only=True):
 class _CandidateFailures(Struct):
     """The failure of each candidate of one call, for the event and for the final error."""
 
-    said: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
+    failures: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
 
     def summary(self) -> ProviderFailed:
-        """The only failure as it is, or all of them in one."""
-        if len(self.said) == 1:
-            return next(iter(self.said.values()))
-        hopeful = [failure for failure in self.said.values() if failure.retryable]
-        kind = (hopeful or list(self.said.values()))[-1].kind
+        """The only failure itself, or one error that combines all."""
+        if len(self.failures) == 1:
+            return next(iter(self.failures.values()))
+        retryable = [failure for failure in self.failures.values() if failure.retryable]
+        kind = (retryable or list(self.failures.values()))[-1].kind
         waits = [
             failure.retry_after_seconds
-            for failure in self.said.values()
+            for failure in self.failures.values()
             if failure.retry_after_seconds is not None
         ]
-        reasons = "; ".join(str(failure) for failure in self.said.values())
+        reasons = "; ".join(str(failure) for failure in self.failures.values())
         return ProviderFailed(
             "no model answered", kind, reasons, retry_after_seconds=min(waits, default=None)
         )
@@ -86,7 +86,7 @@ class Router:
         self._paces: dict[str, RateLimiter] = {}
 
     def route(self, routing_task: RoutingTask | None = None) -> ModelRoute:
-        """A model for one thread: it keeps its choice, and reports when another model answers."""
+        """A model for one thread. It keeps its choice, and reports when another model answers."""
         return ModelRoute(self, routing_task or RoutingTask())
 
     def drill(self, role: Role = "main") -> ModelRoute:
@@ -95,12 +95,14 @@ class Router:
         Raises:
             InvalidInput: the role has no second model.
         """
-        first, *others = self._routing.candidates(role)
-        if not others:
+        first, *fallbacks = self._routing.candidates(role)
+        if not fallbacks:
             raise InvalidInput(
                 f"{role} has one model, {first.id}: there is nothing to fail over to"
             )
-        return ModelRoute(self, RoutingTask(role=role), candidates=tuple(others), drilled=first.id)
+        return ModelRoute(
+            self, RoutingTask(role=role), candidates=tuple(fallbacks), drilled=first.id
+        )
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         async with aclosing(self.route().stream(request)) as items:
@@ -146,20 +148,20 @@ class ModelRoute:
         self._current = drilled
         """The model that answered last, or that should answer first."""
         self._drilled = drilled
-        self._broken: dict[str, int] = {}
+        self._broken_streams: dict[str, int] = {}
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply, None]:
         """Like `Model.stream`; `Reply.model` is the candidate's id.
 
         Raises:
-            ProviderFailed: of the one model whose stream broke, or one for all that were asked.
+            ProviderFailed: the error of the model whose stream broke, or one for all failed models.
         """
         async with aclosing(self._attempts(request)) as attempts:
             async for attempt in attempts:
                 try:
                     async for item in attempt.items:
                         if self._current != attempt.candidate.id and not isinstance(item, Stalled):
-                            yield self._switched(attempt)
+                            yield self._failover_event(attempt)
                         yield attempt.receive(item)
                         if attempt.is_answered:
                             break
@@ -179,18 +181,18 @@ class ModelRoute:
             is_alone = not any(
                 self._router.breaker(other.id).state != "open"
                 for other in candidates
-                if other is not candidate and other.id not in refusals.said
+                if other is not candidate and other.id not in refusals.failures
             )
             attempts = self._ask(candidate, request, refusals, is_alone=is_alone)
             async with aclosing(attempts):
                 async for attempt in attempts:
                     yield attempt
-            if candidate.id not in refusals.said:
+            if candidate.id not in refusals.failures:
                 return
         raise refusals.summary()
 
     def _is_shaky(self, model_candidate: ModelCandidate) -> bool:
-        return self._broken.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
+        return self._broken_streams.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
 
     async def _wait_for_a_cooldown(self, candidates: Sequence[ModelCandidate]) -> None:
         breakers = [self._router.breaker(candidate.id) for candidate in candidates]
@@ -214,7 +216,9 @@ class ModelRoute:
         breaker = self._router.breaker(model_candidate.id)
         admission = breaker.admit()
         if admission is None:
-            candidate_failures.said[model_candidate.id] = _breaker_open(model_candidate, breaker)
+            candidate_failures.failures[model_candidate.id] = _breaker_open(
+                model_candidate, breaker
+            )
             return
         try:
             attempts = self._retries(model_candidate, request, is_alone=is_alone)
@@ -223,14 +227,16 @@ class ModelRoute:
                     attempt.refusals = candidate_failures
                     yield attempt
             admission.succeed()
-            self._broken.clear()
+            self._broken_streams.clear()
         except _CandidateFailed as candidate_failed:
             admission.fail(candidate_failed.failure)
-            candidate_failures.said[model_candidate.id] = candidate_failed.failure
+            candidate_failures.failures[model_candidate.id] = candidate_failed.failure
         except ProviderFailed as failure:
             if failure.kind not in REQUEST_AT_FAULT:
                 admission.fail(failure)
-                self._broken[model_candidate.id] = self._broken.get(model_candidate.id, 0) + 1
+                self._broken_streams[model_candidate.id] = (
+                    self._broken_streams.get(model_candidate.id, 0) + 1
+                )
             raise
         finally:
             admission.release()
@@ -252,7 +258,7 @@ class ModelRoute:
             if attempt.is_answered:
                 return
             failure = attempt.failure or _no_reply(model_candidate)
-            if attempt.has_given or failure.kind in REQUEST_AT_FAULT:
+            if attempt.has_yielded or failure.kind in REQUEST_AT_FAULT:
                 raise failure
             seconds = retry_delay(
                 failure,
@@ -267,10 +273,10 @@ class ModelRoute:
                 ) from failure
             await timing.sleep(seconds)
 
-    def _switched(self, attempt: _Attempt) -> FailedOver:
+    def _failover_event(self, attempt: _Attempt) -> FailedOver:
         before, now = self._current or "", attempt.candidate.id
         self._current = now
-        refusal = attempt.refusals.said.get(before)
+        refusal = attempt.refusals.failures.get(before)
         if refusal is not None:
             reason = str(refusal)
         elif before == self._drilled:
@@ -288,7 +294,7 @@ class _Attempt(Struct):
     slot: CallSlot
     refusals: _CandidateFailures = field(default_factory=_CandidateFailures)
     """Why the candidates before it did not answer."""
-    has_given: bool = False
+    has_yielded: bool = False
     """Whether a part of a reply was yielded."""
     is_answered: bool = False
     failure: ProviderFailed | None = None
@@ -301,7 +307,7 @@ class _Attempt(Struct):
                 usage.input_tokens + usage.cache_creation_input_tokens + usage.output_tokens
             )
             return msgspec.structs.replace(item, model=self.candidate.id)
-        self.has_given = self.has_given or not isinstance(item, Stalled)
+        self.has_yielded = self.has_yielded or not isinstance(item, Stalled)
         return item
 
 

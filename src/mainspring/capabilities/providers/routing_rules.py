@@ -31,7 +31,7 @@ class ModelCandidate(Struct, frozen=True, kw_only=True):
 
 
 class RoutingTask(Struct, frozen=True, kw_only=True):
-    """What the rules match, besides the request."""
+    """The properties that the rules match, in addition to the request."""
 
     role: Role = "main"
     agent: str = ""
@@ -111,8 +111,8 @@ class Routing:
         for role_name, candidates in self._roles.items():
             if role_name == use:
                 return candidates
-        others = self.candidates(role)
+        candidates = self.candidates(role)
         for candidate in chain.from_iterable(self._roles.values()):
             if candidate.id == use:
-                return (candidate, *(other for other in others if other.id != use))
+                return (candidate, *(other for other in candidates if other.id != use))
         raise InvalidInput(f"a rule uses {use!r}, which is neither a role nor one of its models")

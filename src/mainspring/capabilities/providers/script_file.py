@@ -73,7 +73,7 @@ class ScriptedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 def offline_model(text: str, *, name: str) -> Scripted:
-    """The model for a script in YAML or JSON; `name` is shown to people.
+    """The model for a script in YAML or JSON; `name` is its display name.
 
     Raises:
         InvalidInput: it is not a valid script.
@@ -98,7 +98,7 @@ def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
 def _tree(text: str) -> object:
     """Parse YAML that is not deeply nested and has no aliases: a few can expand to millions of
     values."""
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is 20 times as fast
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the C loader is 20 times as fast
     depth = 0
     for event in cast("Iterator[yaml.Event]", yaml.parse(text, Loader=loader)):  # pyright: ignore[reportUnknownMemberType] (its stubs do not say)
         depth += isinstance(event, yaml.CollectionStartEvent)

@@ -54,7 +54,7 @@ class SimulatedPromptCache:
 
     def __init__(self, *, min_tokens: int = 0) -> None:
         self._min_tokens = min_tokens
-        self._known: set[bytes] = set()
+        self._cached_keys: set[bytes] = set()
 
     def usage(self, request: Request, *, output_tokens: int) -> Usage:
         """The usage of a request; the prefixes that it writes are cached for later requests."""
@@ -66,7 +66,9 @@ class SimulatedPromptCache:
         cache_written = steps[marks[-1]].tokens if marks else 0
         if cache_written < self._min_tokens:
             cache_written = 0
-        self._known |= {steps[mark].key for mark in marks if steps[mark].tokens >= self._min_tokens}
+        self._cached_keys |= {
+            steps[mark].key for mark in marks if steps[mark].tokens >= self._min_tokens
+        }
         return Usage(
             input_tokens=total - max(cache_written, cache_read),
             cache_creation_input_tokens=max(0, cache_written - cache_read),
@@ -77,7 +79,7 @@ class SimulatedPromptCache:
     def _cached_tokens(self, steps: list[_CacheStep], mark: int) -> int:
         """Tokens of the longest known prefix that ends at the breakpoint or shortly before it."""
         for index in range(mark, max(-1, mark - _LOOKBACK), -1):
-            if steps[index].key in self._known:
+            if steps[index].key in self._cached_keys:
                 return steps[index].tokens
         return 0
 
@@ -256,7 +258,7 @@ none."""
 
 
 def request_fingerprint(request: Request) -> str:
-    """A hash of what the model reads and may say, not of how it is sent."""
+    """A hash of the request's content and options, independent of how it is sent."""
     comparable = msgspec.structs.replace(request, request_id="", stream=True, cache_messages=())
     return blake2b(msgspec.json.encode(comparable), digest_size=16).hexdigest()
 

@@ -16,8 +16,7 @@ class SseDecoder:
     """Splits a stream into events, wherever its chunks begin and end.
 
     It works on bytes, so a chunk may end within a character, and it touches each byte a fixed
-    number of
-    times, however small the chunks are.
+    number of times, however small the chunks are.
     """
 
     def __init__(self, *, max_event_bytes: int = 64 * 1024 * 1024) -> None:

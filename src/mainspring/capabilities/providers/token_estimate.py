@@ -68,7 +68,7 @@ def request_tokens(request: Request) -> int:
 def message_tokens(message: Message) -> int:
     if isinstance(message, Assistant):
         return _BLOCK_TOKENS + sum(_spoken_tokens(block) for block in message.content)
-    return _BLOCK_TOKENS + sum(_given_tokens(block) for block in message.content)
+    return _BLOCK_TOKENS + sum(_block_tokens(block) for block in message.content)
 
 
 def _spoken_tokens(block: TextBlock | Thinking | ToolUse) -> int:
@@ -82,10 +82,10 @@ def _spoken_tokens(block: TextBlock | Thinking | ToolUse) -> int:
             return _BLOCK_TOKENS + -(-size // _BYTES_A_TOKEN)
 
 
-def _given_tokens(block: Block | ToolResultBlock) -> int:
+def _block_tokens(block: Block | ToolResultBlock) -> int:
     match block:
         case ToolResultBlock(content=content):
-            return _BLOCK_TOKENS + sum(_given_tokens(part) for part in content)
+            return _BLOCK_TOKENS + sum(_block_tokens(part) for part in content)
         case ImageBlock():
             return _IMAGE_TOKENS
         case DocumentBlock(source=Base64Source(data=data)):

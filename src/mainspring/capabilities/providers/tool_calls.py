@@ -39,7 +39,7 @@ class CallIds:
     """Ids for the calls of one reply: the server's own, unless it is missing or taken."""
 
     def __init__(self, request: Request) -> None:
-        self._taken = {
+        self._used_ids = {
             block.id
             for message in request.messages
             if isinstance(message, Assistant)
@@ -51,9 +51,9 @@ class CallIds:
 
     def unique(self, call_id: str | None) -> str:
         unique_id = call_id or next(self._new_ids)
-        while unique_id in self._taken:
+        while unique_id in self._used_ids:
             unique_id = next(self._new_ids)
-        self._taken.add(unique_id)
+        self._used_ids.add(unique_id)
         return unique_id
 
 

@@ -1,5 +1,4 @@
-"""A program in a sandbox of its own that the harness talks to over its standard input and
-output."""
+"""A program in its own sandbox; the harness talks to it over its standard input and output."""
 
 from __future__ import annotations
 

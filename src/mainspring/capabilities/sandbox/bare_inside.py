@@ -1,4 +1,4 @@
-"""The agent of backends without a PID namespace, and how it kills what a program leaves behind."""
+"""The agent of backends without a PID namespace, and how it kills leftover processes."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.ports import IsolationLevel
 
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
-"""Flags that some machines do not allow; seccomp covers what they do."""
+"""Flags that some machines do not allow; seccomp has the same effect."""
 
 _PACKAGES = Path(__file__).parents[3]
 _OWN = "/run"
@@ -79,8 +79,8 @@ class Bubblewrap:
         python = find_agent_interpreter()
         homes = [python.home] if python.home else []
         share_folders = [spec.share] if spec.share else []
-        beside = [*homes, *share_folders, *spec.read_only]
-        beside = [path for path in beside if not path.is_relative_to(spec.workspace)]
+        read_only = [*homes, *share_folders, *spec.read_only]
+        read_only = [path for path in read_only if not path.is_relative_to(spec.workspace)]
         inside = _agent_modules()
         files = _Files(_config(spec, seccomp_program(os.uname().machine)))
         own = [
@@ -91,9 +91,9 @@ class Bubblewrap:
                 for word in _copy_file(files, f"{_OWN}/{name}", inside[name])
             ),
         ]
-        sources = [("--ro-bind-fd", path) for path in beside] + [("--bind-fd", spec.workspace)]
-        for number, (how, path) in enumerate(sources, start=files.next):
-            own += [how, str(number), str(path)]
+        sources = [("--ro-bind-fd", path) for path in read_only] + [("--bind-fd", spec.workspace)]
+        for number, (option, path) in enumerate(sources, start=files.next):
+            own += [option, str(number), str(path)]
         own += _aliases(spec, [path for _, path in sources])
         argv = (
             *(self.path, *self._fixed(spec), *own),
@@ -146,8 +146,8 @@ def find_bubblewraps() -> list[str]:
 
 
 def _forbidden(spec: SandboxSpec) -> tuple[FileIdentity, ...]:
-    """What must not be mounted, since it would show the operator's files. The workspace may be:
-    private files in it are hidden."""
+    """Paths that must not be mounted, since they would show the operator's files. The workspace may
+    be mounted: private files in it are hidden."""
     return tuple(containing_paths(spec.private).keys() - {file_identity(spec.workspace)})
 
 

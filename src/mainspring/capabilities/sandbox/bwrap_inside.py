@@ -52,7 +52,7 @@ class BwrapConfig:
         self.workspace = os.fsdecode(workspace)
         self.hidden = [os.fsdecode(path) for path in unpack(hidden)]
         self.protected = [os.fsdecode(path) for path in unpack(protected)]
-        self.shown = [os.fsdecode(path) for path in unpack(visible)]
+        self.visible_paths = [os.fsdecode(path) for path in unpack(visible)]
         """Paths in hidden folders that programs may read all the same."""
         self.listens = listens == b"1"
 
@@ -79,12 +79,12 @@ def _cover_proc() -> None:
     be root of the host."""
     proc = os.open("/proc", O_PATH | os.O_DIRECTORY)
     null = os.open("/dev/null", O_PATH)
-    nothing = _new_folder()
+    empty = _new_folder()
     for name in os.listdir("/proc"):
         if not name.isdigit() and name not in PROC:
             place = open_beneath(proc, name)
             is_folder = stat.S_ISDIR(os.fstat(place).st_mode)
-            _mount(_clone_mount(nothing if is_folder else null), place, _SEALED)
+            _mount(_clone_mount(empty if is_folder else null), place, _SEALED)
     system = open_beneath(proc, "sys")
     _mount(_clone_mount(system), system, _SEALED)
 
@@ -203,7 +203,9 @@ class WorkspaceMounts:
             _mount(_clone_mount(null), opened, _SEALED)
             return
         above = "/".join(place) + "/"
-        visible = [path[len(above) :] for path in self._config.shown if path.startswith(above)]
+        visible = [
+            path[len(above) :] for path in self._config.visible_paths if path.startswith(above)
+        ]
         trees = [(path, _clone_mount(open_beneath(opened, path))) for path in visible]
         cover = _new_folder()
         self._covers.add(identity(os.fstat(cover)))

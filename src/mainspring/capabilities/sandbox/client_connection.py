@@ -29,7 +29,7 @@ class ClientConnection:
 
     @property
     def is_same_user(self) -> bool:
-        """Whether the client has our uid. The socket's folder is closed to other users, too."""
+        """Whether the client has our uid. Other users cannot access the socket's folder either."""
         if sys.platform != "linux":
             return True
         credentials = self._socket.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 3 * _INT)
@@ -91,8 +91,7 @@ class ClientConnection:
             self.is_gone = True
 
     def flush_and_close(self) -> None:
-        """Send the rest and close. It may wait, since the keeper has nothing else to do any
-        more."""
+        """Send the remaining data and close. It may block: the keeper has nothing else to do."""
         self._socket.settimeout(_PARTING_SECONDS)
         self.flush()
         self.close()

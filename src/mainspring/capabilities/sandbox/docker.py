@@ -107,9 +107,9 @@ def _volumes(spec: SandboxSpec) -> Iterator[str]:
     yield _mount(root, root, "")
     for path, source in readable_sources(spec).items():
         yield _mount(source, path, ",readonly")
-    for path in _present(root, spec.protected):
+    for path in _existing(root, spec.protected):
         yield _mount(path, path, ",readonly")
-    for path in _present(root, spec.hidden):
+    for path in _existing(root, spec.hidden):
         if path.is_dir():
             yield f"--tmpfs={path}:size=4k,mode=0555,ro"
         else:
@@ -129,7 +129,7 @@ def _mount(source: Path, path: Path, mode: str) -> str:
     return f"--mount=type=bind,src={source},dst={path}{mode}"
 
 
-def _present(root: Path, paths: Iterable[Path]) -> list[Path]:
+def _existing(root: Path, paths: Iterable[Path]) -> list[Path]:
     """The real paths in the workspace; a link that leads elsewhere has no target inside the
     container."""
     present_paths: set[Path] = set()

@@ -37,15 +37,15 @@ class Container:
         Raises:
             OSError: it did not come up.
         """
-        their_in, self._hold = os.pipe()
-        hear, their_out = os.pipe()
-        _spawn(self._run, stdin=their_in, stdout=their_out)
-        os.close(their_in)
-        os.close(their_out)
+        container_input, self._hold = os.pipe()
+        output, container_output = os.pipe()
+        _spawn(self._run, stdin=container_input, stdout=container_output)
+        os.close(container_input)
+        os.close(container_output)
         poll = select.poll()
-        poll.register(hear, select.POLLIN)
-        is_up = bool(poll.poll(_START_SECONDS * 1000)) and os.read(hear, 2) == b"up"
-        os.close(hear)
+        poll.register(output, select.POLLIN)
+        is_up = bool(poll.poll(_START_SECONDS * 1000)) and os.read(output, 2) == b"up"
+        os.close(output)
         if not is_up:
             raise OSError("the container did not come up")
 
@@ -76,7 +76,7 @@ def main() -> None:
     os.set_inheritable(CONTROL_FD, False)
     with open(ORDERS_FD, "rb") as stream:
         container = Container(stream.read())
-    hold = _killed_when_we_are_gone(container)
+    hold = _start_reaper(container)
     try:
         container.start()
     except OSError as error:
@@ -95,7 +95,7 @@ def main() -> None:
     os.waitpid(agent, 0)
 
 
-def _killed_when_we_are_gone(container: Container) -> int:
+def _start_reaper(container: Container) -> int:
     """Start a detached process that kills the container when this one is gone. It is not our
     descendant, so killing our process tree does not kill it. It waits until the returned
     descriptor is closed."""

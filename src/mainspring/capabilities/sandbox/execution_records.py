@@ -1,8 +1,7 @@
 """A sandbox's records on disk: which programs it started, and their results.
 
 The start is recorded before a program starts, and its result before any client gets it. So a
-program
-with neither never ran. A crash of the machine may lose both: see `is_reliable`.
+program with neither never ran. A crash of the machine may lose both: see `is_reliable`.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ class ExecutionRecords:
     thread-safe.
 
     Starts are lines in one file, because appending a line takes a fraction of the time of creating
-    a
-    file.
+    a file.
     """
 
     def __init__(self, state: str) -> None:

@@ -144,7 +144,7 @@ class Keeper:
         self._alone_since = None
 
     def _settle(self, connection: ClientConnection) -> None:
-        """Poll for what the connection needs; remove it if the client is gone."""
+        """Poll the connection for reading or writing as needed; remove it if the client is gone."""
         if not connection.is_gone:
             events = select.POLLIN | (select.POLLOUT if connection.has_more else 0)
             self._poll.modify(connection.descriptor, events)
@@ -303,7 +303,7 @@ class Keeper:
         try:
             self._records.put(execution.name, record)
         except OSError as error:  # a full disk: current waiters still get it
-            os.write(2, f"{execution.name} was not kept: {error}\n".encode())
+            os.write(2, f"{execution.name} was not stored: {error}\n".encode())
         self._send_output(execution.name, output)
         self._send(execution.name, b"ran", record)
         if not self._clients:
@@ -382,7 +382,7 @@ def _read_all(descriptor: int) -> bytes:
 
 def _detach_streams() -> None:
     """Close our standard output: its end tells the harness that startup is complete."""
-    nothing = os.open(os.devnull, os.O_RDWR)
+    null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1):
-        os.dup2(nothing, stream)
-    os.close(nothing)
+        os.dup2(null, stream)
+    os.close(null)

@@ -25,7 +25,7 @@ from mainspring.core.ports import ignore_output
 from mainspring.files.openat import OpenDescriptor
 
 _STOP_SECONDS = 10.0
-"""The time for killing a program, whatever it is doing."""
+"""How long it may take to kill a program."""
 _DISCONNECTS = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError)
 
 
@@ -51,17 +51,17 @@ class KeeperConnection:
             await self._stream.aclose()
 
     async def ask(
-        self, message: bytes, hear: Callable[[bytes], None] = ignore_output
+        self, message: bytes, on_output: Callable[[bytes], None] = ignore_output
     ) -> bytes | None:
         """The record of a program; `None`: the keeper has none, or is gone.
 
         Raises:
             SandboxFailed: the program was not run.
         """
-        return (await self.exchange(message, hear)).record
+        return (await self.exchange(message, on_output)).record
 
     async def exchange(
-        self, message: bytes, hear: Callable[[bytes], None] = ignore_output
+        self, message: bytes, on_output: Callable[[bytes], None] = ignore_output
     ) -> KeeperReply:
         """Like `ask`, but the program may still be running when the keeper replies."""
         with CancelScope(shield=True):  # a partial message would corrupt the next one
@@ -69,14 +69,14 @@ class KeeperConnection:
                 await self._stream.send(message)
             except _DISCONNECTS:
                 return KeeperReply(None)
-        return await self._answer(hear)
+        return await self._answer(on_output)
 
     async def perform(
-        self, name: str, message: bytes, hear: Callable[[bytes], None]
+        self, name: str, message: bytes, on_output: Callable[[bytes], None]
     ) -> bytes | None:
         """Run a program; if the caller is cancelled, so is the program."""
         try:
-            return await self.ask(message, hear)
+            return await self.ask(message, on_output)
         except anyio.get_cancelled_exc_class():
             with CancelScope(shield=True), anyio.move_on_after(_STOP_SECONDS):
                 await self.cancel(name)
@@ -94,7 +94,7 @@ class KeeperConnection:
             except _DISCONNECTS as error:
                 raise SandboxFailed("the sandbox died before it was used") from error
         if not (await self.exchange(message + frame(b"peek", name.encode()))).is_running:
-            raise SandboxFailed("the program ended at once")
+            raise SandboxFailed("the program ended immediately")
 
     async def cancel(self, name: str) -> None:
         """Kill a program, and wait until it is dead."""
@@ -111,12 +111,12 @@ class KeeperConnection:
             raise SandboxFailed("the sandbox died before it was used") from error
         return socket.socket(fileno=descriptors[0]) if descriptors else None
 
-    async def _answer(self, hear: Callable[[bytes], None]) -> KeeperReply:
+    async def _answer(self, on_output: Callable[[bytes], None]) -> KeeperReply:
         while True:
             for kind, *fields in await self._next():
                 match kind:
                     case b"output":
-                        hear(fields[0])
+                        on_output(fields[0])
                     case b"failed":
                         raise SandboxFailed(fields[0].decode("utf-8", "replace"))
                     case b"ran" | b"running":
@@ -166,8 +166,8 @@ def start_keeper(
 
 
 def _spawn(state: Path, orders: bytes) -> bytes:
-    orders_reader, tell = os.pipe()
-    hear, say = os.pipe()
+    orders_reader, orders_writer = os.pipe()
+    reply_reader, reply_writer = os.pipe()
     log = os.open(state / "keeper.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
     command = [sys.executable, *module_command("keeper")]
     try:
@@ -177,20 +177,20 @@ def _spawn(state: Path, orders: bytes) -> bytes:
             {},
             file_actions=[
                 (os.POSIX_SPAWN_DUP2, orders_reader, 0),
-                (os.POSIX_SPAWN_DUP2, say, 1),
+                (os.POSIX_SPAWN_DUP2, reply_writer, 1),
                 (os.POSIX_SPAWN_DUP2, log, 2),
             ],
             setsid=True,
         )
     finally:
-        for descriptor in (orders_reader, say, log):
+        for descriptor in (orders_reader, reply_writer, log):
             os.close(descriptor)
     try:
-        _write_all(tell, orders)
+        _write_all(orders_writer, orders)
         os.waitpid(process, 0)
-        return _read_reply(hear)
+        return _read_reply(reply_reader)
     finally:
-        os.close(hear)
+        os.close(reply_reader)
 
 
 def _write_all(descriptor: int, content: bytes) -> None:
@@ -201,12 +201,12 @@ def _write_all(descriptor: int, content: bytes) -> None:
         return  # the keeper has died; its log says why
 
 
-def _read_reply(hear: int) -> bytes:
+def _read_reply(reply_reader: int) -> bytes:
     poll = select.poll()
-    poll.register(hear, select.POLLIN)
+    poll.register(reply_reader, select.POLLIN)
     pieces: list[bytes] = []
     while poll.poll(_START_SECONDS * 1000):
-        piece = os.read(hear, 4096)
+        piece = os.read(reply_reader, 4096)
         if not piece:
             break
         pieces.append(piece)
@@ -215,7 +215,7 @@ def _read_reply(hear: int) -> bytes:
 
 def _keeper_log(state: Path) -> str:
     lines = (state / "keeper.log").read_text("utf-8", "replace").strip().splitlines()
-    return lines[-1] if lines else "the keeper said nothing"
+    return lines[-1] if lines else "the keeper did not answer"
 
 
 def _keeper_config(spec: SandboxSpec, launch: Launch, linger_seconds: float, stamp: str) -> bytes:

@@ -142,14 +142,14 @@ def _allowed_descriptors(config: LandlockConfig, workspace: int) -> list[tuple[i
     devices = [f"/dev/{name}" for name in _DEVICES]
     tmp = grant_folder(config.tmp, config.uid)
     return [
-        *((place, READ) for place in _present(config.system, _open_following_links)),
-        *((place, USE) for place in _present(devices, _open_following_links)),
-        *((place, READ) for place in _present(config.readable, open_absolute)),
+        *((place, READ) for place in _open_existing(config.system, _open_following_links)),
+        *((place, USE) for place in _open_existing(devices, _open_following_links)),
+        *((place, READ) for place in _open_existing(config.readable, open_absolute)),
         *((place, CHANGE) for place in (workspace, tmp)),
     ]
 
 
-def _present(paths: list[str], opened: Callable[[str], int]) -> Iterator[int]:
+def _open_existing(paths: list[str], opened: Callable[[str], int]) -> Iterator[int]:
     for path in paths:
         try:
             yield opened(path)

@@ -39,12 +39,12 @@ def grant_workspace(
     Raises:
         OSError: something cannot be hidden or protected.
     """
-    lending = _OwnershipTransfer(workspace, path, uid)
+    transfer = _OwnershipTransfer(workspace, path, uid)
     for name in protected:
-        lending.keep(name, lending.protect)
+        transfer.keep(name, transfer.protect)
     for name in hidden:  # last: it may be in a protected folder, which the group can read
-        lending.keep(name, lending.hide)
-    lending.give(workspace)
+        transfer.keep(name, transfer.hide)
+    transfer.give(workspace)
 
 
 def grant_folder(path: str, uid: int | None) -> int:
@@ -76,8 +76,8 @@ class _OwnershipTransfer:
         self._path = path
         self._uid = uid
         self._mount = _mount_of(workspace)
-        self._shared: set[tuple[int, int]] = set()
-        self._kept: set[tuple[int, int]] = set()
+        self._shared_folders: set[tuple[int, int]] = set()
+        self._kept_back: set[tuple[int, int]] = set()
         """Hidden or protected files. Their inodes are not reused, since each keeps a name that
         programs cannot remove."""
 
@@ -89,21 +89,21 @@ class _OwnershipTransfer:
     def hide(self, entry: int) -> None:
         state = self._keep_entry(entry)
         if stat.S_ISLNK(state.st_mode):
-            _own(entry, os.getegid())
+            _set_owner(entry, os.getegid())
         elif _has_one_name(state):
-            _own(entry, os.getegid(), stat.S_IMODE(state.st_mode) & _PRIVATE)
+            _set_owner(entry, os.getegid(), stat.S_IMODE(state.st_mode) & _PRIVATE)
         else:
-            self._refuse_others(state, 0o4)
+            self._require_no_access(state, 0o4)
 
     def protect(self, entry: int) -> None:
         state = self._keep_entry(entry)
         mode = stat.S_IMODE(state.st_mode)
         if stat.S_ISLNK(state.st_mode):
-            _own(entry, self._uid)
+            _set_owner(entry, self._uid)
         elif _has_one_name(state) and not _is_device(state):
-            _own(entry, self._uid, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
+            _set_owner(entry, self._uid, (mode | (mode & 0o500) >> 3) & ~_CHANGE_BY_OTHERS)
         else:
-            self._refuse_others(state, 0o2)
+            self._require_no_access(state, 0o2)
         if stat.S_ISDIR(state.st_mode):
             with _open_entry(entry, ".", _FOLDER) as folder:
                 for name in os.listdir(folder):  # only we can change it now
@@ -113,8 +113,8 @@ class _OwnershipTransfer:
 
     def give(self, folder: int, depth: int = 0) -> None:
         """Give away everything below a folder, and the folder itself unless it is shared."""
-        folders, foreign = self._listed(folder)
-        if identity(os.fstat(folder)) in self._shared:
+        folders, foreign = self._list_entries(folder)
+        if identity(os.fstat(folder)) in self._shared_folders:
             self._give_files(folder, foreign)  # sticky, so that no other uid can move them
         else:
             self._give_folder(folder, foreign)
@@ -123,7 +123,7 @@ class _OwnershipTransfer:
                 if self._is_theirs(inner):
                     self.give(inner, depth + 1)
 
-    def _listed(self, folder: int) -> tuple[list[str], list[str]]:
+    def _list_entries(self, folder: int) -> tuple[list[str], list[str]]:
         """The names of folders, and of other entries that the sandbox's uid does not own."""
         folders: list[str] = []
         foreign: list[str] = []
@@ -163,31 +163,33 @@ class _OwnershipTransfer:
                     os.chown(_descriptor_path(entry), self._uid, self._uid)
 
     def _is_theirs(self, entry: int) -> bool:
-        """Whether it may be given away: neither hidden or protected, nor on another mount."""
-        return identity(os.fstat(entry)) not in self._kept and _mount_of(entry) == self._mount
+        """Whether it may be given away: it is not hidden, protected or on another mount."""
+        return identity(os.fstat(entry)) not in self._kept_back and _mount_of(entry) == self._mount
 
     def _share(self, entry: int) -> None:
         state = os.fstat(entry)
-        if identity(state) in self._kept:
+        if identity(state) in self._kept_back:
             return
         if stat.S_ISDIR(state.st_mode):
-            self._shared.add(identity(state))
-            _own(entry, self._uid, stat.S_IMODE(state.st_mode) | _STICKY_AND_SHARED)
+            self._shared_folders.add(identity(state))
+            _set_owner(entry, self._uid, stat.S_IMODE(state.st_mode) | _STICKY_AND_SHARED)
         elif stat.S_ISLNK(state.st_mode):
             self._keep_entry(entry)
-            _own(entry, self._uid)
+            _set_owner(entry, self._uid)
 
     def _keep_entry(self, entry: int) -> os.stat_result:
         state = os.fstat(entry)
-        self._kept.add(identity(state))
+        self._kept_back.add(identity(state))
         return state
 
-    def _refuse_others(self, state: os.stat_result, access: int) -> None:
+    def _require_no_access(self, state: os.stat_result, access: int) -> None:
         """Check a file with a second name elsewhere: we do not change it, so its mode must already
         be strict."""
         allowed = state.st_mode | (state.st_mode >> 3 if state.st_gid == self._uid else 0)
         if state.st_uid == self._uid or allowed & access:
-            raise OSError("a file that is to be kept from programs has a second name: remove one")
+            raise OSError(
+                "a file that programs must not access has a second name: remove one of the names"
+            )
 
     def _descend(
         self, path: str, on_the_way: Callable[[int], None], last: Callable[[int], None]
@@ -268,7 +270,7 @@ def _apply_to_entry(folder: int, name: str, act: Callable[[int], None]) -> int |
         if act is _leave_alone or _is_named(folder, name, os.fstat(entry)):
             return entry
         os.close(entry)
-    raise OSError(f"{name} is to be kept from programs, and they keep moving it")
+    raise OSError(f"programs must not access {name}, but they keep moving it")
 
 
 def _leave_alone(entry: int) -> None:
@@ -293,7 +295,7 @@ def _is_device(state: os.stat_result) -> bool:
     return stat.S_ISCHR(state.st_mode) or stat.S_ISBLK(state.st_mode)
 
 
-def _own(entry: int, group: int, mode: int | None = None) -> None:
+def _set_owner(entry: int, group: int, mode: int | None = None) -> None:
     os.chown(_descriptor_path(entry), os.geteuid(), group)
     if mode is not None:  # after chown: the old owner could change it back
         os.chmod(_descriptor_path(entry), mode)

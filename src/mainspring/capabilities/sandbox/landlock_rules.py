@@ -74,10 +74,10 @@ def paths_ruleset(allowed: Iterable[tuple[int, int]]) -> int | None:
     abi = landlock_abi()
     if abi < _FIRST_THAT_MOVES:
         return None
-    known_rights = (1 << _RIGHTS_OF_ABI.get(abi, 16)) - 1
-    ruleset = _ruleset(known_rights, 0, 0)
+    supported_rights = (1 << _RIGHTS_OF_ABI.get(abi, 16)) - 1
+    ruleset = _ruleset(supported_rights, 0, 0)
     for place, rights in allowed:
-        _allow(ruleset, place, rights & known_rights)
+        _allow(ruleset, place, rights & supported_rights)
     return ruleset
 
 

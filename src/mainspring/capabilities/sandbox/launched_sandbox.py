@@ -38,7 +38,7 @@ its place."""
 
 
 class LaunchedSandbox:
-    """One start of the launcher. It is ready once the agent has said so.
+    """One start of the launcher. It is ready once the agent reports so.
 
     `given`: descriptors that the launcher gets from `CONTROL_FD` + 1 on; they are closed here.
     `uid`: the uid that it runs as; the last of `given` are then `trees` of `idmap.map_mounts`.
@@ -64,13 +64,13 @@ class LaunchedSandbox:
             if uid is None:
                 self.pid = _spawn(config, descriptors, log_fd)
             else:
-                plain, lent = (
+                plain, mapped = (
                     descriptors[: len(descriptors) - trees],
                     descriptors[len(descriptors) - trees :],
                 )
                 self.pid = start_as(
                     uid,
-                    lent,
+                    mapped,
                     lambda places: _become(config, plain, log_fd, places),
                     log=log_fd,
                     launcher=config.argv[0],
@@ -151,7 +151,7 @@ def launch_sandbox(config: KeeperConfig) -> LaunchedSandbox | str:
         complaint = sandbox.launcher_output()
         if not any(sign in complaint for sign in _CHANGED):
             break
-    return complaint or "the launcher neither started the agent nor said why"
+    return complaint or "the launcher did not start the agent and did not report why"
 
 
 def _spawn(config: KeeperConfig, files: list[int], log: int) -> int:
@@ -192,17 +192,17 @@ def _launch(config: KeeperConfig) -> LaunchedSandbox:
         for source in sources:
             os.close(source)
     sandbox = LaunchedSandbox(config, [*files, *(trees or sources)], uid=uid, trees=len(trees))
-    waiting = select.poll()
-    waiting.register(sandbox.control.fileno(), select.POLLIN)
+    poll = select.poll()
+    poll.register(sandbox.control.fileno(), select.POLLIN)
     until = time.monotonic() + _LAUNCH_SECONDS
     while not sandbox.is_ready and (seconds := until - time.monotonic()) > 0:
-        if waiting.poll(int(seconds * 1000) + 1) and sandbox.read_messages() is None:
+        if poll.poll(int(seconds * 1000) + 1) and sandbox.read_messages() is None:
             break
     return sandbox
 
 
 def _open_source(config: KeeperConfig, path: str) -> int:
-    """Open what the launcher is to mount.
+    """Open a file or folder for the launcher to mount.
 
     Raises:
         OSError: it does not exist, or a program of the session may have put a link in its way.
@@ -215,7 +215,7 @@ def _open_source(config: KeeperConfig, path: str) -> int:
     except OSError as error:
         raise OSError(error.errno, error.strerror, path) from error
     if identity(os.fstat(descriptor)) in config.forbidden:
-        raise OSError(errno.EPERM, "not to be shown to programs", path)
+        raise OSError(errno.EPERM, "must not be visible to programs", path)
     return descriptor
 
 

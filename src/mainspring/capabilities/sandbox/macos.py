@@ -77,17 +77,17 @@ class Seatbelt:
 
 def profile(spec: SandboxSpec, tmp: Path, python: Path = Path(sys.base_prefix)) -> str:
     """The rules for a sandbox's programs, in the language of sandbox-exec. Later rules win."""
-    mine = [spec.workspace, tmp]
+    writable = [spec.workspace, tmp]
     hidden = [spec.workspace / path for path in spec.hidden]
     protected = [spec.workspace / path for path in spec.protected]
-    readable = [*map(Path, _READABLE), python, _PACKAGE, *mine]
+    readable = [*map(Path, _READABLE), python, _PACKAGE, *writable]
     readable += readable_sources(spec).values()
     lines = [
         *_rules(),
         _rule(
             "allow", "file-read*", [*_subpaths(readable), *_literals(map(Path, _READABLE_FILES))]
         ),
-        _rule("allow", "file-write*", _subpaths(mine)),
+        _rule("allow", "file-write*", _subpaths(writable)),
         *_deny_rules("file-write*", _subpaths(protected)),
         *_deny_rules("file-read* file-write*", _subpaths(hidden)),
         # A program that can rename a folder above a protected path could replace the path.

@@ -48,7 +48,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
             " another"
         )
         if self.store is not None and self.store.exists():
-            return f"{problem}: {fix}, and move what is there"
+            return f"{problem}: {fix}, and move the existing files"
         error = InvalidInput(problem)
         error.add_note(fix)
         raise error
@@ -72,7 +72,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
                 name="private files",
                 status="warn",
                 found=f"{', '.join(open_)}: other users can read them",
-                consequence="a session's program could too, if it was ever shown them by mistake",
+                consequence="so could a session's program, if a sandbox mounted them by mistake",
                 fix=f"chmod 600 {' '.join(open_)}",
             )
         return SandboxProbe(
@@ -91,7 +91,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
                 name="store's place",
                 status="warn",
                 found=f"{misplaced} is below {self.workspaces}",
-                consequence="it is among the folders that sessions of the service are given",
+                consequence="the service gives this folder to sessions",
                 fix="set MAINSPRING_WORKSPACES to a folder that has nothing else in it",
             )
         inside = self._below(folder)
@@ -106,7 +106,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
             name="store's place",
             status="ok",
             found="PostgreSQL" if self.store is None else str(self.store.parent),
-            consequence="no session is given a folder with the store or the vault in it",
+            consequence="no session gets a folder that contains the store or the vault",
         )
 
 
@@ -124,5 +124,5 @@ def _check_user() -> SandboxProbe:
         found="root",
         consequence="a way out of a sandbox would lead to the whole machine; `serve` and `worker`"
         " refuse to run like this",
-        fix="use a user of its own; `serve` and `worker` become one with --user NAME",
+        fix="use a separate user; `serve` and `worker` switch to it with --user NAME",
     )

@@ -23,7 +23,7 @@ _MODE = 0o700
 
 
 def remove_tree(above: Path, name: str) -> bool:
-    """Remove the folder `name` in `above`; whether nothing is left of it. A link is not removed."""
+    """Remove the folder `name` in `above`; returns whether that worked. Does not remove a link."""
     try:
         parent = os.open(above, _FOLDER)
     except FileNotFoundError:
@@ -58,18 +58,18 @@ def _empty(parent: int, name: str) -> None:
         while True:
             if levels[-1].folders:
                 inner = levels[-1].folders.pop()
-                with suppress(OSError):  # the caller reports what is left
+                with suppress(OSError):  # the caller reports the remaining files
                     current = _replace_descriptor(current, _open_folder(current, inner))
                     levels.append(_level(inner, current))
             elif len(levels) == 1:
                 return
             else:
-                emptied = levels.pop()
+                folder = levels.pop()
                 current = _replace_descriptor(current, os.open("..", _FOLDER, dir_fd=current))
                 if identity(os.fstat(current)) != levels[-1].identity:
                     raise OSError("it was moved while it was removed")
                 with suppress(OSError):
-                    os.rmdir(emptied.name, dir_fd=current)
+                    os.rmdir(folder.name, dir_fd=current)
     finally:
         os.close(current)
 

@@ -56,9 +56,12 @@ class ResourceMonitor:
     def _breach(self, family: dict[int, int]) -> str | None:
         if sum(family.values()) > self._quota.processes + _OWN_PROCESSES:
             return "processes"
-        most = self._quota.memory_bytes
+        max_bytes = self._quota.memory_bytes
         # the first sum is fast, but counts shared pages once for each process
-        if sum(map(_resident, family)) > most and sum(map(_proportional, family)) > most:
+        if (
+            sum(map(_resident_bytes, family)) > max_bytes
+            and sum(map(_proportional_bytes, family)) > max_bytes
+        ):
             return "memory"
         return self._disk.breach(list(family))
 
@@ -67,37 +70,37 @@ class _Disk:
     """Low free space of the file system triggers a check; the files show whether this program used
     it."""
 
-    def __init__(self, workspace: str, hidden: set[str], since_ns: int, most: int) -> None:
+    def __init__(self, workspace: str, hidden: set[str], since_ns: int, max_bytes: int) -> None:
         self._workspace = workspace
         self._hidden = hidden
         self._since_ns = since_ns
-        self._most = most
+        self._max_bytes = max_bytes
         self._least_used = _used_bytes(workspace)
-        self._look: Iterator[int] | None = None
-        self._found = 0
+        self._scan: Iterator[int] | None = None
+        self._scanned_bytes = 0
         self._spent = 0.0
         self._not_before = 0.0
 
     def breach(self, processes: list[int]) -> str | None:
         now = time.monotonic()
-        if self._look is None:
+        if self._scan is None:
             used_bytes = _used_bytes(self._workspace)
             self._least_used = min(self._least_used, used_bytes)  # others may free space
-            if now < self._not_before or used_bytes - self._least_used <= self._most // 2:
+            if now < self._not_before or used_bytes - self._least_used <= self._max_bytes // 2:
                 return None
-            self._look = chain(
+            self._scan = chain(
                 [_unlinked_bytes(processes)],
                 _changed_sizes(self._workspace, self._hidden, self._since_ns),
             )
-            self._found, self._spent = 0, 0.0
-        for size in self._look:
-            self._found += size
-            if self._found > self._most:
+            self._scanned_bytes, self._spent = 0, 0.0
+        for size in self._scan:
+            self._scanned_bytes += size
+            if self._scanned_bytes > self._max_bytes:
                 return "disk"
             if time.monotonic() - now > _SLICE_SECONDS:  # the keeper has other work
                 self._spent += time.monotonic() - now
                 return None
-        self._look = None
+        self._scan = None
         self._not_before = time.monotonic() + _REST * (self._spent + _SLICE_SECONDS)
         return None
 
@@ -174,16 +177,16 @@ def _descendants(root: int) -> dict[int, int]:
     return threads
 
 
-def _resident(process: int) -> int:
+def _resident_bytes(process: int) -> int:
     fields = (_read(f"/proc/{process}/statm") or b"").split()
     return int(fields[1]) * _PAGE if fields else 0
 
 
-def _proportional(process: int) -> int:
+def _proportional_bytes(process: int) -> int:
     for line in (_read(f"/proc/{process}/smaps_rollup") or b"").splitlines():
         if line.startswith(b"Pss:"):
             return int(line.split()[1]) * 1024
-    return _resident(process)
+    return _resident_bytes(process)
 
 
 def _read(path: str) -> bytes | None:
@@ -196,4 +199,6 @@ def _read(path: str) -> bytes | None:
 
 def descendants_of(root: int) -> list[int]:
     """The living processes below `root`, without `root` itself."""
-    return [process for process in _descendants(root) if process != root and _resident(process)]
+    return [
+        process for process in _descendants(root) if process != root and _resident_bytes(process)
+    ]

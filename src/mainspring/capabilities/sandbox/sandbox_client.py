@@ -62,8 +62,7 @@ class KeeperSandbox:
     """A session's sandbox, which runs its programs one after the other.
 
     `on_listener` gets the listening socket of every sandbox that this client uses, if the spec has
-    a
-    network: a restarted sandbox has a new one.
+    a network: a restarted sandbox has a new one.
     """
 
     def __init__(
@@ -86,13 +85,13 @@ class KeeperSandbox:
         self._stamp = stamp(self.box.flags_hash)
 
     async def run(
-        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, on_output: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         name = _name(request.key)
         message = self._message(name, request)
         for _ in range(_ATTEMPTS):
             async with await self._connect() as connection:
-                record = await connection.perform(name, message, hear)
+                record = await connection.perform(name, message, on_output)
             if record is None:  # the keeper is gone: had the program started?
                 record = await to_thread.run_sync(self._stored, name)
             if record is not None:
@@ -292,7 +291,7 @@ def _parse_captured(head: bytes, tail: bytes, size: bytes) -> CapturedOutput:
     return CapturedOutput(head=head, tail=tail, size=int(size))
 
 
-_MOST = 4
+_MAX_SERVICES = 4
 SERVICES = "services"
 
 
@@ -342,8 +341,10 @@ class SandboxServices:
             return
         if current_key is not None:
             raise SandboxFailed(f"a service named {name!r} already exists: stop it first")
-        if len(list(self._folder.glob("*/key"))) >= _MOST:
-            raise SandboxFailed(f"no more than {_MOST} services at a time: stop one first")
+        if len(list(self._folder.glob("*/key"))) >= _MAX_SERVICES:
+            raise SandboxFailed(
+                f"at most {_MAX_SERVICES} services can run at a time: stop one first"
+            )
         place = self._place(name)
         place.mkdir(mode=0o700, parents=True, exist_ok=True)
         (place / "key.new").write_text(key, encoding="utf-8")

@@ -1,6 +1,5 @@
 """A pool of sandboxes for the sessions of one process. The first program that a session runs opens
-its sandbox, which stays open between runs. What a session sees in its sandbox is prepared by the
-caller.
+its sandbox, which stays open between runs. The caller prepares the files that a session sees in it.
 """
 
 from __future__ import annotations
@@ -103,7 +102,7 @@ class SandboxPlans(Protocol[Paths]):
     """What a session sees in its sandbox."""
 
     def spec(self, request: SandboxRequest[Paths], /) -> SandboxSpec:
-        """What is known before the sandbox is opened: all that its fingerprint depends on."""
+        """The part that is known before the sandbox opens; the fingerprint depends only on it."""
         ...
 
     async def prepare(
@@ -119,8 +118,8 @@ class SandboxPlans(Protocol[Paths]):
 class SandboxPool(Generic[Paths]):
     """Use it with `async with`: no sandbox outlives the block, unless the process is killed.
 
-    Of sessions that do not run, `most_idle` keep their sandboxes and services; those idle for
-    longest lose theirs, as if the process had ended.
+    Of sessions that do not run, `most_idle` keep their sandboxes and services; those that
+    have been idle longest lose theirs, as if the process had ended.
     """
 
     def __init__(
@@ -139,9 +138,9 @@ class SandboxPool(Generic[Paths]):
         self._busy: dict[str, SandboxSession] = {}
         self._idle: dict[str, SandboxSession] = {}
         """The longest idle first."""
-        self._changing = anyio.Lock()
+        self._sessions_lock = anyio.Lock()
         """Serializes changes of which sessions are busy and idle."""
-        self._current: set[Path] = set()
+        self._checked_states: set[Path] = set()
         """Folders of states in which sandboxes of other versions have been ended."""
         self.resources = AsyncExitStack()
         """Resources that are closed with the pool."""
@@ -175,7 +174,7 @@ class SandboxPool(Generic[Paths]):
         Raises:
             SandboxFailed: this machine cannot isolate programs; the error says what to do.
         """
-        async with self._changing:
+        async with self._sessions_lock:
             session = self._busy.get(session_id) or self._idle.pop(session_id, None)
             if session is not None and session.opened_with != (environment, credentials):
                 self._busy.pop(session_id, None)
@@ -199,15 +198,15 @@ class SandboxPool(Generic[Paths]):
     async def end_outdated(self, states: Path) -> None:
         """End sandboxes that another version left running in this folder: they may be less safe.
         Each folder is checked once."""
-        if states not in self._current:
-            self._current.add(states)
+        if states not in self._checked_states:
+            self._checked_states.add(states)
             if count := await to_thread.run_sync(end_stale_keepers, states):
                 _LOG.warning("ended %d sandboxes that another version has left running", count)
 
     async def release(self, session_id: str) -> None:
         """The run has ended; the sandbox stays for a while, so that the next run starts faster."""
         with CancelScope(shield=True):
-            async with self._changing:
+            async with self._sessions_lock:
                 if (session := self._busy.pop(session_id, None)) is not None:
                     self._idle[session_id] = session
                 while len(self._idle) > self._most_idle:
@@ -216,7 +215,7 @@ class SandboxPool(Generic[Paths]):
     async def discard(self, session_id: str) -> None:
         """Close the sandbox of a session that will not run again."""
         with CancelScope(shield=True):
-            async with self._changing:
+            async with self._sessions_lock:
                 if (session := self._idle.pop(session_id, None)) is not None:
                     await session.close()
 
@@ -265,7 +264,7 @@ class SandboxPool(Generic[Paths]):
             raise SandboxFailed(f"not run: the sandbox cannot be opened: {error}") from error
         on_listener: Callable[[socket.socket], None] = close_listener
         if prepared.proxy is not None:
-            on_listener = self._serving(prepared.proxy.serve, cleanup)
+            on_listener = self._start_serving(prepared.proxy.serve, cleanup)
 
         def open_another(
             name: str,
@@ -274,7 +273,7 @@ class SandboxPool(Generic[Paths]):
         ) -> KeeperSandbox:
             spec, listen = prepared.spec_of_another(name), on_listener
             if networking is not None and prepared.proxy is not None:
-                listen = self._serving(prepared.proxy.limited_to(networking).serve, cleanup)
+                listen = self._start_serving(prepared.proxy.limited_to(networking).serve, cleanup)
             own = replace(spec, read_only=(*spec.read_only, *read_only))
             return KeeperSandbox(own, backend, on_listener=listen)
 
@@ -291,7 +290,9 @@ class SandboxPool(Generic[Paths]):
             services=services,
         )
 
-    def _serving(self, serve: Serve, cleanup: AsyncExitStack) -> Callable[[socket.socket], None]:
+    def _start_serving(
+        self, serve: Serve, cleanup: AsyncExitStack
+    ) -> Callable[[socket.socket], None]:
         def start(listener: socket.socket) -> None:
             scope = CancelScope()
             cleanup.callback(scope.cancel)

@@ -63,7 +63,7 @@ def _verdict(backend: Backend) -> SandboxProbe:
     if backend.level == "isolated":
         consequence = "agents' commands read, write and connect nowhere else"
         return SandboxProbe("sandbox", "ok", f"{backend.name} holds", consequence)
-    consequence = "agents' commands are not wholly kept inside"
+    consequence = "the sandbox does not fully contain agents' commands"
     text = f"{backend.name} ({backend.level})"
     return SandboxProbe("sandbox", "warn", text, consequence, "fix one of the above")
 
@@ -78,7 +78,7 @@ def _session_uids(backend: Backend) -> SandboxProbe:
         "uid per session",
         "warn",
         f"no: outside of its sandbox a program is uid {os.geteuid()}, as Mainspring itself",
-        "the sandbox alone keeps programs from its files: their modes do not",
+        "only the sandbox keeps programs away from its files; file modes do not",
         "for tenants who do not trust each other, see `Protections on your machine` in"
         " docs/security.md",
     )
@@ -88,7 +88,7 @@ def _seatbelt() -> SandboxProbe:
     name, path = "sandbox-exec", shutil.which("sandbox-exec")
     if path:
         return SandboxProbe(name, "ok", path, "agents' commands run in a sandbox")
-    fix = "it is part of macOS: see what has become of it"
+    fix = "it is part of macOS: find out why it is missing"
     return SandboxProbe(name, "missing", "not found", _NO_COMMANDS, fix)
 
 
@@ -107,7 +107,7 @@ def _user_namespaces() -> SandboxProbe:
     # in another process: ours must stay in its namespace
     if _succeeds([sys.executable, "-I", "-S", "-c", _NEW_USER_NAMESPACE]):
         return SandboxProbe(name, "ok", "yes", "a sandbox needs no root")
-    consequence = "bubblewrap works for root only, if at all"
+    consequence = "bubblewrap works only for root, or not at all"
     fix = (
         "sysctl -w kernel.unprivileged_userns_clone=1 (Debian) or"
         " kernel.apparmor_restrict_unprivileged_userns=0 (Ubuntu)"
@@ -123,9 +123,9 @@ def _landlock() -> SandboxProbe:
         return SandboxProbe("landlock", "missing", "no", consequence, fix)
     text = f"ABI {version}"
     if version >= ENOUGH_ABI:
-        consequence = "commands can be kept to their folders without bubblewrap"
+        consequence = "commands can be confined to their folders without bubblewrap"
         return SandboxProbe("landlock", "ok", text, consequence)
-    consequence = "is too old to stand in for bubblewrap"
+    consequence = "is too old to replace bubblewrap"
     return SandboxProbe("landlock", "warn", text, consequence, "use Linux 6.12 or newer")
 
 

@@ -71,7 +71,7 @@ class OpenSandbox(Protocol):
 
 
 class OpenedSandbox(Struct, frozen=True, kw_only=True):
-    """What exists of a sandbox once it has been opened."""
+    """An open sandbox and what belongs to it."""
 
     sandbox: KeeperSandbox
     variables: Mapping[str, str]
@@ -108,7 +108,7 @@ class SandboxOpening:
             return self._opened
 
     async def close(self) -> None:
-        """Close the sandbox if it was opened, and what is being opened as well."""
+        """Close the sandbox if it is open, and cancel sandboxes that are opening."""
         async with self._lock:
             self._is_closed = True
             await self._cleanup.aclose()
@@ -137,7 +137,7 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
     open: SandboxOpening
     sandbox_services: SessionServices
     network_facts: list[KnownPayload]
-    """What programs did on the network, for the log."""
+    """Events about network use of programs, for the log."""
     opened_with: tuple[SandboxEnvironment, object]
     """Its settings and credentials."""
     workspace: Path
@@ -146,10 +146,10 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
     ran: set[str] = field(default_factory=set[str])
     """Keys of programs whose results the sandbox still stores."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
-    """What else ends when the session is closed, before its sandbox."""
+    """What to close with the session, before its sandbox."""
 
     async def run(
-        self, request: ExecRequest, hear: Callable[[bytes], None] = ignore_output
+        self, request: ExecRequest, on_output: Callable[[bytes], None] = ignore_output
     ) -> ExecResult:
         opened = await self.open()
         self.ran.add(request.key)
@@ -158,7 +158,7 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
         try:
             if has_more_to_protect:
                 await opened.sandbox.close()  # the restarted sandbox mounts all of it
-            ran = await opened.sandbox.run(_equipped(request, opened), hear)
+            ran = await opened.sandbox.run(_with_variables(request, opened), on_output)
         finally:
             set_aside = opened.path_watcher.end()
         return _with_removal_note(ran, set_aside)
@@ -170,13 +170,13 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
         read_only: tuple[Path, ...] = (),
         networking: Mapping[str, object] | None = None,
     ) -> SandboxedProgram:
-        """Start a program that the harness talks to, in a sandbox of its own: see `OpenSandbox`.
+        """Start a program that the harness talks to, in its own sandbox: see `OpenSandbox`.
 
         Raises: SandboxFailed, InvalidInput.
         """
         opened = await self.open()
-        another = opened.open_another(name, read_only, networking)
-        return await attach_program(another, _equipped(request, opened))
+        sandbox = opened.open_another(name, read_only, networking)
+        return await attach_program(sandbox, _with_variables(request, opened))
 
     def prepare(self) -> None:
         """Start the sandbox in the background, since a program is about to run; no effect if one
@@ -226,12 +226,12 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
                 await self.open.close()
 
 
-def _equipped(request: ExecRequest, opened: OpenedSandbox) -> ExecRequest:
+def _with_variables(request: ExecRequest, opened: OpenedSandbox) -> ExecRequest:
     return replace(request, env={**opened.variables, **request.env})
 
 
 def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecResult:
-    """A result that tells the model what was removed, and why."""
+    """The result, with a note for the model about removed files."""
     if not set_aside:
         return exec_result
     notice = (
@@ -246,5 +246,5 @@ def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecRes
 def check_protected_paths(path_watcher: PathWatcher) -> None:
     """Check once more when a session is closed: a service may have created protected paths."""
     path_watcher.begin()
-    with suppress(ToolEnvironmentError):  # nobody is left to report it to
+    with suppress(ToolEnvironmentError):  # no caller is left to report it to
         path_watcher.end()

@@ -148,13 +148,13 @@ def seccomp_program(
     steps = [_step(_LOAD, _ARCH), _step(_EQUAL, made_for.audit_arch, 1, 0), _step(_RETURN, _KILL)]
     steps.append(_step(_LOAD, _NUMBER))
     if made_for.has_x32:
-        steps += _when(_AT_LEAST, 0x40000000, _KILL)
-    steps += _when(_GREATER, _LAST_KNOWN, _NOT_THERE)
+        steps += _verdict_if(_AT_LEAST, 0x40000000, _KILL)
+    steps += _verdict_if(_GREATER, _LAST_KNOWN, _NOT_THERE)
     for name, number in sorted(numbers.items()):
         if name not in _LOOKED_AT:
-            steps += _when(_EQUAL, number, _NOT_THERE if name in _ABSENT else _REFUSED)
-    steps += _only_for(numbers["clone"], [*_argument(0), *_when(_ANY_BIT, _NEW_NAMESPACES)])
-    injections = [step for code in _TERMINAL_INJECTIONS for step in _when(_EQUAL, code)]
+            steps += _verdict_if(_EQUAL, number, _NOT_THERE if name in _ABSENT else _REFUSED)
+    steps += _only_for(numbers["clone"], [*_argument(0), *_verdict_if(_ANY_BIT, _NEW_NAMESPACES)])
+    injections = [step for code in _TERMINAL_INJECTIONS for step in _verdict_if(_EQUAL, code)]
     steps += _only_for(numbers["ioctl"], [*_argument(1), *injections])
     if has_namespaces:
         steps += _only_for(numbers["shmget"], _small_segments())
@@ -171,7 +171,7 @@ def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("=HBBI", code, if_true, if_false, value)
 
 
-def _when(test: int, value: int, verdict: int = _REFUSED) -> list[bytes]:
+def _verdict_if(test: int, value: int, verdict: int = _REFUSED) -> list[bytes]:
     return [_step(test, value, 0, 1), _step(_RETURN, verdict)]
 
 
@@ -189,9 +189,9 @@ def _argument(index: int, *, high: bool = False) -> list[bytes]:
 def _small_segments() -> list[bytes]:
     return [
         *_argument(1, high=True),
-        *_when(_GREATER, 0),
+        *_verdict_if(_GREATER, 0),
         *_argument(1),
-        *_when(_GREATER, _SHARED_MEMORY_BYTES),
+        *_verdict_if(_GREATER, _SHARED_MEMORY_BYTES),
     ]
 
 
@@ -200,9 +200,9 @@ def _nothing_of_the_host(numbers: Mapping[str, int]) -> list[bytes]:
     pairs: one end could send to any socket with a name."""
     steps: list[bytes] = []
     for name in ("mq_open", "msgget", "semget", "shmget"):
-        steps += _when(_EQUAL, numbers[name])
-    steps += _only_for(numbers["prlimit64"], [*_argument(0), *_when(_GREATER, 0)])
-    kind = [*_argument(1), _step(_AND, 0xF), *_when(_EQUAL, _DATAGRAMS)]
+        steps += _verdict_if(_EQUAL, numbers[name])
+    steps += _only_for(numbers["prlimit64"], [*_argument(0), *_verdict_if(_GREATER, 0)])
+    kind = [*_argument(1), _step(_AND, 0xF), *_verdict_if(_EQUAL, _DATAGRAMS)]
     return steps + _only_for(numbers["socketpair"], kind)
 
 
@@ -211,7 +211,7 @@ def _ordinary_personalities() -> list[bytes]:
     randomization."""
     steps = _argument(0)
     for usual in (0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF):
-        steps += _when(_EQUAL, usual, _ALLOW)
+        steps += _verdict_if(_EQUAL, usual, _ALLOW)
     return [*steps, _step(_RETURN, _REFUSED)]
 
 
@@ -219,7 +219,9 @@ def _no_rights_of_others(numbers: Mapping[str, int]) -> list[bytes]:
     steps: list[bytes] = []
     for name, index in _MODE_AT.items():
         if name in numbers:
-            steps += _only_for(numbers[name], [*_argument(index), *_when(_ANY_BIT, _OTHERS_RIGHTS)])
+            steps += _only_for(
+                numbers[name], [*_argument(index), *_verdict_if(_ANY_BIT, _OTHERS_RIGHTS)]
+            )
     for name, index in _FLAGS_AT.items():
         if name in numbers:
             steps += _only_for(numbers[name], _made_without_rights(index))
@@ -233,7 +235,7 @@ def _made_without_rights(flags_at: int) -> list[bytes]:
         _step(_ANY_BIT, _MAKES_A_FILE, 1, 0),
         _step(_RETURN, _ALLOW),
         *_argument(flags_at + 1),
-        *_when(_ANY_BIT, _OTHERS_RIGHTS),
+        *_verdict_if(_ANY_BIT, _OTHERS_RIGHTS),
     ]
 
 
@@ -243,7 +245,7 @@ def _sockets(families: Iterable[int]) -> list[bytes]:
     steps = _argument(0)
     for family in families:
         if family == AF_NETLINK:  # only routing, with which libc lists interfaces
-            routing = [*_argument(2), *_when(_GREATER, 0), _step(_RETURN, _ALLOW)]
+            routing = [*_argument(2), *_verdict_if(_GREATER, 0), _step(_RETURN, _ALLOW)]
             steps += [_step(_EQUAL, family, 0, len(routing)), *routing]
         else:
             steps += [_step(_EQUAL, family, 0, 1), _step(_RETURN, _ALLOW)]

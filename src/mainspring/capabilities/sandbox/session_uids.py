@@ -58,7 +58,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
             raise SandboxFailed(f"no uid could be claimed in {self.claims}: {error}") from error
 
     def release(self, session_id: str) -> None:
-        """Release the uid of a deleted session, whose programs' files must be deleted, too."""
+        """Release the uid of a deleted session, whose programs' files must also be deleted."""
         key = _key(session_id)
         with self._locked():
             for uid in self._candidates(key):
@@ -178,7 +178,7 @@ def _make_private(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.lstat()
     if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
-        raise OSError(f"{folder} is not a folder of ours")
+        raise OSError(f"{folder} is not a folder of this user")
     if state.st_mode & 0o077:
         folder.chmod(0o700)
 

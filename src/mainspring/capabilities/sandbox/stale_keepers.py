@@ -1,8 +1,7 @@
 """Ends sandboxes that another version, or other settings, left running.
 
 A keeper is found by its socket in a folder that only we can access, and ended through a pidfd:
-never
-by name or by a PID, which another process may have got meanwhile. Blocks.
+never by name or by a PID, which another process may have got meanwhile. Blocks.
 """
 
 from __future__ import annotations

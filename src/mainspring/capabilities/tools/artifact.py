@@ -28,18 +28,18 @@ _MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "app
 
 
 def artifact(workspace: Workspace, keep: StoreFile, *, max_bytes: int = 50_000_000) -> Tool:
-    """Publish files; each is stored as it is now, up to `max_bytes` for all files of a call."""
+    """Publish files as they are now; `max_bytes` limits all files of a call together."""
 
     @tool(in_doubt="retry")  # the same bytes have the same hash, so publishing is idempotent
     async def artifact(path: str = "", paths: list[str] = [], name: str = "") -> ToolResult:  # noqa: B006
         """Publish one or more files of the workspace, so that the user can see and download them
-        as they are now. Publish what was asked for, not what you needed on the way.
+        as they are now. Publish only the requested results, not intermediate files.
 
         Args:
             path: A file to publish.
             paths: Several files to publish.
-            name: What to call the file, or the folder that holds several; the file's own path in
-                the workspace, unless given.
+            name: The name of the published file, or of the folder for several files; by default
+                the file's path in the workspace.
         """
         all_paths = [*([path] if path else []), *paths]
         try:

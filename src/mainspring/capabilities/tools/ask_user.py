@@ -1,6 +1,6 @@
 """The ask_user tool: questions that a person answers. The client runs it; the session waits.
 
-The format is that of Claude Code's AskUserQuestion, so that clients made for it can show it.
+The format is that of Claude Code's AskUserQuestion, so clients of that tool can display it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Question(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, re
 
 
 def _ask_user(questions: Annotated[list[Question], Meta(min_length=1, max_length=4)]) -> None:
-    """Ask the user, and wait for the answer: when what is wanted is not clear, when it could
+    """Ask the user, and wait for the answer: when the request is not clear, when an action could
     destroy or disclose something, or when there is a choice that only they can make. They can
     always answer in their own words instead of choosing an option.
 
@@ -59,7 +59,7 @@ def _exit_plan_mode(plan: Annotated[str, Meta(min_length=1, max_length=50_000)])
     what to change. Call it only when the plan is complete, not to ask questions.
 
     Args:
-        plan: what is to be done, in which order, and how it will be checked, as Markdown.
+        plan: the steps, their order, and how you will check the result, as Markdown.
     """
 
 
@@ -68,4 +68,4 @@ EXIT_PLAN = _PLAN.spec
 """The spec of a tool that clients run."""
 
 CLIENT_INPUT_CHECKS = {item.spec.name: item.invalid for item in (_ASKED, _PLAN)}
-"""What is wrong with an input, as text for the model, so that no invalid question is shown."""
+"""The problem with an input, as text for the model, so that no invalid question is displayed."""

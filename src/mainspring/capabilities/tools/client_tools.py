@@ -1,6 +1,6 @@
-"""The tools that a client runs in its own environment: we declare their inputs, it executes them.
+"""Tools that a client runs in its own environment. We only declare their inputs.
 
-They are those of the Managed Agents toolset, as its workers implement them.
+They are the tools of the Managed Agents toolset, as its workers implement them.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ async def bash(
     """Run a command in a shell that stays open between calls.
 
     Args:
-        command: What to run.
-        restart: Begin a new shell instead, when this one hangs.
-        timeout_ms: Give up after so long.
+        command: The command to run.
+        restart: Start a new shell instead, if this one hangs.
+        timeout_ms: Stop the command after this many milliseconds.
     """
     raise NotImplementedError((command, restart, timeout_ms))
 
@@ -36,7 +36,7 @@ async def read(file_path: str, view_range: Range | None = None) -> str:
     """Read a file.
 
     Args:
-        file_path: Absolute, or relative to the folder of work.
+        file_path: Absolute, or relative to the working folder.
         view_range: First and last line to show, counted from 1; -1 as the last is the end.
     """
     raise NotImplementedError((file_path, view_range))
@@ -44,11 +44,11 @@ async def read(file_path: str, view_range: Range | None = None) -> str:
 
 @tool
 async def write(file_path: str, content: str) -> str:
-    """Write a whole file, making the folders above it if need be.
+    """Write a whole file, and create its folders if they do not exist.
 
     Args:
-        file_path: Absolute, or relative to the folder of work.
-        content: All of it.
+        file_path: Absolute, or relative to the working folder.
+        content: The whole content of the file.
     """
     raise NotImplementedError((file_path, content))
 
@@ -58,10 +58,11 @@ async def edit(file_path: str, old_string: str, new_string: str, replace_all: bo
     """Replace a text in a file.
 
     Args:
-        file_path: Absolute, or relative to the folder of work.
-        old_string: What stands there, exactly and only once, unless all are to be replaced.
-        new_string: What is to stand there.
-        replace_all: Every place where it stands.
+        file_path: Absolute, or relative to the working folder.
+        old_string: The text to replace, exactly as in the file. It must occur once, unless
+            replace_all is set.
+        new_string: The new text.
+        replace_all: Replace every occurrence.
     """
     raise NotImplementedError((file_path, old_string, new_string, replace_all))
 
@@ -71,8 +72,8 @@ async def glob(pattern: str, path: str | None = None) -> str:
     """Find files by their names.
 
     Args:
-        pattern: As `**/*.py`.
-        path: The folder to look in; that of work, unless given.
+        pattern: Such as `**/*.py`.
+        path: The folder to search; by default the working folder.
     """
     raise NotImplementedError((pattern, path))
 
@@ -82,13 +83,13 @@ async def grep(pattern: str, path: str | None = None) -> str:
     """Find lines in files by a regular expression.
 
     Args:
-        pattern: The expression.
-        path: A file or folder to look in; that of work, unless given.
+        pattern: The regular expression.
+        path: A file or folder to search; by default the working folder.
     """
     raise NotImplementedError((pattern, path))
 
 
-def _client_traits(_given: Mapping[str, object]) -> Traits:
+def _client_traits(_input: Mapping[str, object]) -> Traits:
     return Traits(by_client=True)
 
 

@@ -34,7 +34,7 @@ def cron_tools(open_schedules: Callable[[], Schedules]) -> list[Tool]:
 
         Args:
             cron: Five fields: minute, hour, day of the month, month, day of the week.
-            prompt: What the session is to do. It knows nothing of this conversation.
+            prompt: The task of the session. It does not see this conversation.
             timezone: Such as Europe/Berlin.
             budget_cents: What each session may spend, in US cents.
         """
@@ -59,10 +59,10 @@ def cron_tools(open_schedules: Callable[[], Schedules]) -> list[Tool]:
 
     @tool(in_doubt="retry")
     async def cron_delete(schedule_id: str) -> ToolResult:
-        """Delete a scheduled prompt; sessions that it has started go on.
+        """Delete a scheduled prompt. Sessions that it has already started continue.
 
         Args:
-            schedule_id: As cron_list shows it.
+            schedule_id: The id that cron_list shows.
         """
         try:
             await open_schedules().delete(schedule_id)

@@ -31,9 +31,9 @@ _MIN_SIMILARITY = 0.6
 _NUMBERED = re.compile(r"^\s*\d+\t")
 
 
-def nearest_match_hint(text: str, text_wanted: str) -> str:
+def nearest_match_hint(text: str, old_string: str) -> str:
     """A hint for the model in a sentence or a few lines; empty if nothing is similar."""
-    lines, target = text.split("\n"), text_wanted.split("\n")
+    lines, target = text.split("\n"), old_string.split("\n")
     if all(_NUMBERED.match(line) for line in target if line):
         return "The numbers before the lines are not in the file: leave them out."
     if (at := _find_ignoring_spaces(lines, target)) is not None:

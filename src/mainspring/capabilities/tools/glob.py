@@ -61,7 +61,7 @@ def glob_tool(files: SessionFiles) -> Tool:
         Args:
             pattern: `**` spans folders and {a,b} chooses, as in `src/**/*.{ts,tsx}`; a pattern
                 without a slash, as `*.py`, finds files in any folder.
-            path: The folder to look in; the whole workspace, unless given.
+            path: The folder to search; by default the whole workspace.
         """
         try:
             entries = await files.workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
@@ -99,9 +99,9 @@ def relative_names(
 def _matching_entries(
     workspace: Workspace, path: str, pattern: str, entries: list[FileEntry]
 ) -> list[FileEntry]:
-    is_meant = compile_search(pattern)
+    matches = compile_search(pattern)
     file_entries = [
-        entry for name, entry in relative_names(workspace, path, entries) if is_meant(name)
+        entry for name, entry in relative_names(workspace, path, entries) if matches(name)
     ]
     return sorted(file_entries, key=lambda entry: (-entry.modified_ns, str(entry.path)))
 

@@ -68,8 +68,8 @@ def grep_tool(files: SessionFiles, find_ripgrep: FindRipgrep) -> Tool:
 
         Args:
             pattern: A regular expression (RE2: no look-around, no back-references).
-            path: A file, or the folder to search in; the whole workspace, unless given.
-            glob: Search only files with such names, as `*.py` or `src/**/*.ts`.
+            path: A file or folder to search; by default the whole workspace.
+            glob: Search only files whose names match, such as `*.py` or `src/**/*.ts`.
             output_mode: The matching lines, or only the names of the files that have some, or how
                 many lines each has.
             context: How many lines to show before and after each match.
@@ -121,9 +121,9 @@ async def _paths(workspace: Workspace, path: str, glob: str | None) -> list[str]
     else:
         return [path]
     file_entries = await workspace.walk(path, limit=MAX_WALKED, skip=VERSION_CONTROL)
-    is_meant: Callable[[str], bool] = (lambda _: True) if glob is None else compile_search(glob)
+    matches: Callable[[str], bool] = (lambda _: True) if glob is None else compile_search(glob)
     below = relative_names(workspace, path, file_entries)
-    return [str(entry.path) for name, entry in below if not entry.is_link and is_meant(name)]
+    return [str(entry.path) for name, entry in below if not entry.is_link and matches(name)]
 
 
 async def _search_files(

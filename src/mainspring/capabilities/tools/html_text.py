@@ -18,12 +18,12 @@ _RAW_ENDS = {tag: re.compile(f"</{tag}", re.IGNORECASE) for tag in ("script", "s
 @dataclass(frozen=True, slots=True)
 class StartTag:
     tag: str
-    rest: str
+    attributes_text: str
     """The text after the name, as written."""
 
     def attribute(self, name: str) -> str:
         """`href` or `alt`; empty if there is none."""
-        for attribute_name, value in _ATTRIBUTE.findall(self.rest):
+        for attribute_name, value in _ATTRIBUTE.findall(self.attributes_text):
             if attribute_name.lower() == name:
                 return unescape_html(value.strip("\"'"))
         return ""
@@ -41,8 +41,7 @@ def tokenize_html(page: str) -> Iterator[Token]:
     """Tags and text in order, without comments, scripts and styles.
 
     Anything that is opened and never closed extends to the end of the page, as in browsers: nothing
-    is
-    searched twice.
+    is searched twice.
     """
     at = 0
     while (begin := page.find("<", at)) >= 0:
@@ -80,12 +79,12 @@ def _after_markup(page: str, begin: int) -> int:
 
 def _tag_end(page: str, at: int) -> int:
     """The position of a tag's `>`, outside of quoted values; -1 if there is none."""
-    while (met := _MEETS.search(page, at)) is not None:
-        if met[0] == ">":
-            return met.start()
-        at = met.end()
-        if page[met.start() - 1] == "=" or page[met.start() - 1].isspace():
-            close = page.find(met[0], at)
+    while (match := _MEETS.search(page, at)) is not None:
+        if match[0] == ">":
+            return match.start()
+        at = match.end()
+        if page[match.start() - 1] == "=" or page[match.start() - 1].isspace():
+            close = page.find(match[0], at)
             if close < 0:
                 return -1
             at = close + 1
@@ -133,7 +132,7 @@ class _Page:
         self._url = url
         self._out: list[str] = []
         self._line: list[str] = []
-        self._dropping = ""
+        self._dropped_tag = ""
         self._drop_depth = 0
         self._lists: list[int | None] = []
         """For each open list: the number of its last item, `None` if it has no numbers."""
@@ -155,10 +154,10 @@ class _Page:
 
     def start(self, token: StartTag) -> None:
         tag = token.tag
-        if self._dropping:
-            self._drop_depth += tag == self._dropping
+        if self._dropped_tag:
+            self._drop_depth += tag == self._dropped_tag
         elif tag in _DROPPED:
-            self._dropping, self._drop_depth = tag, 1
+            self._dropped_tag, self._drop_depth = tag, 1
         elif tag == "title":
             self._is_title = not self._title
         elif tag in _BLOCKS or tag in _HEADINGS or tag == "pre":
@@ -167,10 +166,10 @@ class _Page:
             self._begin_inline(token)
 
     def end(self, tag: str) -> None:
-        if self._dropping:
-            self._drop_depth -= tag == self._dropping
+        if self._dropped_tag:
+            self._drop_depth -= tag == self._dropped_tag
             if not self._drop_depth:
-                self._dropping = ""
+                self._dropped_tag = ""
         elif tag == "title":
             self._is_title = False
         elif tag in _BLOCKS or tag in _HEADINGS or tag == "pre":
@@ -179,7 +178,7 @@ class _Page:
             self._end_inline(tag)
 
     def add(self, data: str) -> None:
-        if self._dropping:
+        if self._dropped_tag:
             return
         if self._is_title:
             self._title = (self._title + data)[:500]

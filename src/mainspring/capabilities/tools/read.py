@@ -113,7 +113,7 @@ def read_tool(files: SessionFiles) -> Tool:
     @tool(read_only=True, concurrent=True, max_chars=MAX_BYTES + 2000)
     async def read(call: Call, file_path: str, view_range: Range | None = None) -> ToolResult:
         """Read a file: text comes with line numbers, images are shown, a notebook comes as text,
-        a folder as a list of what is in it. A long file comes in part, with how to read on.
+        a folder as a list of its entries. A long file comes in part, with a hint how to read on.
 
         Args:
             file_path: Absolute, or relative to the workspace.

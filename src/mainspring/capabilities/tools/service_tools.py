@@ -44,7 +44,7 @@ class BackgroundServices(Protocol):
         ...
 
     async def stop(self, name: str) -> ExecResult | None:
-        """Kill a service and all that it started; `None` if there is no such service."""
+        """Kill a service and all its processes; `None` if there is no such service."""
         ...
 
 
@@ -64,11 +64,11 @@ def _start_tool(
 ) -> Tool:
     @tool
     async def service_start(call: Call, name: str, command: str) -> ToolResult:
-        """Start a program that keeps running while you go on: a development server, a watcher, a
-        database. What it writes can be read with service_output.
+        """Start a program that keeps running while you continue: a development server, a watcher,
+        a database. Read its output with service_output.
 
         Args:
-            name: What to call it: lower-case letters, digits, - and _.
+            name: Its name: lower-case letters, digits, - and _.
             command: The bash command that runs it in the foreground, without &.
         """
         exec_request = ExecRequest(
@@ -95,7 +95,7 @@ def _start_tool(
 def _output_tool(services: BackgroundServices) -> Tool:
     @tool(read_only=True, concurrent=True)
     async def service_output(name: str) -> ToolResult:
-        """Show what a service has written, its beginning and its newest, and whether it runs.
+        """Show the beginning and the end of a service's output, and whether it is running.
 
         Args:
             name: The service.
@@ -106,7 +106,7 @@ def _output_tool(services: BackgroundServices) -> Tool:
             return ToolResult.text(str(error), ok=False, error="unavailable")
         if progress is None:
             return _unknown_service(name)
-        state = "runs" if progress.is_running else f"has ended: {_ending(progress.result)}"
+        state = "runs" if progress.is_running else f"has ended: {_exit_text(progress.result)}"
         return ToolResult.text(f"[{name} {state}]\n{_output_text(progress.result)}")
 
     return filtered(service_output, _refusal)
@@ -135,7 +135,7 @@ def _unknown_service(name: str) -> ToolResult:
     return ToolResult.text(f"There is no service {name}.", ok=False, error="failed")
 
 
-def _ending(result: ExecResult) -> str:
+def _exit_text(result: ExecResult) -> str:
     ending = result.stop_cause and f"stopped, {result.stop_cause}"
     return ending or f"exit status {result.status}"
 

@@ -62,7 +62,7 @@ def _shift_hunk(hunk: re.Match[str], by: int) -> str:
 
 
 MAX_FILE_BYTES = 20_000_000
-_MAX_SEEN = 10_000
+_MAX_VERSIONS = 10_000
 _MAX_SHOWN = 4000
 """The limit for a diff in characters: the model knows what it wrote."""
 
@@ -89,8 +89,8 @@ PlanChange: TypeAlias = Callable[[Call], Awaitable[PlannedChange]]
 
 
 class SessionFiles:
-    """Tracks which files the model has read: by version in this process, and by time of reading for
-    earlier ones. If a person approved a diff, no earlier read is needed: it may have been in
+    """Tracks which files the model has read: by version in this process, and by time for reads in
+    earlier processes. If a person approved a diff, no earlier read is needed: it may have been in
     another process, days ago."""
 
     def __init__(self, workspace: Workspace, earlier: Mapping[str, int] | None = None) -> None:
@@ -98,7 +98,7 @@ class SessionFiles:
         with the last time, in nanoseconds, at which the model knew their content."""
         self.workspace = workspace
         self._earlier = dict(earlier or {})
-        self._seen: OrderedDict[tuple[str, str, PurePosixPath], str] = OrderedDict()
+        self._versions_read: OrderedDict[tuple[str, str, PurePosixPath], str] = OrderedDict()
 
     async def read(self, call: Call, path: str) -> FileState:
         """Read a file for the model, which may change it from now on."""
@@ -114,7 +114,7 @@ class SessionFiles:
 
     def check_read(self, call: Call, path: str, file_state: FileState) -> None:
         """Raises ToolError: the model does not know the current content of this file."""
-        version = self._seen.get(self._key(call, path))
+        version = self._versions_read.get(self._key(call, path))
         read_at = self._read_earlier(path) if version is None else None
         if read_at is not None and file_state.changed_ns > read_at:
             raise ToolError(f"{path} has changed since it was read: {READ_AGAIN}")
@@ -206,18 +206,18 @@ class SessionFiles:
 
     def _note(self, call: Call, path: str, version: str) -> None:
         key = self._key(call, path)
-        self._seen[key] = version
-        self._seen.move_to_end(key)
-        if len(self._seen) > _MAX_SEEN:
-            self._seen.popitem(last=False)
+        self._versions_read[key] = version
+        self._versions_read.move_to_end(key)
+        if len(self._versions_read) > _MAX_VERSIONS:
+            self._versions_read.popitem(last=False)
 
     def _key(self, call: Call, path: str) -> tuple[str, str, PurePosixPath]:
         return call.session_id, call.thread_id, self.workspace.locate(path)
 
 
 def failed_result(error: Exception) -> ToolResult:
-    is_asked_wrongly = isinstance(error, ToolError | InvalidInput | OutsideWorkspace | FileMissing)
-    kind: Failure = "invalid" if is_asked_wrongly else "failed"
+    is_invalid_call = isinstance(error, ToolError | InvalidInput | OutsideWorkspace | FileMissing)
+    kind: Failure = "invalid" if is_invalid_call else "failed"
     return ToolResult.text(failure_text(error), ok=False, error=kind)
 
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import TypeAlias
 
 from mainspring.capabilities.tools.shell_script import MAX_COMMAND_BYTES, wrap_command
@@ -29,7 +30,7 @@ _ESCAPES = re.compile(
 )
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z|\r\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_MAX_HELD = 200
+_MAX_INCOMPLETE = 200
 
 
 def strip_escapes(text: str) -> str:
@@ -54,22 +55,22 @@ class LiveText:
     def __init__(self, say: Callable[[str], None]) -> None:
         self._say = say
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held = ""
+        self._incomplete = ""
 
     def __call__(self, piece: bytes) -> None:
-        text = self._held + self._decoder.decode(piece)
-        self._held = _unfinished_escape(text)
-        text_shown = strip_escapes(text[: len(text) - len(self._held)])
-        if text_shown:
-            self._say(text_shown)
+        text = self._incomplete + self._decoder.decode(piece)
+        self._incomplete = _unfinished_escape(text)
+        visible_text = strip_escapes(text[: len(text) - len(self._incomplete)])
+        if visible_text:
+            self._say(visible_text)
 
 
 def _unfinished_escape(text: str) -> str:
     """The end of a text that may be the beginning of an escape sequence or of a line end."""
     finished = max((escape.end() for escape in _ESCAPES.finditer(text)), default=0)
-    partial = _BEGUN.search(text, finished)
-    held_text = "" if partial is None else partial[0]
-    return held_text if len(held_text) <= _MAX_HELD else ""
+    match = _BEGUN.search(text, finished)
+    incomplete = "" if match is None else match[0]
+    return incomplete if len(incomplete) <= _MAX_INCOMPLETE else ""
 
 
 CommandJudge: TypeAlias = Callable[[str], tuple[bool, bool]]
@@ -114,9 +115,8 @@ def bash(
     """Run commands in the sandbox; the folder, exported variables and functions persist.
 
     A command that only reads and cannot change the shell runs concurrently, and leaves the shell
-    unchanged. The sandbox keeps results of other commands until the next such command starts, so
-    that
-    must not be before they are in the log.
+    unchanged. The sandbox keeps the result of another command only until the next one starts,
+    so that result must be in the log before then.
 
     Args:
         sandbox: the session's sandbox.
@@ -140,15 +140,12 @@ def bash(
         """
         return await shell.run(call, command, restart=restart, seconds=timeout_ms / 1000)
 
-    def refusal(args: Mapping[str, object]) -> str | None:
-        return _refusal(args, max_seconds)
-
     async def preview(call: Call) -> str | None:
         command = call.input.get("command")
         return command if isinstance(command, str) and command else "(restart the shell)"
 
     shell_tool = replace(bash, traits=shell.traits, probe=shell.probe, preview=preview)
-    return filtered(shell_tool, refusal)
+    return filtered(shell_tool, partial(_refusal, max_seconds))
 
 
 def _description(default_seconds: float, max_seconds: float) -> str:
@@ -162,7 +159,7 @@ def _description(default_seconds: float, max_seconds: float) -> str:
     )
 
 
-def _refusal(args: Mapping[str, object], max_seconds: float) -> str | None:
+def _refusal(max_seconds: float, args: Mapping[str, object]) -> str | None:
     command, timeout = str(args.get("command", "")), args.get("timeout_ms", 0)
     if not command.strip() and not args.get("restart"):
         return "The input is not valid:\n- command: missing (or restart: true)"
@@ -187,7 +184,7 @@ class _Shell:
     default_seconds: float
     resumed: bool = field(kw_only=True)
     used: set[str] = field(default_factory=set[str])
-    """Shells that have run a command here: if their state is gone, that is reported."""
+    """Shells that have run a command in this process: the loss of their state is reported."""
     collected: set[str] = field(default_factory=set[str])
     """Keys of results that the harness has received, and that the sandbox still stores."""
 
@@ -231,9 +228,8 @@ class _Shell:
         try:
             ran = await self.sandbox.run(exec_request, LiveText(call.say))
             if ran.stop_cause == "lost" and not keeps_state:
-                await self.sandbox.forget(
-                    exec_request.key
-                )  # it only reads: running it again is safe
+                # it only reads: running it again is safe
+                await self.sandbox.forget(exec_request.key)
                 ran = await self.sandbox.run(exec_request, LiveText(call.say))
         except SandboxFailed as error:
             return ToolResult.text(f"Not run: {error}", ok=False, error="unavailable")

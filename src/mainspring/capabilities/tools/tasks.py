@@ -48,7 +48,7 @@ def _create(tasks: Mapping[str, Task]) -> Tool:
         """
         if len(tasks) >= MAX_TASKS:
             return _refusal(f"a task list has at most {MAX_TASKS} tasks")
-        if unknown := _unknown(tasks, blocked_by):
+        if unknown := _unknown_ids_problem(tasks, blocked_by):
             return _refusal(unknown)
         task = Task(
             id=str(len(tasks) + 1),
@@ -56,7 +56,7 @@ def _create(tasks: Mapping[str, Task]) -> Tool:
             description=description.strip(),
             blocked_by=tuple(dict.fromkeys(blocked_by)),
         )
-        return _written(f"Created #{task.id}: {task.subject}", task)
+        return _stored_result(f"Created #{task.id}: {task.subject}", task)
 
     return task_create
 
@@ -75,9 +75,9 @@ def _update(tasks: Mapping[str, Task]) -> Tool:
         with a note why.
 
         Args:
-            note: Kept with the task: a finding, a decision.
+            note: Stored with the task: a finding, a decision.
         """
-        if problem := _unknown(tasks, [task_id, *add_blocked_by]):
+        if problem := _unknown_ids_problem(tasks, [task_id, *add_blocked_by]):
             return _refusal(problem)
         old = tasks[task_id]
         task = replace(
@@ -90,7 +90,7 @@ def _update(tasks: Mapping[str, Task]) -> Tool:
         )
         if problem := _problem(tasks, old, task):
             return _refusal(problem)
-        return _written(_changes(tasks, task), task)
+        return _stored_result(_changes(tasks, task), task)
 
     return task_update
 
@@ -99,7 +99,7 @@ def _get(tasks: Mapping[str, Task]) -> Tool:
     @tool(read_only=True, in_doubt="retry")
     async def task_get(task_id: TaskId) -> ToolResult:
         """Read a task with its notes."""
-        if problem := _unknown(tasks, [task_id]):
+        if problem := _unknown_ids_problem(tasks, [task_id]):
             return _refusal(problem)
         task = tasks[task_id]
         lines = [_task_line(tasks, task), f"status: {task.status}"]
@@ -114,24 +114,24 @@ def _list(tasks: Mapping[str, Task]) -> Tool:
     @tool(read_only=True, in_doubt="retry")
     async def task_list() -> ToolResult:
         """List your tasks."""
-        lines = [_task_line(tasks, task) for task in _present(tasks)]
+        lines = [_task_line(tasks, task) for task in _not_deleted(tasks)]
         return ToolResult.text("\n".join(lines) or "The task list is empty.")
 
     return task_list
 
 
 def _task_line(tasks: Mapping[str, Task], task: Task) -> str:
-    waiting = [f"#{blocker}" for blocker in task.open_blockers(tasks)]
-    after = f" (after {', '.join(waiting)})" if waiting else ""
+    blockers = [f"#{blocker}" for blocker in task.open_blockers(tasks)]
+    after = f" (after {', '.join(blockers)})" if blockers else ""
     return f"{_MARKS.get(task.status, '[-]')} #{task.id} {task.subject}{after}"
 
 
-def _present(tasks: Mapping[str, Task]) -> Iterable[Task]:
+def _not_deleted(tasks: Mapping[str, Task]) -> Iterable[Task]:
     return (task for task in tasks.values() if task.status != "deleted")
 
 
-def _unknown(tasks: Mapping[str, Task], ids: Sequence[str]) -> str | None:
-    present = [task.id for task in _present(tasks)]
+def _unknown_ids_problem(tasks: Mapping[str, Task], ids: Sequence[str]) -> str | None:
+    present = [task.id for task in _not_deleted(tasks)]
     missing_ids = [task_id for task_id in ids if task_id not in present]
     listing = f"the tasks are {', '.join(present)}" if present else "the list is empty"
     return f"there is no task {', '.join(missing_ids)}; {listing}" if missing_ids else None
@@ -142,9 +142,9 @@ def _problem(tasks: Mapping[str, Task], old: Task, task: Task) -> str | None:
         return f"task {task.id} would wait for itself"
     if task.status == "failed" and len(task.notes) == len(old.notes) and old.status != "failed":
         return "say in `note` why the task failed"
-    waiting = task.open_blockers(tasks)
-    if task.status in ("in_progress", "completed") and waiting:
-        return f"task {task.id} waits for {', '.join(waiting)}; complete or delete that first"
+    blockers = task.open_blockers(tasks)
+    if task.status in ("in_progress", "completed") and blockers:
+        return f"task {task.id} waits for {', '.join(blockers)}; complete or delete that first"
     return None
 
 
@@ -168,7 +168,7 @@ def _changes(tasks: Mapping[str, Task], task: Task) -> str:
     if task.status in ("completed", "deleted"):
         lines += [
             f"#{other.id} can begin: {other.subject}"
-            for other in _present(now)
+            for other in _not_deleted(now)
             if task.id in other.blocked_by
             and other.status == "pending"
             and not other.open_blockers(now)
@@ -176,7 +176,7 @@ def _changes(tasks: Mapping[str, Task], task: Task) -> str:
     return "\n".join(lines)
 
 
-def _written(text: str, task: Task) -> ToolResult:
+def _stored_result(text: str, task: Task) -> ToolResult:
     return ToolResult((TextBlock(text),), facts=(TaskWritten(task=task),))
 
 

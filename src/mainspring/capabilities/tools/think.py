@@ -10,10 +10,10 @@ def think() -> Tool:
     @tool(read_only=True, concurrent=True)
     async def think(thought: str) -> str:
         """Write down a thought before you act: what you know, what is missing, which way is best.
-        Nothing is done and nothing new is learned by it.
+        It has no effect and returns nothing new.
 
         Args:
-            thought: What you think.
+            thought: Your thought.
         """
         return "Noted."
 

@@ -54,7 +54,7 @@ class ToolLoading(Struct, frozen=True):
     deferred: frozenset[str]
     """Tools that are not in the prompt until they are loaded."""
     facts: tuple[ToolsLoaded, ...]
-    """The tools that are loaded at once, if that is decided now; it holds for the whole session."""
+    """The tools to load immediately, if this call decides that; it applies to the whole session."""
     search_tools: tuple[Tool, ...]
     make_search: Callable[[Sequence[ToolSpec]], Tool] | None = None
     """Creates the search tool again when the deferred tools change, if there is one."""
@@ -110,7 +110,7 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
         """Find tools.
 
         Args:
-            query: What the tool is to do and to what, in a few words and the usual terms for it,
+            query: What the tool should do and to what, in a few words and the usual terms for it,
                 such as "create calendar event meeting"; or "select:name1,name2" for exactly these.
             max_results: How many tools to load at most.
         """
@@ -186,7 +186,7 @@ def one_line(description: str) -> str:
 
 def _search_result(specs: Sequence[ToolSpec], also: Sequence[ToolSpec]) -> ToolResult:
     if not specs:
-        text = "No tool fits. Try other words for what it is to do."
+        text = "No tool matches. Describe what it should do in other words."
         return ToolResult.text(text, ok=False, error="failed")
     lines = [f"- {spec.name}: {one_line(spec.description)}" for spec in also]
     intro = "Not loaded, and less likely; load one with select:name:"

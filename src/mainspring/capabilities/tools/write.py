@@ -46,13 +46,13 @@ def write_tool(files: SessionFiles) -> Tool:
 
     @tool(probe=probe, max_chars=100_000, on_interrupt="block")
     async def write(call: Call, file_path: str, content: str) -> ToolResult:
-        """Write a whole file, making its folders; a file that exists must have been read in this
+        """Write a whole file, and create its folders. An existing file must have been read in this
         session, and not changed since. To change a part of a file, use edit.
 
         Args:
             file_path: Absolute, or relative to the workspace.
-            content: All that is to be in the file. An existing file keeps its encoding and its
-                line ends.
+            content: The whole content of the file. An existing file keeps its encoding and its
+                line endings.
         """
         return await files.change(call, plan)
 

@@ -1,5 +1,5 @@
-"""Values assigned to names such as `password` or `api_key`: secret, whatever they look like, unless
-they are placeholders or code."""
+"""Values assigned to names such as `password` or `api_key`: always secret, unless they are
+placeholders or code."""
 
 from __future__ import annotations
 
@@ -90,15 +90,15 @@ def _bits(value: bytes) -> float:
 
 
 def is_placeholder(value: bytes) -> bool:
-    """Whether it stands for a value: a reference, a mask, or words typical of examples."""
+    """Whether it is a placeholder: a reference, a mask, or words typical of examples."""
     if _REFERENCE.match(value) is not None:
         return True
     words = [word.group().lower() for word in _WORDS.finditer(value)]
     if not words:
         return len(value) < 6
     other = [word for word in words if word not in _PLACEHOLDERS]
-    is_mostly_known = sum(map(len, other)) * 2 < sum(map(len, words))
-    return is_mostly_known and all(len(word) < 3 for word in other)
+    is_mostly_common = sum(map(len, other)) * 2 < sum(map(len, words))
+    return is_mostly_common and all(len(word) < 3 for word in other)
 
 
 def is_real_value(value: bytes) -> bool:
@@ -114,8 +114,7 @@ def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line:
     """Whether a value that is assigned to a secret's name is that secret.
 
     A word without quotes may be a variable or a type: it counts only where a configuration file
-    would
-    have a value (`ends_line`).
+    would have a value (`ends_line`).
     """
     if not names_secret(name) or (not is_quoted and _is_variable_of_secret(value)):
         return False

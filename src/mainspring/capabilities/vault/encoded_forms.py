@@ -1,4 +1,4 @@
-"""The ways a known secret may be written: as it is, escaped, encoded. Pure."""
+"""The forms in which a known secret may appear: plain, escaped, encoded. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Redacts everything before it is written to the log: known secrets, and what looks like a secret.
+"""Redacts everything before it is written to the log: known secrets, and text that looks like one.
 
 Content without secrets costs one pass of each of two automata. In JSON, whole strings are replaced
 by strings and numbers by numbers, so it keeps its structure.
@@ -34,7 +34,7 @@ _TOKEN = compile_pattern(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*|[:,{}\[\
 _PREFIX_BYTES = 12
 """A known secret is searched by this prefix; the whole is compared only where it matches."""
 _MAX_PASSES = 8
-"""After one redaction, the text next to it may be recognised as a secret, too."""
+"""After one redaction, the text next to it may also look like a secret."""
 _SECRET_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-authorization"')
 """Headers whose values are secrets."""
 _JSON_STARTS = (b"{", b"[", b'"')
@@ -89,7 +89,7 @@ class _Redactor:
             for form in encoded_forms(value)
             if form not in labels  # a label is never redacted as a secret
         }
-        self._known = _KnownValues(self._labels)
+        self._known_values = _KnownValues(self._labels)
         escaped = [
             msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
         ]
@@ -114,8 +114,8 @@ class _Redactor:
         for _ in range(_MAX_PASSES):
             before = text
             for hint in sorted(self._hints(text)):
-                is_found = hint != _KNOWN_PATTERN
-                text = DETECTORS[hint - 1].redacted(text) if is_found else self._labelled(text)
+                is_detector = hint != _KNOWN_PATTERN
+                text = DETECTORS[hint - 1].redacted(text) if is_detector else self._labelled(text)
             if text == before:
                 break
         return text
@@ -123,7 +123,7 @@ class _Redactor:
     def _labelled(self, text: bytes) -> bytes:
         pieces: list[bytes] = []
         end = 0
-        for begin, form in self._known.find_spans(text):
+        for begin, form in self._known_values.find_spans(text):
             pieces += (text[end:begin], self._labels[form])
             end = begin + len(form)
         return b"".join((*pieces, text[end:]))

@@ -62,13 +62,13 @@ def any_literal(texts: Iterable[bytes]) -> bytes:
 class PatternSet:
     """Searches for many patterns in two passes. A pattern with a large count (`{64}`) would
     multiply the states of the others: most bytes of an id would create a new state, at fifty
-    times the cost of a known one. Those patterns get an automaton of their own."""
+    times the cost of a known one. Those patterns get their own automaton."""
 
     def __init__(self, patterns: Iterable[bytes]) -> None:
         numbered = list(enumerate(patterns))
         counting = [item for item in numbered if _COUNTS_MANY.search(item[1])]
-        others = [item for item in numbered if item not in counting]
-        self._automata = [_automaton(group) for group in (others, counting) if group]
+        plain = [item for item in numbered if item not in counting]
+        self._automata = [_automaton(group) for group in (plain, counting) if group]
 
     def __call__(self, text: bytes) -> list[int]:
         """The numbers of the patterns that match somewhere in the text, in no order."""

@@ -141,7 +141,7 @@ _BEFORE = (
 """What tools print before a line: its file and number, the sign of a diff or a quotation, the
 commit and its author, a time."""
 _GAP = r"(?:\\+[nrt]|\s|\d{1,6}(?:\t|\\t|→|[:|])|\^M\$|\$(?:\\n|\s)|\^I|\\\$)*"
-"""What is between the lines of a key: line breaks, also escaped or visible ones, and line
+"""The text between the lines of a key: line breaks, also escaped or visible ones, and line
 numbers."""
 _BEGINNING = (
     r"(?:MII[A-Za-z0-9+/]{3}IBA[AD]|MI[GH][A-Za-z0-9+/]AgE[AB]|M[C-H][A-Za-z0-9+/]CAQ[AE]"

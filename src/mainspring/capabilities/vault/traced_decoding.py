@@ -48,27 +48,27 @@ class OffsetMap:
     """Maps positions in a decoded text to positions in the text before."""
 
     def __init__(self) -> None:
-        self._made: list[int] = [0]
-        self._given: list[int] = [0]
+        self._output_offsets: list[int] = [0]
+        self._input_offsets: list[int] = [0]
         self._is_copy: list[bool] = [True]
 
     def replaced(self, size: int, length: int, begin: int, end: int) -> None:
         """After `size` bytes, the next `length` bytes were made from `begin` to `end`."""
-        self._made += (size, size + length)
-        self._given += (begin, end)
+        self._output_offsets += (size, size + length)
+        self._input_offsets += (begin, end)
         self._is_copy += (False, True)
 
     def begin(self, at: int) -> int:
-        part = bisect_right(self._made, at) - 1
-        inside = at - self._made[part] if self._is_copy[part] else 0
-        return self._given[part] + inside
+        part = bisect_right(self._output_offsets, at) - 1
+        inside = at - self._output_offsets[part] if self._is_copy[part] else 0
+        return self._input_offsets[part] + inside
 
     def end(self, at: int) -> int:
         """The end, in the text before, of the byte before `at`."""
-        part = bisect_right(self._made, at - 1) - 1
+        part = bisect_right(self._output_offsets, at - 1) - 1
         if self._is_copy[part]:
-            return self._given[part] + at - self._made[part]
-        return self._given[part + 1]
+            return self._input_offsets[part] + at - self._output_offsets[part]
+        return self._input_offsets[part + 1]
 
 
 DecodingStep: TypeAlias = "DeleteStep | DecodeStep | MapStep"

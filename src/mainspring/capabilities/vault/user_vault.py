@@ -1,4 +1,4 @@
-"""The vault of one user: its file, the source of its key, and what is sealed with that key."""
+"""The vault of one user: its file, the source of its key, and the values sealed with that key."""
 
 from __future__ import annotations
 

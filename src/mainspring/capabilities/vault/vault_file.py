@@ -68,7 +68,7 @@ class _File(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class Vault:
-    """Every call reads the file, so that changes by other processes are seen."""
+    """Every call reads the file, so that it sees changes by other processes."""
 
     def __init__(self, path: Path, key: bytes, *, clock: Clock) -> None:
         if len(key) != KEY_BYTES:
@@ -81,10 +81,10 @@ class Vault:
         """All secrets, sorted by name.
 
         Raises:
-            InvalidInput: the key is another, or somebody has changed the file.
+            InvalidInput: the key differs, or the file was changed.
         """
         entries = self._read()
-        return [self._opened(name, entries[name]) for name in sorted(entries)]
+        return [self._decrypt(name, entries[name]) for name in sorted(entries)]
 
     def get(self, name: str) -> Secret:
         """
@@ -94,7 +94,7 @@ class Vault:
         entries = self._read()
         if name not in entries:
             raise unknown_secret(name)
-        return self._opened(name, entries[name])
+        return self._decrypt(name, entries[name])
 
     def put(self, name: str, value: str, hosts: Sequence[str]) -> Secret:
         """Store a secret, and replace one of the same name.
@@ -109,7 +109,7 @@ class Vault:
             now = self._clock()
             created = entries[name].created if name in entries else now
             secret = Secret(name=name, hosts=allowed, created=created, updated=now, value=value)
-            entries[name] = self._closed(secret)
+            entries[name] = self._encrypt(secret)
             self._write(entries)
         return secret
 
@@ -124,7 +124,7 @@ class Vault:
                 raise unknown_secret(name)
             self._write(entries)
 
-    def _closed(self, secret: Secret) -> _Entry:
+    def _encrypt(self, secret: Secret) -> _Entry:
         nonce = secrets.token_bytes(_NONCE_BYTES)
         about = _associated_data(secret.name, secret.hosts, secret.created, secret.updated)
         return _Entry(
@@ -135,9 +135,9 @@ class Vault:
             value=self._cipher.encrypt(nonce, secret.value.encode(), about),
         )
 
-    def _opened(self, name: str, entry: _Entry) -> Secret:
+    def _decrypt(self, name: str, entry: _Entry) -> Secret:
         about = _associated_data(name, entry.hosts, entry.created, entry.updated)
-        value = self._unlocked(entry.nonce, entry.value, about)
+        value = self._decrypt_bytes(entry.nonce, entry.value, about)
         return Secret(
             name=name,
             hosts=entry.hosts,
@@ -146,13 +146,13 @@ class Vault:
             value=value.decode(),
         )
 
-    def _unlocked(self, nonce: bytes, content: bytes, about: bytes) -> bytes:
+    def _decrypt_bytes(self, nonce: bytes, content: bytes, about: bytes) -> bytes:
         try:
             return self._cipher.decrypt(nonce, content, about)
         except (InvalidTag, ValueError) as error:
-            problem = InvalidInput(f"{self.path}: another key, or somebody has changed the file")
+            problem = InvalidInput(f"{self.path}: the key differs, or the file was changed")
             problem.add_note("MAINSPRING_VAULT_KEY, the keyring or the key file must be the one")
-            problem.add_note("that the vault was made with; nothing of it was read")
+            problem.add_note("that the vault was created with; nothing was read")
             raise problem from error
 
     def _read(self) -> Mapping[str, _Entry]:
@@ -163,10 +163,10 @@ class Vault:
         try:
             file = msgspec.json.decode(content, type=_File)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{self.path}: this is no vault: {error}") from error
+            raise InvalidInput(f"{self.path}: this is not a vault: {error}") from error
         if file.version != VERSION:
             raise InvalidInput(f"{self.path}: a vault of version {file.version}, not {VERSION}")
-        self._unlocked(file.nonce, file.seal, _sealed_content(file.entries))
+        self._decrypt_bytes(file.nonce, file.seal, _sealed_content(file.entries))
         return file.entries
 
     def _write(self, entries: Mapping[str, _Entry]) -> None:
@@ -193,7 +193,7 @@ def locked(path: Path) -> Generator[None, None, None]:
 
 def unknown_secret(name: str) -> InvalidInput:
     error = InvalidInput(f"the vault has no {name!r}")
-    error.add_note("`mainspring vault ls` lists what it has")
+    error.add_note("`mainspring vault ls` lists its secrets")
     return error
 
 

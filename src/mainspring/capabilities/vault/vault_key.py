@@ -1,4 +1,4 @@
-"""The source of the vault's key: a variable, the system's keyring, or a file of its own."""
+"""The source of the vault's key: a variable, the system's keyring, or a separate file."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def from_file(path: Path, *, create: bool) -> bytes:
     """The key in a file that no other user can read.
 
     Raises:
-        InvalidInput: it is missing and not to be created, open to others, or has no key.
+        InvalidInput: it is missing and must not be created, others can read it, or it has no key.
     """
     if create:
         _make(path)
@@ -81,7 +81,7 @@ def _make(path: Path) -> None:
 
 def _check_private(path: Path, state: os.stat_result) -> None:
     if not stat.S_ISREG(state.st_mode):
-        raise InvalidInput(f"{path}: the vault's key is no ordinary file")
+        raise InvalidInput(f"{path}: the vault's key is not a regular file")
     if not hasattr(os, "getuid"):  # Windows controls access in other ways
         return
     if state.st_mode & 0o077 or state.st_uid not in (os.getuid(), 0):
@@ -102,7 +102,7 @@ def from_keyring(*, create: bool, keyring: Keyring | None = None) -> bytes:
         if text is None and create:
             store.set_password(_SERVICE, _ENTRY, new_key())
             text = store.get_password(_SERVICE, _ENTRY)
-    except Exception as error:  # each keyring backend has errors of its own
+    except Exception as error:  # each keyring backend has its own errors
         raise InvalidInput(f"the keyring does not open: {type(error).__name__}") from error
     if text is None:
         raise InvalidInput("the keyring has no key of a vault")

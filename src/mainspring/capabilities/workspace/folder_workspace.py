@@ -56,19 +56,19 @@ def put_file(
     folder: int, name: str, fill: Callable[[int], None], attributes: FileAttributes
 ) -> None:
     """Create and fill a temporary file in the folder, then rename it to `name`."""
-    with _temporary_name(folder) as aside:
+    with _temporary_name(folder) as temporary:
         # Users who may not read the finished file may not read the temporary one.
         mode = 0o666 if attributes.mode is None else 0o600
-        with OpenDescriptor(os.open(aside, CREATE_FILE, mode, dir_fd=folder)) as descriptor:
+        with OpenDescriptor(os.open(temporary, CREATE_FILE, mode, dir_fd=folder)) as descriptor:
             _apply_attributes(descriptor, folder, attributes)
             fill(descriptor)
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def put_link(folder: int, name: str, target: bytes) -> None:
-    with _temporary_name(folder) as aside:
-        os.symlink(target, os.fsencode(aside), dir_fd=folder)
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+    with _temporary_name(folder) as temporary:
+        os.symlink(target, os.fsencode(temporary), dir_fd=folder)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
 
 
 def write_all(opened: int, content: bytes) -> None:
@@ -105,8 +105,7 @@ class FolderWorkspace:
     """Relative paths are below `root`; paths in the roots of `extra` are absolute.
 
     `hidden`: paths that cannot be reached, relative to each root, or absolute. A write renames a
-    new
-    file over the old one; what a program writes to the old file at that moment is lost.
+    new file over the old one; what a program writes to the old file at that moment is lost.
     `is_guarded`: whether a path may be changed only under its own name. The person who approved the
     change saw that name, and a link to it may be newer.
 
@@ -189,8 +188,8 @@ class FolderWorkspace:
                 if expected is not None:  # last, so that the rename follows at once
                     _check_version(spot, path, expected)
 
-            look = FileAttributes(mode) if state is None else _attributes(state, mode)
-            put_file(folder, spot.name, fill, look)
+            attributes = FileAttributes(mode) if state is None else _attributes(state, mode)
+            put_file(folder, spot.name, fill, attributes)
             now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)
             return _state(content, now)
 
@@ -201,8 +200,8 @@ class FolderWorkspace:
             with OpenDescriptor(os.open(spot.name, OPEN_FOLDER, dir_fd=spot.folder)) as folder:
                 walk_entries = walk_tree(self.bounds, folder, spot.parts, depth=depth, skip=skip)
                 start = self._begun(spot.parts)
-                visible_entries = (met for met in walk_entries if _is_listed(met.state))
-                return [_entry(start, met) for met in islice(visible_entries, limit)]
+                visible_entries = (entry for entry in walk_entries if _is_listed(entry.state))
+                return [_entry(start, entry) for entry in islice(visible_entries, limit)]
 
     def _begun(self, parts: PathParts) -> PurePosixPath:
         main = self.bounds.main
@@ -249,7 +248,7 @@ def _attributes(state: os.stat_result, mode: int | None) -> FileAttributes:
 
 def _check_version(resolved: ResolvedPath, path: str, expected: str) -> None:
     if _version_at(resolved) != expected:
-        why = "exists already" if expected == "" else "is not what it was when it was read"
+        why = "exists already" if expected == "" else "has changed since it was read"
         raise FileChanged(f"{printable_path(path)} {why}")
 
 

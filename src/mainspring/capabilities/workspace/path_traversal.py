@@ -285,24 +285,24 @@ class TreeWalk(Struct, frozen=True):
         self, folder: int, parts: PathParts, path: str, depth: int = 0
     ) -> Generator[WalkEntry]:
         for name, state in _scan_folder(folder):
-            here = (*parts, name)
-            if (state.st_dev, state.st_ino) in self.hidden or self.roots.is_hidden(here):
+            entry_parts = (*parts, name)
+            if (state.st_dev, state.st_ino) in self.hidden or self.roots.is_hidden(entry_parts):
                 continue
-            met = WalkEntry(f"{path}{name}", name, folder, state)
+            entry = WalkEntry(f"{path}{name}", name, folder, state)
             if not stat.S_ISDIR(state.st_mode):
-                yield met
+                yield entry
                 continue
-            inner = self._entered(met) if depth < self.deepest else None
-            yield met if inner is not None else replace(met, is_closed=True)
+            inner = self._enter(entry) if depth < self.deepest else None
+            yield entry if inner is not None else replace(entry, is_closed=True)
             if inner is None:
                 continue
             try:
                 if name not in self.skip:
-                    yield from self.below(inner, here, f"{met.path}/", depth + 1)
+                    yield from self.below(inner, entry_parts, f"{entry.path}/", depth + 1)
             finally:
                 os.close(inner)
 
-    def _entered(self, entry: WalkEntry) -> int | None:
+    def _enter(self, entry: WalkEntry) -> int | None:
         """Open a folder if it is still the one that was listed."""
         try:
             inner = os.open(entry.name, OPEN_FOLDER, dir_fd=entry.folder)

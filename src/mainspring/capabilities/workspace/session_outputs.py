@@ -1,7 +1,8 @@
 """The files that a session delivers: the content of the folder `outputs` of its workspace.
 
 The session's programs may change the folder while it is read, and replace files by links. So
-everything is opened by descriptors, without following links, and what was checked is what is read.
+everything is opened by descriptor, without following links: the checked file is the one that is
+read.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[Ou
             return []
         listing = _Listing(max_entries)
         try:
-            listing.look(folder, "", 0)
+            listing.scan(folder, "", 0)
         finally:
             os.close(folder)
     return sorted(listing.files, key=lambda file: file.path)
@@ -83,7 +84,7 @@ def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | Unrea
         with os.fdopen(descriptor, "rb") as file:
             state = os.fstat(descriptor)
             if not _is_plain(state):
-                return UnreadableOutput("it is no plain file, or has several names")
+                return UnreadableOutput("it is not a regular file, or has several names")
             content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
     if max(state.st_size, len(content)) > max_bytes:
         return UnreadableOutput(f"it has more than {max_bytes:,} bytes")
@@ -97,14 +98,14 @@ def _open_outputs(workspace: Path) -> OpenDescriptor:
 class _Listing:
     def __init__(self, max_entries: int) -> None:
         self.files: list[OutputFile] = []
-        self._left = max_entries
+        self._remaining_entries = max_entries
 
-    def look(self, folder: int, path: str, depth: int) -> None:
+    def scan(self, folder: int, path: str, depth: int) -> None:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if self._left <= 0:
+                if self._remaining_entries <= 0:
                     return
-                self._left -= 1
+                self._remaining_entries -= 1
                 with suppress(OSError, UnicodeEncodeError):  # removed, or an invalid name
                     self._look_at(folder, entry.name, path, depth)
 
@@ -116,7 +117,7 @@ class _Listing:
             self.files.append(OutputFile(f"{path}{name}", _stamp(state)))
         elif stat.S_ISDIR(state.st_mode) and depth < _MAX_DEPTH:
             with OpenDescriptor(os.open(name, _OPEN_FOLDER, dir_fd=folder)) as inner:
-                self.look(inner, f"{path}{name}/", depth + 1)
+                self.scan(inner, f"{path}{name}/", depth + 1)
 
 
 def _is_plain(state: os.stat_result) -> bool:
@@ -142,6 +143,6 @@ class OutputFolder:
 
     async def read(self, path: str, max_bytes: int) -> Output | str:
         """The content of a file; or the reason why it cannot be read, as text."""
-        reading = partial(read_output, self.workspace, path, max_bytes=max_bytes)
-        output = await to_thread.run_sync(reading)
+        read = partial(read_output, self.workspace, path, max_bytes=max_bytes)
+        output = await to_thread.run_sync(read)
         return output if isinstance(output, Output) else output.reason

@@ -56,7 +56,7 @@ def unpack_manifest(name: str, stored: bytes) -> ManifestEntries:
     except zlib.error as error:
         raise ValueError("not compressed") from error
     if hashlib.sha256(plain).hexdigest() != name:
-        raise ValueError("not what was written")
+        raise ValueError("its content has changed")
     return {item.path: item for item in _DECODER.decode(plain)}
 
 
@@ -67,11 +67,11 @@ def diff_manifests(
     out."""
     paths = older.keys() | newer.keys()
     differing = sorted(path for path in paths if older.get(path) != newer.get(path))
-    telling = {parent for path in differing for parent in _parents(path)}
+    differing_parents = {parent for path in differing for parent in _parents(path)}
     return [
         _change_of(path, older.get(path), newer.get(path))
         for path in differing
-        if path not in telling or (path in older and path in newer)
+        if path not in differing_parents or (path in older and path in newer)
     ]
 
 
@@ -122,15 +122,15 @@ class ObjectStore:
 
     def put(self, pieces: Iterable[bytes]) -> str:
         """Store content and return its hash."""
-        aside = self._unfinished / secrets.token_hex(8)
+        temporary = self._unfinished / secrets.token_hex(8)
         digest = hashlib.sha256()
-        with aside.open("xb") as file:
+        with temporary.open("xb") as file:
             for piece in pieces:
                 digest.update(piece)
                 file.write(piece)
         place = self._place(digest.hexdigest())
         place.parent.mkdir(mode=0o700, exist_ok=True)
-        aside.rename(place)
+        temporary.rename(place)
         return digest.hexdigest()
 
     def copy(self, name: str, write: Callable[[bytes], None]) -> None:

@@ -44,7 +44,7 @@ class SnapshotRestore:
         self._root = root
         self._objects = store
         self._hidden = hidden_identities(roots)
-        self._loosened: set[bytes] = set()
+        self._opened_up: set[bytes] = set()
         """Folders whose modes we had to widen; their modes are restored last."""
 
     def opened_up(self, current: ManifestEntries, target: ManifestEntries) -> bool:
@@ -57,7 +57,7 @@ class SnapshotRestore:
         ]
         for path in closed:
             with self._folder_of(path) as (folder, name):
-                os.close(self._entered(folder, name, path))
+                os.close(self._enter(folder, name, path))
         return bool(closed)
 
     def run(self, current: ManifestEntries, target: ManifestEntries) -> None:
@@ -80,7 +80,9 @@ class SnapshotRestore:
         for item in manifest_entries:
             if item.kind in ("file", "link"):
                 self._put(item)
-        folders = {item.path for item in manifest_entries if item.kind == "folder"} | self._loosened
+        folders = {
+            item.path for item in manifest_entries if item.kind == "folder"
+        } | self._opened_up
         self._set_modes(target[path] for path in sorted(folders, reverse=True) if path in target)
 
     def _check_contents(self, current: ManifestEntries, target: ManifestEntries) -> None:
@@ -92,7 +94,7 @@ class SnapshotRestore:
         }
         if lost_digests := needed - self._objects.digests():
             raise ToolEnvironmentError(
-                f"{len(lost_digests)} files of the snapshot are not kept any more"
+                f"{len(lost_digests)} files of the snapshot are no longer stored"
             )
 
     def _remove(self, folder: int, name: str, path: bytes) -> None:
@@ -106,7 +108,7 @@ class SnapshotRestore:
     def _remove_folder(self, folder: int, name: str, path: bytes) -> None:
         """Remove a folder with everything that snapshots leave out: pipes, sockets. Hidden files
         stay, and so does their folder."""
-        with OpenDescriptor(self._entered(folder, name, path)) as inner:
+        with OpenDescriptor(self._enter(folder, name, path)) as inner:
             for item in os.listdir(inner):
                 below = path + b"/" + os.fsencode(item)
                 if not self._is_hidden(inner, item, below):
@@ -146,7 +148,7 @@ class SnapshotRestore:
         for item in items:
             with (
                 self._folder_of(item.path) as (folder, name),
-                OpenDescriptor(self._entered(folder, name, item.path)) as descriptor,
+                OpenDescriptor(self._enter(folder, name, item.path)) as descriptor,
             ):
                 os.fchmod(descriptor, item.mode)
 
@@ -155,39 +157,39 @@ class SnapshotRestore:
         """The open folder that a path is in, and its name there."""
         *above, name = os.fsdecode(path).split("/")
         descriptors = [self._root]
-        walked = b""
+        path_so_far = b""
         try:
             for item in above:
-                walked = b"/".join(filter(None, (walked, os.fsencode(item))))
-                descriptors.append(self._entered(descriptors[-1], item, walked))
+                path_so_far = b"/".join(filter(None, (path_so_far, os.fsencode(item))))
+                descriptors.append(self._enter(descriptors[-1], item, path_so_far))
             yield descriptors[-1], name
         finally:
             for folder in descriptors[1:]:
                 os.close(folder)
 
-    def _entered(self, folder: int, name: str, path: bytes) -> int:
+    def _enter(self, folder: int, name: str, path: bytes) -> int:
         """Open a folder, after giving ourselves full access if needed."""
         try:
             descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
         except PermissionError:
             _make_accessible(folder, name)
-            self._loosened.add(path)
+            self._opened_up.add(path)
             descriptor = os.open(name, OPEN_FOLDER, dir_fd=folder)
         mode = stat.S_IMODE(os.fstat(descriptor).st_mode)
         if mode & _USABLE != _USABLE and os.geteuid() != 0:
             os.fchmod(descriptor, mode | _USABLE)
-            self._loosened.add(path)
+            self._opened_up.add(path)
         return descriptor
 
 
 def _paths_to_remove(current: ManifestEntries, target: ManifestEntries) -> list[bytes]:
     """Paths that are not in the snapshot or whose type differs, except those it could not read."""
-    spared = tuple(path for path, item in target.items() if item.kind == "unreadable")
-    within = tuple(path + b"/" for path in spared)
+    unreadable = tuple(path for path, item in target.items() if item.kind == "unreadable")
+    within = tuple(path + b"/" for path in unreadable)
     return [
         path
         for path, item in current.items()
-        if path not in spared
+        if path not in unreadable
         and not path.startswith(within)
         and (path not in target or item.is_folder != target[path].is_folder)
     ]

@@ -1,4 +1,4 @@
-"""`core.ports.Snapshots`: snapshots of a workspace, stored in a folder of ours."""
+"""`core.ports.Snapshots`: snapshots of a workspace, stored in a separate folder."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import os
 import re
 import secrets
 import sys
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import Callable, Collection, Generator, Sequence
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -44,17 +44,17 @@ if sys.platform != "win32":
 T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{64}")
-_MAX_SHOWN_BYTES = 1_000_000
-_PATIENCE_SECONDS = 120.0
-_LOOK_AGAIN_SECONDS = 0.02
+_MAX_CONTENT_BYTES = 1_000_000
+_LOCK_SECONDS = 120.0
+_RETRY_SECONDS = 0.02
 
 
 class WorkspaceSnapshots:
-    """Snapshots of the first root of a workspace; `store` is for this workspace alone, and not in
-    it.
+    """Snapshots of the first root of a workspace. `store` belongs to this workspace only, and is
+    outside it.
 
-    Hidden paths are neither stored nor changed. Programs that write at the same time are not waited
-    for: their files are stored as they are when they are read.
+    Hidden paths are neither stored nor changed. Programs may write at the same time: their files
+    are stored as they are when they are read.
 
     Raises:
         InvalidInput: the store is inside the workspace, so every snapshot would contain the last.
@@ -73,16 +73,16 @@ class WorkspaceSnapshots:
             raise InvalidInput(f"{self._store} is inside the workspace, and not hidden there")
 
     async def take(self) -> tuple[str, int]:
-        return await self._alone(self._take)
+        return await self._run_locked(self._take)
 
     async def restore(self, snapshot: str) -> list[FileChange]:
-        return await self._alone(partial(self._restore, snapshot))
+        return await self._run_locked(partial(self._restore, snapshot))
 
     async def diff(self, older: str, newer: str | None = None) -> list[FileChange]:
-        return await self._alone(partial(self._diff, older, newer))
+        return await self._run_locked(partial(self._diff, older, newer))
 
     async def contents(self, snapshot: str | None, paths: Sequence[str]) -> dict[str, bytes]:
-        return await self._alone(partial(self._contents, snapshot, paths))
+        return await self._run_locked(partial(self._contents, snapshot, paths))
 
     async def keep_only(self, snapshots: Collection[str]) -> int:
         """Delete all other snapshots; returns how many contents were freed.
@@ -90,7 +90,7 @@ class WorkspaceSnapshots:
         Raises:
             ToolEnvironmentError: one of them does not exist, and nothing was deleted.
         """
-        return await self._alone(partial(self._keep_only, snapshots))
+        return await self._run_locked(partial(self._keep_only, snapshots))
 
     async def forget(self, snapshots: Collection[str]) -> int:
         """Delete these snapshots, as far as they exist; returns how many contents were freed.
@@ -98,35 +98,30 @@ class WorkspaceSnapshots:
         Raises:
             ToolEnvironmentError: one of the others is damaged, and nothing was deleted.
         """
-        return await self._alone(partial(self._forget, snapshots))
+        return await self._run_locked(partial(self._forget, snapshots))
 
-    async def _alone(self, act: Callable[[], T]) -> T:
-        async with self._locked():
-            return await to_thread.run_sync(act)
-
-    @asynccontextmanager
-    async def _locked(self) -> AsyncGenerator[None]:
-        """Hold the lock of the store across all processes; it is released when its process ends."""
+    async def _run_locked(self, work: Callable[[], T]) -> T:
+        """Run `work` under the lock of the store, which ends with this process."""
         self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._store / "lock").open("ab") as file:
-            with anyio.move_on_after(_PATIENCE_SECONDS) as waiting:
+            with anyio.move_on_after(_LOCK_SECONDS) as wait:
                 # Another process sends us no event when it releases the lock.
                 while not _try_lock(file.fileno()):  # noqa: ASYNC110
-                    await anyio.sleep(_LOOK_AGAIN_SECONDS)
-            if waiting.cancelled_caught:
+                    await anyio.sleep(_RETRY_SECONDS)
+            if wait.cancelled_caught:
                 raise ToolEnvironmentError(
                     "another session has been busy with this workspace for too long"
                 )
-            yield
+            return await to_thread.run_sync(work)
 
     def _take(self) -> tuple[str, int]:
         self._objects.prepare()
         with self._root() as root:
             scan = self._scan(root, self._objects)
         name, content = pack_manifest(scan.values())
-        place = self._place(name)
-        if not place.exists():
-            self._put(place, content)
+        path = self._manifests() / name
+        if not path.exists():
+            self._put(path, content)
         return name, sum(item.kind != "folder" for item in scan.values())
 
     def _restore(self, snapshot: str) -> list[FileChange]:
@@ -158,7 +153,7 @@ class WorkspaceSnapshots:
         items = None if snapshot is None else self._items(snapshot)
         for path in paths:
             content = self._current(path) if items is None else self._stored(items, path)
-            if content is not None and len(content) <= _MAX_SHOWN_BYTES:
+            if content is not None and len(content) <= _MAX_CONTENT_BYTES:
                 contents[path] = content
         return contents
 
@@ -177,7 +172,7 @@ class WorkspaceSnapshots:
         try:
             descriptor = open_absolute(absolute_path(parts), os.O_RDONLY | os.O_NONBLOCK)
             with regular_file(descriptor, path) as file:
-                return file.read(_MAX_SHOWN_BYTES + 1)
+                return file.read(_MAX_CONTENT_BYTES + 1)
         except (OSError, InvalidInput):
             return None
 
@@ -213,15 +208,13 @@ class WorkspaceSnapshots:
             os.close(root)
 
     def _scan(self, root: int, keep: ObjectStore | None) -> ManifestEntries:
-        scan = WorkspaceScan(self._cache(), self._now_ns(), self._bound, keep)
-        scan.run(self._bounds, root)
-        self._put(self._store / "cache", msgspec.msgpack.encode(scan.known))
-        return scan.items
-
-    def _cache(self) -> ScanCache:
+        cache: ScanCache = {}
         with suppress(FileNotFoundError, msgspec.DecodeError):
-            return CACHE_DECODER.decode((self._store / "cache").read_bytes())
-        return {}
+            cache = CACHE_DECODER.decode((self._store / "cache").read_bytes())
+        scan = WorkspaceScan(cache, self._now_ns(), self._bound, keep)
+        scan.run(self._bounds, root)
+        self._put(self._store / "cache", msgspec.msgpack.encode(scan.cache))
+        return scan.items
 
     def _now_ns(self) -> int:
         """The time of the file system's clock, which may differ slightly from the system's."""
@@ -233,24 +226,21 @@ class WorkspaceSnapshots:
         if not _ID.fullmatch(snapshot):
             raise ToolEnvironmentError("that is not the id of a snapshot")
         try:
-            return unpack_manifest(snapshot, self._place(snapshot).read_bytes())
+            return unpack_manifest(snapshot, (self._manifests() / snapshot).read_bytes())
         except FileNotFoundError:
             raise ToolEnvironmentError(f"there is no snapshot {snapshot}") from None
         except ValueError as error:
             raise ToolEnvironmentError(f"snapshot {snapshot} is damaged: {error}") from error
-
-    def _place(self, snapshot: str) -> Path:
-        return self._manifests() / snapshot
 
     def _manifests(self) -> Path:
         folder = self._store / "manifests"
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder
 
-    def _put(self, place: Path, content: bytes) -> None:
-        aside = self._store / "objects" / "unfinished" / secrets.token_hex(8)
-        aside.write_bytes(content)
-        aside.rename(place)
+    def _put(self, path: Path, content: bytes) -> None:
+        temporary = self._store / "objects" / "unfinished" / secrets.token_hex(8)
+        temporary.write_bytes(content)
+        temporary.rename(path)
 
 
 def _try_lock(opened: int) -> bool:

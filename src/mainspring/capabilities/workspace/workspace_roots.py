@@ -57,8 +57,8 @@ class WorkspaceRoots:
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
         main = os.path.realpath(roots[0].path)
-        others = [path_parts(_real_root(root, main)) for root in roots[1:]]
-        self._roots = [path_parts(main), *others]
+        extra = [path_parts(_real_root(root, main)) for root in roots[1:]]
+        self._roots = [path_parts(main), *extra]
         pairs = list(zip(self._roots, roots, strict=True))
         self._read_only = {real: root.read_only for real, root in pairs}
         for root, real in zip(roots, self._roots, strict=True):
@@ -72,7 +72,7 @@ class WorkspaceRoots:
         all_roots = {**named_roots, **{real: real for real in self._roots}}
         self._aliases = frozenset(map(path_parts, aliases)) - all_roots.keys()
         all_roots |= dict.fromkeys(self._aliases, self._roots[0])
-        self._known = sorted(all_roots.items(), key=lambda all_roots: -len(all_roots[0]))
+        self._roots_by_alias = sorted(all_roots.items(), key=lambda all_roots: -len(all_roots[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
         self._folded_hidden = frozenset(map(_folded_parts, self.hidden))
         self._hidden_depths = frozenset(map(len, self.hidden))
@@ -98,7 +98,7 @@ class WorkspaceRoots:
         steps = path_parts(path)
         if not path.startswith("/"):
             return RequestedPath(self.main, list(steps))
-        for alias, root in self._known:
+        for alias, root in self._roots_by_alias:
             if steps[: len(alias)] == alias:
                 return RequestedPath(root, list(steps[len(alias) :]))
         where = absolute_path(self.main)
@@ -108,7 +108,7 @@ class WorkspaceRoots:
         """The absolute path as text, without aliases: permission rules are matched against this."""
         absolute = os.path.normpath(os.path.join(absolute_path(self.main), path))
         steps = path_parts(absolute)
-        for alias, _ in self._known:  # sorted: a root below an alias comes first
+        for alias, _ in self._roots_by_alias:  # sorted: a root below an alias comes first
             if steps[: len(alias)] == alias:
                 is_alias = alias in self._aliases
                 return absolute_path((*self.main, *steps[len(alias) :])) if is_alias else absolute

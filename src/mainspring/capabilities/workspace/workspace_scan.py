@@ -74,15 +74,15 @@ class WorkspaceScan:
         self._now_ns = now_ns
         self._limits = limits
         self._keep = keep
-        self._kept = keep.digests() if keep is not None else set[str]()
+        self._stored_digests = keep.digests() if keep is not None else set[str]()
         self._bytes = 0
         self.items: ManifestEntries = {}
-        self.known: ScanCache = {}
+        self.cache: ScanCache = {}
 
     def run(self, roots: WorkspaceRoots, root: int) -> None:
         with translate_os_errors("the workspace"):
-            for met in walk_tree(roots, root, roots.main):
-                item = self._item(met)
+            for entry in walk_tree(roots, root, roots.main):
+                item = self._item(entry)
                 if item is not None:
                     self.items[item.path] = item
                     self._check_bound()
@@ -118,11 +118,11 @@ class WorkspaceScan:
             with file:
                 cached_file = self._read(file)
         if self._is_settled(cached_file):
-            self.known[path] = cached_file
+            self.cache[path] = cached_file
         return ManifestEntry(path, "file", entry.state.st_mode & _FILE_MODE, cached_file.content)
 
     def _is_lost(self, file: CachedFile) -> bool:
-        return self._keep is not None and file.content.decode() not in self._kept
+        return self._keep is not None and file.content.decode() not in self._stored_digests
 
     def _is_settled(self, file: CachedFile) -> bool:
         newest = max(file.modified_ns, file.changed_ns)
@@ -139,17 +139,17 @@ class WorkspaceScan:
             content = hashlib.file_digest(file, "sha256").hexdigest()
             file.seek(0)
             pieces = read_chunks(file)
-        if self._keep is not None and content not in self._kept:
+        if self._keep is not None and content not in self._stored_digests:
             # Use the hash of what was stored: a large file may have changed since the first read.
             content = self._keep.put(pieces)
-            self._kept.add(content)
+            self._stored_digests.add(content)
         return _cached_file(state, content.encode())
 
     def _check_bound(self) -> None:
         bound = self._limits
         if len(self.items) > bound.max_files or self._bytes > bound.max_bytes:
             raise ToolEnvironmentError(
-                f"the workspace is too large to be kept: more than {bound.max_files:,} files and"
+                f"the workspace is too large: more than {bound.max_files:,} files and"
                 f" folders, or {bound.max_bytes:,} bytes. Move what can be made again out of it,"
                 " or raise the limit."
             )

@@ -1,7 +1,7 @@
-"""Short texts between processes, over NOTIFY: gathered, best effort, kept nowhere.
+"""Sends short texts between processes over NOTIFY: in batches, best effort, not stored.
 
-For what streams show before it is in the log. Wake-ups, which must not be lost for long, are
-`wakeups.py`.
+Streams use it for previews of text that is not in the log yet. `wakeups.py` sends wake-ups, which
+must arrive in the end.
 """
 
 from __future__ import annotations
@@ -21,40 +21,41 @@ from mainspring.log.postgres.connect import Address, Connection, Pool, connect
 from mainspring.log.task_groups import run_in_background
 
 _GATHER_SECONDS = 0.04
-_PATIENCE_SECONDS = 1.0
-_LOOK_SECONDS = 5.0
-"""How long after the last listener has gone the connection stays."""
-_MOST_WAITING = 10_000
-"""Texts not yet sent; beyond it they are all dropped, as the server is away or overwhelmed."""
+_RETRY_SECONDS = 1.0
+_LINGER_SECONDS = 5.0
+"""How long the connection stays open after the last listener has left."""
+_MAX_WAITING = 10_000
+"""The maximum number of unsent texts. Beyond it, all are dropped: the server is down or
+overloaded."""
 _PAYLOAD_BYTES = 7900
-"""PostgreSQL takes less than 8000."""
-_SEND: Final = "select pg_notify('mainspring_deltas', each) from unnest(%s::text[]) each"
+"""PostgreSQL's limit is 8000."""
+_SEND: Final = "select pg_notify('mainspring_deltas', payload) from unnest(%s::text[]) payload"
 
 
 class Broadcast:
     def __init__(self, pool: Pool, *, name: str) -> None:
         self._pool = pool
         self._name = name
-        """Begins every payload of ours, so that we need not listen to ourselves."""
+        """A prefix of this process's payloads, so that it ignores its own notifications."""
         self._waiting: list[str] = []
-        self._anything = anyio.Event()
+        self._has_messages = anyio.Event()
         self._listeners: dict[str, list[Callable[[str], None]]] = {}
-        self._someone = anyio.Event()
-        self._tuned = anyio.Event()
+        self._has_listeners = anyio.Event()
+        self._is_listening = anyio.Event()
 
-    def say(self, topic: str, text: str) -> None:
-        """Have other processes hear it, in moments. Neither may have a line end in it."""
-        if len(self._waiting) >= _MOST_WAITING:
+    def publish(self, topic: str, text: str) -> None:
+        """Send a text to the other processes, soon. Topic and text must not contain line breaks."""
+        if len(self._waiting) >= _MAX_WAITING:
             self._waiting.clear()
         self._waiting.append(f"{topic} {text}")
-        self._anything.set()
+        self._has_messages.set()
 
     @contextmanager
     def listen(self, topic: str, on_message: Callable[[str], None]) -> Generator[None]:
-        """Hear what other processes say on a topic, until the block ends."""
+        """Receive other processes' texts on a topic, until the block ends."""
         listeners = self._listeners.setdefault(topic, [])
         listeners.append(on_message)
-        self._someone.set()
+        self._has_listeners.set()
         try:
             yield
         finally:
@@ -62,43 +63,43 @@ class Broadcast:
             if not listeners:
                 del self._listeners[topic]
 
-    async def tuned(self) -> None:
-        """Return when this process hears the others."""
-        await self._tuned.wait()
+    async def wait_until_listening(self) -> None:
+        """Return once this process receives the others' texts."""
+        await self._is_listening.wait()
 
     async def announce(self) -> None:
-        """Send what is said, for as long as it runs."""
+        """Send published texts, until cancelled."""
         while True:
-            await self._anything.wait()
-            self._anything = anyio.Event()
+            await self._has_messages.wait()
+            self._has_messages = anyio.Event()
             messages, self._waiting = self._waiting, []
             try:
                 await self._pool.run(partial(_send, list(pack_messages(self._name, messages))))
-            except StoreFailed:  # then nobody hears it
-                await anyio.sleep(_PATIENCE_SECONDS)
+            except StoreFailed:  # these texts are lost
+                await anyio.sleep(_RETRY_SECONDS)
             await anyio.sleep(_GATHER_SECONDS)
 
-    async def hear(self) -> None:
-        """Pass on what other processes say, for as long as it runs; needs a connection only while
-        somebody listens."""
+    async def receive(self) -> None:
+        """Pass other processes' texts to the listeners, until cancelled. Needs a connection only
+        while there are listeners."""
         while True:
-            await self._someone.wait()
+            await self._has_listeners.wait()
             with suppress(psycopg.Error, OSError):
-                await self._hear()
-            self._tuned = anyio.Event()
+                await self._receive()
+            self._is_listening = anyio.Event()
             if self._listeners:
-                await anyio.sleep(_PATIENCE_SECONDS)
+                await anyio.sleep(_RETRY_SECONDS)
             else:
-                self._someone = anyio.Event()
+                self._has_listeners = anyio.Event()
 
-    async def _hear(self) -> None:
+    async def _receive(self) -> None:
         connection = await connect(self._pool.address)
         try:
             await connection.execute("listen mainspring_deltas")
-            self._tuned.set()
+            self._is_listening.set()
             while self._listeners:
-                async for letter in connection.notifies(timeout=_LOOK_SECONDS):
-                    self._pass_on(letter.payload)
+                async for payload in connection.notifies(timeout=_LINGER_SECONDS):
+                    self._pass_on(payload.payload)
         finally:
             with CancelScope(shield=True):
                 await connection.close()
@@ -107,40 +108,40 @@ class Broadcast:
         sender, *messages = payload.split("\n")
         if sender == self._name:
             return
-        for item in messages:
-            topic, _, text = item.partition(" ")
+        for message in messages:
+            topic, _, text = message.partition(" ")
             for on_message in tuple(self._listeners.get(topic, ())):
                 on_message(text)
 
 
 async def _send(payloads: list[str], db: Connection) -> None:
-    await db.asking.execute(_SEND, [payloads], prepare=True)
+    await db.shared_cursor.execute(_SEND, [payloads], prepare=True)
 
 
 def pack_messages(name: str, messages: Iterable[str]) -> Iterable[str]:
-    """Payloads that hold as many texts as fit, in order; a text that fits in none is dropped."""
-    letter, size = name, len(name)
-    for item in messages:
-        bytes_more = len(item.encode(errors="surrogatepass")) + 1
-        if len(name) + bytes_more > _PAYLOAD_BYTES:
+    """Pack texts into as few payloads as possible, in order. A text that is too long is dropped."""
+    payload, size = name, len(name)
+    for message in messages:
+        message_bytes = len(message.encode(errors="surrogatepass")) + 1
+        if len(name) + message_bytes > _PAYLOAD_BYTES:
             continue
-        if size + bytes_more > _PAYLOAD_BYTES:
-            yield letter
-            letter, size = name, len(name)
-        letter += f"\n{item}"
-        size += bytes_more
-    if letter != name:
-        yield letter
+        if size + message_bytes > _PAYLOAD_BYTES:
+            yield payload
+            payload, size = name, len(name)
+        payload += f"\n{message}"
+        size += message_bytes
+    if payload != name:
+        yield payload
 
 
 @asynccontextmanager
 async def open_broadcast(url: str) -> AsyncGenerator[Broadcast, None]:
-    """Talk to the other processes of the database at `url`; takes a connection to speak, and
-    another one while it listens."""
+    """Exchange texts with other processes that use the database at `url`. Takes one connection to
+    send, and another one while there are listeners."""
     pool = Pool(Address.of(url), size=1)
     broadcast = Broadcast(pool, name=ids.new_id(ids.WORKER))
     try:
-        async with run_in_background(broadcast.announce, broadcast.hear):
+        async with run_in_background(broadcast.announce, broadcast.receive):
             yield broadcast
     finally:
         with CancelScope(shield=True):

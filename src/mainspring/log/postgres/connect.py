@@ -1,5 +1,5 @@
-"""Connections to a PostgreSQL server, a pool of them, and translation of the server's errors,
-without passwords.
+"""Connections to a PostgreSQL server, a pool of them, and translation of the server's errors. No
+error contains a password.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from mainspring.core.errors import (
     StoreUnavailable,
 )
 
-# Settings that we rely on and a server may override. By statement, not by `options`:
-# poolers in between refuse those.
+# Settings that we rely on and that a server may override. Set by a statement, because connection
+# poolers reject `options`.
 _SETTINGS: Final = """
     select set_config('default_transaction_isolation', 'read committed', false),
            set_config('synchronous_commit', 'on', false)
      where current_setting('default_transaction_isolation') <> 'read committed'
         or current_setting('synchronous_commit') = 'off'
 """
-# A server that is gone is noticed within half a minute, also when no packet says so.
+# Detects a dead server within half a minute, even if no packet arrives.
 _DEFAULTS: Final[dict[str, Any]] = {
     "application_name": "mainspring",
     "client_encoding": "utf8",
@@ -50,14 +50,14 @@ _DEFAULTS: Final[dict[str, Any]] = {
 
 class Connection(psycopg.AsyncConnection[tuple[Any, ...]]):
     @cached_property
-    def asking(self) -> psycopg.AsyncCursor[tuple[Any, ...]]:
-        """One cursor for all statements: a new one for each would cost a sixth of an append."""
+    def shared_cursor(self) -> psycopg.AsyncCursor[tuple[Any, ...]]:
+        """One cursor for all statements: a new cursor each time would add a sixth to an append."""
         return self.cursor()
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where the database is. Shown and logged, it has no password."""
+    """Where the database is. Its string forms contain no password."""
 
     url: str
     settings: dict[str, Any]
@@ -68,7 +68,7 @@ class Address:
         """Raises: InvalidInput: it is not a PostgreSQL URL."""
         try:
             settings: dict[str, Any] = dict(conninfo_to_dict(url))
-        except psycopg.Error:  # its text quotes the URL, so it is not passed on
+        except psycopg.Error:  # its text quotes the URL, so we drop it
             raise InvalidInput(
                 "this is not a PostgreSQL URL; write it as postgresql://user@host:5432/database"
             ) from None
@@ -103,16 +103,16 @@ async def connect(address: Address) -> Connection:
 
 
 async def server_version(url: str) -> str:
-    """Asked without touching any table. Raises: StoreFailed."""
+    """The version of the server, read without touching any table. Raises: StoreFailed."""
     address = Address.of(url)
-    with translated(address):
+    with translate_errors(address):
         async with await connect(address) as connection:
             row = await (await connection.execute("show server_version")).fetchone()
             return str(row[0] if row else "")
 
 
 @contextmanager
-def translated(address: Address) -> Generator[None]:
+def translate_errors(address: Address) -> Generator[None]:
     try:
         yield
     except psycopg.Error as error:
@@ -179,25 +179,25 @@ class Pool:
     def __init__(self, address: Address, *, size: int) -> None:
         self.address = address
         self._idle: list[Connection] = []
-        self._turns = anyio.Semaphore(size, fast_acquire=True)
+        self._slots = anyio.Semaphore(size, fast_acquire=True)
 
     async def run(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Do `work` on a connection of its own. It can be cancelled only while it waits for one."""
+        """Do `work` on its own connection. Cancellation works only while it waits for one."""
         try:
-            self._turns.acquire_nowait()
+            self._slots.acquire_nowait()
         except anyio.WouldBlock:
-            await self._turns.acquire()
+            await self._slots.acquire()
         try:
             with CancelScope(shield=True):
                 return await self._run(work)
         except psycopg.Error as error:
             raise translate_error(self.address, error) from error
         finally:
-            self._turns.release()
+            self._slots.release()
         raise AssertionError("a shielded scope is not cancelled from outside")
 
     async def read(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """As `run` for idempotent work, which is repeated if the connection breaks."""
+        """Like `run`, for idempotent work: it is repeated if the connection breaks."""
         try:
             return await self.run(work)
         except StoreUnavailable:
@@ -219,7 +219,7 @@ class Pool:
     async def _take(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
-            if _is_sound(connection):
+            if _is_usable(connection):
                 return connection
             await connection.close()
         return await connect(self.address)
@@ -240,10 +240,10 @@ class SingleConnectionPool(Pool):
         return await work(self._connection)
 
 
-def _is_sound(connection: Connection) -> bool:
+def _is_usable(connection: Connection) -> bool:
     """Data on an idle connection means that the server has closed it."""
     if connection.closed:
         return False
-    subscription = select.poll()
-    subscription.register(connection.fileno(), select.POLLIN)
-    return not subscription.poll(0)
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return not poll.poll(0)

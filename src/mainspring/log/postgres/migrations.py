@@ -7,14 +7,14 @@ from typing import Final
 
 from mainspring.core.errors import StoreMismatch
 from mainspring.log.migrate import Migration, SchemaStatus, pending_migrations
-from mainspring.log.postgres.connect import Address, Connection, connect, translated
+from mainspring.log.postgres.connect import Address, Connection, connect, translate_errors
 
 MIGRATIONS = (
     Migration(
         version=1,
         up=(
-            # Room in each page and no index on what an append changes: its update stays on the
-            # page and touches no index.
+            # With free space in each page and no index on columns that an append changes, its
+            # update stays on the page and touches no index.
             """
             create table mainspring.session(
               key bigint generated always as identity primary key,
@@ -75,7 +75,7 @@ MIGRATIONS = (
               content bytea not null
             )
             """,
-            # the foreign key keeps a blob from going while a session begins to refer to it
+            # the foreign key prevents deletion of a blob while a session adds a reference to it
             """
             create table mainspring.blob_use(
               session_key bigint not null,
@@ -107,7 +107,7 @@ MIGRATIONS = (
     Migration(
         version=2,
         up=(
-            # names and ids by their bytes, so that a list is in one order wherever the server is
+            # names and ids are compared by bytes: the order does not depend on the server's locale
             """
             create table mainspring.record(
               kind text collate "C" not null,
@@ -141,18 +141,18 @@ MIGRATIONS = (
               primary key(kind, id)
             )
             """,
-            # a counter is changed often and has one index: room for the change on the same page
+            # a counter changes often and has one index: leave space for the change on the same page
             """
             create table mainspring.tally(
               name text collate "C" primary key,
               amount bigint not null
             ) with (fillfactor = 50)
             """,
-            # Sessions that somebody holds, or held when it died. Who holds one is not changed by
-            # an append, whose update goes on touching no index.
+            # Sessions with a lease holder, alive or dead. An append does not change the holder, so
+            # its update still touches no index.
             "create index session_held on mainspring.session(key) where owner is not null",
         ),
-        down=None,  # agents, keys and schedules are nowhere else
+        down=None,  # agents, keys and schedules are stored nowhere else
     ),
     Migration(
         version=3,
@@ -160,15 +160,15 @@ MIGRATIONS = (
             "alter table mainspring.event add column sender text",
             "alter table mainspring.inbox add column sender text",
         ),
-        down=None,  # who sent an event is part of its hash
+        down=None,  # an event's hash covers its sender
     ),
 )
 
 
 _LOCK: Final = 0x4D535047
-"""Key of the advisory lock: of several processes that open a database, one migrates."""
+"""Key of the advisory lock: when several processes open a database, only one migrates it."""
 
-_LOOK: Final = """
+_STATUS: Final = """
     select current_setting('server_encoding'),
            to_regclass('mainspring.schema_version') is not null,
            exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n
@@ -177,12 +177,12 @@ _LOOK: Final = """
 
 
 async def prepare(address: Address, migrations: Sequence[Migration] = MIGRATIONS) -> Connection:
-    """Connect, making the schema if there is none, and bring its tables up to date.
+    """Connect, create the schema if it does not exist, and migrate its tables.
 
     Raises:
-        StoreMismatch: the schema is somebody else's, or a newer Mainspring's.
+        StoreMismatch: the schema belongs to another program or a newer Mainspring.
     """
-    with translated(address):
+    with translate_errors(address):
         connection = await connect(address)
         try:
             if await _version(address, connection) != migrations[-1].version:
@@ -193,14 +193,14 @@ async def prepare(address: Address, migrations: Sequence[Migration] = MIGRATIONS
         return connection
 
 
-async def standing(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> SchemaStatus:
-    """Which version's tables the database has (0: none yet); it is left as it is.
+async def schema_status(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> SchemaStatus:
+    """The version of the database's schema (0: no tables yet). Changes nothing.
 
     Raises:
-        StoreMismatch: the schema is somebody else's.
+        StoreMismatch: the schema belongs to another program.
     """
     address = Address.of(url)
-    with translated(address):
+    with translate_errors(address):
         async with await connect(address) as connection:
             return SchemaStatus(await _version(address, connection), migrations[-1].version)
 
@@ -208,14 +208,14 @@ async def standing(url: str, migrations: Sequence[Migration] = MIGRATIONS) -> Sc
 async def migrate(
     url: str, target: int | None = None, migrations: Sequence[Migration] = MIGRATIONS
 ) -> None:
-    """Bring the database to a version's tables, the newest by default, or back to an older's.
+    """Migrate the database to a version of the schema: the newest by default, or an older one.
 
     Raises:
         InvalidInput: there is no such version.
-        StoreMismatch: a step in between cannot be undone without losing something.
+        StoreMismatch: a downgrade would lose data.
     """
     address = Address.of(url)
-    with translated(address):
+    with translate_errors(address):
         async with await connect(address) as connection:
             await _migrate(address, connection, migrations, target)
 
@@ -245,13 +245,13 @@ async def _migrate(
 
 
 async def _version(address: Address, connection: Connection) -> int:
-    result_row = await (await connection.execute(_LOOK)).fetchone()
+    result_row = await (await connection.execute(_STATUS)).fetchone()
     assert result_row is not None
-    encoding, schema_version, anything = result_row
+    encoding, has_version_table, has_any_table = result_row
     if encoding != "UTF8":
-        raise StoreMismatch(f"{address}: keeps text as {encoding}; Mainspring needs UTF8")
-    if not schema_version:
-        if anything:
+        raise StoreMismatch(f"{address}: stores text as {encoding}; Mainspring needs UTF8")
+    if not has_version_table:
+        if has_any_table:
             raise StoreMismatch(f"{address}: has a schema 'mainspring' that is not Mainspring's")
         return 0
     versions = await connection.execute("select max(version) from mainspring.schema_version")

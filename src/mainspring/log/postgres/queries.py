@@ -31,19 +31,21 @@ ResultRows: TypeAlias = list[tuple[Any, ...]]
 _ROW_FIELDS = len(Row._fields)
 
 
-async def ask(
+async def fetch_all(
     db: Connection, statement: LiteralString, values: Sequence[Any] | Mapping[str, Any]
 ) -> ResultRows:
-    answer = await db.asking.execute(statement, values, prepare=True, binary=True)
-    return await answer.fetchall()
+    cursor = await db.shared_cursor.execute(statement, values, prepare=True, binary=True)
+    return await cursor.fetchall()
 
 
 def _columns(rows: Sequence[Row]) -> list[list[Any]]:
     return [[row[field] for row in rows] for field in range(_ROW_FIELDS)]
 
 
-async def key_of(db: Connection, session_id: str, how: LiteralString = sql.KNOWN) -> int:
-    rows = await ask(db, how, [session_id])
+async def key_of(
+    db: Connection, session_id: str, statement: LiteralString = sql.SESSION_KEY
+) -> int:
+    rows = await fetch_all(db, statement, [session_id])
     if not rows:
         raise SessionNotFound(session_id)
     return int(rows[0][0])
@@ -68,7 +70,7 @@ async def create(
 
 async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> None:
     names = ("seqs", "ids", "threads", "times", "versions", "types", "bodies", "prevs", "senders")
-    key_rows = await ask(
+    key_rows = await fetch_all(
         db,
         sql.CREATE,
         {
@@ -90,7 +92,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
 
 
 async def session(db: Connection, session_id: str) -> SessionRow:
-    rows = await ask(db, sql.SESSION, [session_id])
+    rows = await fetch_all(db, sql.SESSION, [session_id])
     if not rows:
         raise SessionNotFound(session_id)
     return session_row(rows[0])
@@ -98,42 +100,42 @@ async def session(db: Connection, session_id: str) -> SessionRow:
 
 async def sessions(db: Connection, before: SessionRow | None, limit: int) -> list[SessionRow]:
     cursor = (2**62, "") if before is None else (before.created, before.id)
-    rows = await ask(db, sql.SESSIONS, [*cursor, limit])
+    rows = await fetch_all(db, sql.SESSIONS, [*cursor, limit])
     return [session_row(item) for item in rows]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
-    return [session_id for (session_id,) in await ask(db, sql.STALE, [updated_before, limit])]
+    return [session_id for (session_id,) in await fetch_all(db, sql.STALE, [updated_before, limit])]
 
 
 async def runnable(db: Connection, limit: int) -> list[str]:
-    return [session_id for (session_id,) in await ask(db, sql.RUNNABLE, [limit])]
+    return [session_id for (session_id,) in await fetch_all(db, sql.RUNNABLE, [limit])]
 
 
 async def heads(db: Connection, session_ids: Sequence[str]) -> dict[str, SessionHeads]:
-    rows = await ask(db, sql.HEADS, [session_ids])
+    rows = await fetch_all(db, sql.HEADS, [session_ids])
     return {session_id: SessionHeads(seq, inbox) for session_id, seq, inbox in rows}
 
 
 async def delete(db: Connection, session_id: str) -> None:
     async with db.transaction():
-        key = await key_of(db, session_id, sql.LOCKED)
-        if forks := await ask(db, sql.FORKS, [key]):
+        key = await key_of(db, session_id, sql.LOCK_SESSION)
+        if forks := await fetch_all(db, sql.FORKS, [key]):
             raise SessionHasForks(session_id, tuple(name for (name,) in forks))
         await _delete(db, key)
 
 
 async def expire(db: Connection, session_id: str, updated_before: int) -> bool:
     async with db.transaction():
-        locked = await ask(db, sql.LOCKED, [session_id])
-        if not locked or not await ask(db, sql.EXPIRED, [updated_before, locked[0][0]]):
+        locked = await fetch_all(db, sql.LOCK_SESSION, [session_id])
+        if not locked or not await fetch_all(db, sql.EXPIRED, [updated_before, locked[0][0]]):
             return False
         await _delete(db, locked[0][0])
         return True
 
 
 async def _delete(db: Connection, key: int) -> None:
-    hashes = [digest for (digest,) in await ask(db, sql.DELETE_USES, [key])]
+    hashes = [digest for (digest,) in await fetch_all(db, sql.DELETE_USES, [key])]
     await db.execute(sql.DELETE_BLOBS, [hashes])
     for statement in sql.DELETES:
         await db.execute(statement, [key])
@@ -149,12 +151,12 @@ async def append(db: Connection, append: Append) -> None:
         *append.expected,
         lease.epoch,
     ]
-    if len(rows) == 1 and not append.folded_item:
-        cursor = await db.asking.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
+    if len(rows) == 1 and not append.folded_items:
+        cursor = await db.shared_cursor.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
     else:
-        positions = [folded.position for folded in append.folded_item]
-        seqs = [folded.seq for folded in append.folded_item]
-        cursor = await db.asking.execute(
+        positions = [folded.position for folded in append.folded_items]
+        seqs = [folded.seq for folded in append.folded_items]
+        cursor = await db.shared_cursor.execute(
             sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
         )
     if not cursor.rowcount:
@@ -163,7 +165,7 @@ async def append(db: Connection, append: Append) -> None:
 
 async def _refusal(db: Connection, append: Append) -> Fenced | Conflict | SessionNotFound:
     lease = append.lease
-    rows = await ask(db, sql.STANDING, [lease.session_id])
+    rows = await fetch_all(db, sql.SEQ_AND_EPOCH, [lease.session_id])
     if not rows:
         return SessionNotFound(lease.session_id)
     seq, epoch = rows[0]
@@ -185,11 +187,11 @@ async def read(db: Connection, event_range: EventRange) -> list[Row]:
         statement = sql.READ_FILTERED_BACKWARDS if event_range.backwards else sql.READ_FILTERED
         for name, allowed in (("types", event_range.types), ("threads", event_range.threads)):
             values[name] = None if allowed is None else sorted(allowed)
-    return list(map(Row._make, await ask(db, statement, values)))
+    return list(map(Row._make, await fetch_all(db, statement, values)))
 
 
 async def submit(db: Connection, session_id: str, item: InboxItem) -> InboxItem:
-    rows = await ask(
+    rows = await fetch_all(
         db,
         sql.SUBMIT,
         {"session_id": session_id, **item._asdict()},
@@ -208,12 +210,12 @@ async def pending(
         "types": None if types is None else sorted(types),
         "limit": limit,
     }
-    return list(map(InboxItem._make, await ask(db, sql.PENDING, values)))
+    return list(map(InboxItem._make, await fetch_all(db, sql.PENDING, values)))
 
 
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await key_of(db, session_id)
-    return list(map(InboxItem._make, await ask(db, sql.INBOX, [key, after, limit])))
+    return list(map(InboxItem._make, await fetch_all(db, sql.INBOX, [key, after, limit])))
 
 
 async def acquire(
@@ -231,21 +233,21 @@ async def acquire(
         "holder": holder,
         "epoch": epoch,
     }
-    rows = await ask(db, sql.ACQUIRE, values)
+    rows = await fetch_all(db, sql.ACQUIRE, values)
     if not rows:
         lease_held = await _holder(db, session_id)
         if lease_held.seconds > 0:
             raise lease_held
-        async with db.transaction():  # released in the meantime: try again in the same statement
-            await key_of(db, session_id, sql.LOCKED)
-            rows = await ask(db, sql.ACQUIRE, values)
+        async with db.transaction():  # released in the meantime: lock the row and try again
+            await key_of(db, session_id, sql.LOCK_SESSION)
+            rows = await fetch_all(db, sql.ACQUIRE, values)
             if not rows:
                 raise await _holder(db, session_id)
     return Lease(session_id=session_id, owner=owner, epoch=rows[0][0], seconds=seconds)
 
 
 async def _holder(db: Connection, session_id: str) -> LeaseHeld:
-    rows = await ask(db, sql.HOLDER, [session_id])
+    rows = await fetch_all(db, sql.HOLDER, [session_id])
     if not rows:
         raise SessionNotFound(session_id)
     owner, epoch, seconds = rows[0]
@@ -253,23 +255,23 @@ async def _holder(db: Connection, session_id: str) -> LeaseHeld:
 
 
 async def renew(db: Connection, lease: Lease) -> None:
-    if not await ask(db, sql.RENEW, [lease.seconds, lease.session_id, lease.epoch]):
+    if not await fetch_all(db, sql.RENEW, [lease.seconds, lease.session_id, lease.epoch]):
         current = (await session(db, lease.session_id)).epoch
         raise Fenced(lease.session_id, epoch=lease.epoch, current=current)
 
 
 async def release(db: Connection, lease: Lease) -> None:
-    await db.asking.execute(sql.RELEASE, [lease.session_id, lease.epoch], prepare=True)
+    await db.shared_cursor.execute(sql.RELEASE, [lease.session_id, lease.epoch], prepare=True)
 
 
 async def put_blob(db: Connection, session_id: str, digest: str, content: bytes) -> None:
     values = {"session_id": session_id, "hash": digest, "content": content}
-    if not await ask(db, sql.PUT_BLOB, values):
+    if not await fetch_all(db, sql.PUT_BLOB, values):
         raise SessionNotFound(session_id)
 
 
 async def blob(db: Connection, digest: str) -> bytes:
-    rows = await ask(db, sql.BLOB, [digest])
+    rows = await fetch_all(db, sql.BLOB, [digest])
     if not rows:
         raise BlobNotFound(digest)
     return bytes(rows[0][0])
@@ -277,4 +279,4 @@ async def blob(db: Connection, digest: str) -> bytes:
 
 async def blobs(db: Connection, session_id: str) -> list[str]:
     key = await key_of(db, session_id)
-    return [digest for (digest,) in await ask(db, sql.BLOBS, [key])]
+    return [digest for (digest,) in await fetch_all(db, sql.BLOBS, [key])]

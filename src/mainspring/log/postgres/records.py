@@ -1,6 +1,6 @@
-"""Records in the log's PostgreSQL database: see `log/records.py` for what each method promises.
+"""Records in the log's PostgreSQL database; `log/records.py` documents the methods.
 
-One change is one statement and one round trip; a refusal costs a second one, to find its reason.
+A change is one statement and one round trip. A refused change needs a second one, to find out why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from mainspring.core.errors import (
     StoreUnavailable,
 )
 from mainspring.log.postgres.connect import Connection
-from mainspring.log.postgres.queries import ResultRows, ask
+from mainspring.log.postgres.queries import ResultRows, fetch_all
 from mainspring.log.records import (
     Put,
     RecordChange,
@@ -43,7 +43,7 @@ from mainspring.log.sql_rows import (
 
 T = TypeVar("T")
 
-_TRIES = 8
+_MAX_ATTEMPTS = 8
 
 _VALUES: Final = "%s, %s, %s, %s, %s, %b, %s, %s, %s, %s, %s, %s"
 _WITH_CONTENT: Final = """
@@ -63,13 +63,13 @@ _REPLACE: Final = f"""
 _PUT_WITH_CONTENT: Final = f"with written as ({_PUT}) {_WITH_CONTENT}"
 _REPLACE_WITH_CONTENT: Final = f"with written as ({_REPLACE}) {_WITH_CONTENT}"
 _REMOVE: Final = """
-    with gone as (
+    with removed as (
       delete from mainspring.record where kind = %s and id = %s and rev = %s returning kind, id
     ),
-    emptied as (
-      delete from mainspring.record_content c using gone where (c.kind, c.id) = (gone.kind, gone.id)
+    removed_content as (
+      delete from mainspring.record_content c using removed r where (c.kind, c.id) = (r.kind, r.id)
     )
-    select id from gone
+    select id from removed
 """
 _GET: Final = f"select {RECORD_COLUMNS} from mainspring.record where kind = %s and id = %s"
 _NAMED: Final = f"""
@@ -85,7 +85,7 @@ _EVERYTHING: Final = f"""
     select {RECORD_COLUMNS} from mainspring.record
      where (kind, id) > (%s, %s) order by kind, id limit %s
 """
-# In the order of names, so that of two that add to the same ones none waits for the other's.
+# In order of names, so that two transactions that add to the same counters do not deadlock.
 _TALLY: Final = """
     with asked as (
       select name, amount from unnest(%(names)b::text[], %(amounts)b::bigint[]) a(name, amount)
@@ -111,14 +111,14 @@ class RunQuery(Protocol):
 
 
 class PostgresRecords:
-    """`read` and `write` are the store's; `write` tries again after a collision."""
+    """The store passes in `read` and `write`; `write` retries after a conflict."""
 
     def __init__(self, read: RunQuery, write: RunQuery) -> None:
         self._read = read
         self._write = write
 
     async def get(self, kind: str, id_: str) -> RecordRow:
-        row = await self._one(_GET, [kind, id_]) if is_storable_text(id_) else None
+        row = await self._fetch_one(_GET, [kind, id_]) if is_storable_text(id_) else None
         if row is None:
             raise NotFound(kind, id_)
         return row
@@ -126,19 +126,21 @@ class PostgresRecords:
     async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         row = None
         if is_storable_text(name) and is_storable_text(parent):
-            row = await self._one(_NAMED, [tenant, kind, parent, name])
+            row = await self._fetch_one(_NAMED, [tenant, kind, parent, name])
         if row is None:
             raise NotFound(kind, name)
         return row
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
         clauses, values = record_page(query, "%s")
-        rows = await self._ask(f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values)
+        rows = await self._fetch_all(
+            f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values
+        )
         return [record_row(item) for item in rows]
 
     async def count(self, query: RecordQuery) -> int:
         terms = record_conditions(query)
-        [(number,)] = await self._ask(
+        [(number,)] = await self._fetch_all(
             f"select count(*) from mainspring.record where {terms.where('%s')}",
             terms.values,
         )
@@ -155,7 +157,7 @@ class PostgresRecords:
         return content
 
     async def whole(self, kind: str, id_: str) -> RecordWithContent:
-        rows = await self._ask(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
+        rows = await self._fetch_all(_WHOLE, [kind, id_]) if is_storable_text(id_) else None
         if not rows:
             raise NotFound(kind, id_)
         return RecordWithContent(row=record_row(rows[0]), content=rows[0][-1])
@@ -164,7 +166,7 @@ class PostgresRecords:
         self, *, after: RecordRow | None = None, limit: int = 100
     ) -> list[RecordRow]:
         position = ("", "") if after is None else (after.kind, after.id)
-        return [record_row(item) for item in await self._ask(_EVERYTHING, [*position, limit])]
+        return [record_row(item) for item in await self._fetch_all(_EVERYTHING, [*position, limit])]
 
     async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
         sums: dict[str, int] = {}
@@ -172,23 +174,23 @@ class PostgresRecords:
             sums[name] = sums.get(name, 0) + amount
         require_storable([*sums, *sums.values()])
         values = {"names": list(sums), "amounts": list(sums.values())}
-        reached = dict(await self._write(lambda db: ask(db, _TALLY, values)))
-        return [reached[name] for name, _ in counters]
+        amounts = dict(await self._write(lambda db: fetch_all(db, _TALLY, values)))
+        return [amounts[name] for name, _ in counters]
 
     async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
-        return [(name, amount) for name, amount in await self._ask(_TALLIES, [after, limit])]
+        return [(name, amount) for name, amount in await self._fetch_all(_TALLIES, [after, limit])]
 
     async def forget_tallies(self, prefix: str) -> None:
         require_storable([prefix])
         values = {"begin": prefix, "end": prefix_end(prefix)}
-        await self._write(lambda db: db.asking.execute(_FORGET, values, prepare=True))
+        await self._write(lambda db: db.shared_cursor.execute(_FORGET, values, prepare=True))
 
-    async def _one(self, statement: LiteralString, values: Sequence[Any]) -> RecordRow | None:
-        rows = await self._ask(statement, values)
+    async def _fetch_one(self, statement: LiteralString, values: Sequence[Any]) -> RecordRow | None:
+        rows = await self._fetch_all(statement, values)
         return record_row(rows[0]) if rows else None
 
-    async def _ask(self, statement: LiteralString, values: Sequence[Any]) -> ResultRows:
-        return await self._read(lambda db: ask(db, statement, values))
+    async def _fetch_all(self, statement: LiteralString, values: Sequence[Any]) -> ResultRows:
+        return await self._read(lambda db: fetch_all(db, statement, values))
 
 
 async def _write_all(
@@ -203,15 +205,15 @@ async def _write_all(
 
 
 async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
-    for _ in range(_TRIES):
-        if await _is_applied(db, record_change):
+    for _ in range(_MAX_ATTEMPTS):
+        if await _try_apply(db, record_change):
             return None if isinstance(record_change, Remove) else _next_revision(record_change.row)
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
-    raise StoreUnavailable(f"others kept writing {record_change.row.id}; try again")
+    raise StoreUnavailable(f"other processes kept writing {record_change.row.id}; try again")
 
 
-async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
+async def _try_apply(db: Connection, record_change: RecordChange) -> bool:
     row = record_change.row
     match record_change:
         case Put(content=content):
@@ -226,16 +228,16 @@ async def _is_applied(db: Connection, record_change: RecordChange) -> bool:
         case _:
             assert_never(record_change)
     try:
-        rows = await ask(db, statement, values if content is None else (*values, content))
-    except errors.UniqueViolation as error:  # only a change of name gets here
+        rows = await fetch_all(db, statement, values if content is None else (*values, content))
+    except errors.UniqueViolation as error:  # only a new name can cause this
         raise _name_taken(row) from error
     return bool(rows)
 
 
 async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError | None:
-    """`None` if the conflicting record is gone by now."""
+    """Why the change was refused; `None` if the conflicting record no longer exists."""
     row = record_change.row
-    rows = await ask(db, _GET, [row.kind, row.id])
+    rows = await fetch_all(db, _GET, [row.kind, row.id])
     if not isinstance(record_change, Put):
         if not rows:
             return NotFound(row.kind, row.id)
@@ -243,7 +245,7 @@ async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError 
     if rows:
         return AlreadyExists(f"{row.kind} {row.id}: there is one already")
     namesakes = [row.tenant, row.kind, row.parent, row.name]
-    return _name_taken(row) if await ask(db, _NAMED, namesakes) else None
+    return _name_taken(row) if await fetch_all(db, _NAMED, namesakes) else None
 
 
 def _name_taken(row: RecordRow) -> AlreadyExists:

@@ -1,4 +1,4 @@
-"""The SQL of the PostgreSQL store. Time is `clock_timestamp()`: the server's, at that moment."""
+"""The SQL of the PostgreSQL store. `clock_timestamp()` is the server's current time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _UNNESTED_ROWS: Final = """
 
 CREATE: Final = f"""
     with parent as (select key from mainspring.session where id = %(parent_id)s),
-    made as (
+    created_session as (
       insert into mainspring.session(id, thread_id, created, updated, seq, hash, parent_key,
                                      parent_seq, indexed)
       select %(id)s, %(thread_id)s, %(created)s, %(updated)s, %(seq)s, %(hash)b,
@@ -25,12 +25,12 @@ CREATE: Final = f"""
     ),
     written as (
       insert into mainspring.event(session_key, {_ROW})
-      select made.key, row.*
-        from made, unnest(%(seqs)b::bigint[], %(ids)b::text[], %(threads)b::text[],
+      select created_session.key, row.*
+        from created_session, unnest(%(seqs)b::bigint[], %(ids)b::text[], %(threads)b::text[],
                           %(times)b::bigint[], %(versions)b::integer[], %(types)b::text[],
                           %(bodies)b::text[], %(prevs)b::bytea[], %(senders)b::text[]) row
     )
-    select key from made
+    select key from created_session
 """
 
 _SESSIONS: Final = f"""
@@ -49,7 +49,7 @@ _STALE: Final = f"""
 STALE: Final = f"""
     select id from mainspring.session s where {_STALE} order by updated limit %s
 """
-# A union, because `or` would look at every session there is.
+# A union, because `or` would scan all sessions.
 RUNNABLE: Final = f"""
     select id from mainspring.session
      where key in (
@@ -58,15 +58,15 @@ RUNNABLE: Final = f"""
        and lease_until <= {_NOW}
      order by updated limit %s
 """
-# Asked once the row is locked, so that it sees whatever was written until then.
+# Runs after the row is locked, so that it sees all earlier writes.
 EXPIRED: Final = f"""
     select key from mainspring.session s where {_STALE} and key = %s
        and not exists (select from mainspring.session f where f.parent_key = s.key)
 """
 HEADS: Final = "select id, seq, inbox_head from mainspring.session where id = any(%b::text[])"
 
-LOCKED: Final = "select key from mainspring.session where id = %s for update"
-KNOWN: Final = "select key from mainspring.session where id = %s"
+LOCK_SESSION: Final = "select key from mainspring.session where id = %s for update"
+SESSION_KEY: Final = "select key from mainspring.session where id = %s"
 FORKS: Final = "select id from mainspring.session where parent_key = %s order by key"
 DELETE_BLOBS: Final = """
     delete from mainspring.blob b where b.hash = any(%b::text[])
@@ -80,7 +80,7 @@ DELETES: Final = (
     "delete from mainspring.session where key = %s",
 )
 
-# What is left of a redacted event is indexed again.
+# The remaining text of a redacted event is indexed again.
 REDACT: Final = (
     "update mainspring.event set body = %(body)s where seq = %(seq)s and session_key ="
     " (select key from mainspring.session where id = %(session_id)s)",
@@ -93,8 +93,8 @@ REDACT: Final = (
 REMOVE_BLOB_USES: Final = "delete from mainspring.blob_use where hash = any(%s)"
 REMOVE_BLOBS: Final = "delete from mainspring.blob where hash = any(%s)"
 
-# The update decides: of several appends at once, the first has the row, and for the others its
-# conditions no longer hold. All else hangs on the row it returns.
+# The update decides: of several concurrent appends, the first locks the row; for the others, the
+# conditions are then false. All other parts depend on the row that it returns.
 _MOVED: Final = f"""
     with moved as (
       update mainspring.session
@@ -103,7 +103,7 @@ _MOVED: Final = f"""
       returning key
     ),
 """
-# Most appends are one event. Arrays would cost them a third more.
+# Most appends have one event. With arrays they would take a third longer.
 APPEND_ONE: Final = f"""
     {_MOVED}
     written as (
@@ -126,7 +126,7 @@ APPEND_MANY: Final = f"""
     )
     select from moved
 """
-STANDING: Final = "select seq, epoch from mainspring.session where id = %s"
+SEQ_AND_EPOCH: Final = "select seq, epoch from mainspring.session where id = %s"
 
 _READ: Final = f"""
     select {_ROW} from mainspring.event
@@ -143,19 +143,19 @@ READ_BACKWARDS: Final = f"{_READ} order by seq desc limit %(limit)s"
 READ_FILTERED_BACKWARDS: Final = f"{_READ} {_FILTERED} order by seq desc limit %(limit)s"
 
 # The position is counted under the session's row lock, so positions become visible in order.
-# The same client_id twice at once breaks `unique` for the second, which then looks again.
+# If a client_id is submitted twice at once, the second violates `unique` and is retried.
 SUBMIT: Final = f"""
-    with seen as (
+    with existing as (
       select i.* from mainspring.inbox i join mainspring.session s on s.key = i.session_key
        where s.id = %(session_id)s and i.client_id = %(client_id)s
     ),
     moved as (
       update mainspring.session
          set inbox_head = inbox_head + 1, updated = greatest(updated, %(time)s::bigint)
-       where id = %(session_id)s and not exists (select from seen)
+       where id = %(session_id)s and not exists (select from existing)
       returning key, inbox_head
     ),
-    kept as (
+    inserted as (
       insert into mainspring.inbox(session_key, {_ITEM})
       select key, %(event_id)s, %(client_id)s, %(thread_id)s, %(time)s::bigint,
              %(version)s::integer, %(type)s, %(body)s, %(sender)s::text, inbox_head,
@@ -163,7 +163,7 @@ SUBMIT: Final = f"""
         from moved
       returning *
     )
-    select {_ITEM} from seen union all select {_ITEM} from kept
+    select {_ITEM} from existing union all select {_ITEM} from inserted
 """
 PENDING: Final = f"""
     select {_ITEM} from mainspring.inbox
@@ -200,17 +200,17 @@ RELEASE: Final = """
 """
 
 PUT_BLOB: Final = """
-    with user_of as (select key from mainspring.session where id = %(session_id)s for key share),
-    kept as (
+    with owner as (select key from mainspring.session where id = %(session_id)s for key share),
+    inserted as (
       insert into mainspring.blob(hash, content)
-      select %(hash)s, %(content)b::bytea from user_of
+      select %(hash)s, %(content)b::bytea from owner
       on conflict (hash) do nothing
     ),
-    used as (
-      insert into mainspring.blob_use(session_key, hash) select key, %(hash)s from user_of
+    inserted_use as (
+      insert into mainspring.blob_use(session_key, hash) select key, %(hash)s from owner
       on conflict do nothing
     )
-    select key from user_of
+    select key from owner
 """
 BLOB: Final = "select content from mainspring.blob where hash = %s"
 BLOBS: Final = "select hash from mainspring.blob_use where session_key = %s order by hash"
@@ -223,18 +223,18 @@ _UNINDEXED: Final = """
 """
 UNINDEXED: Final = f"{_UNINDEXED} order by s.key, e.seq limit %s"
 UNINDEXED_IN: Final = f"{_UNINDEXED} and s.id = %s order by s.key, e.seq limit %s"
-# A session deleted meanwhile is not updated, so nothing is kept of it; one that another process
-# indexed meanwhile is written over with the same.
+# If a session was deleted in the meantime, nothing is updated or stored. If another process indexed
+# it in the meantime, the same texts replace its texts.
 INDEX: Final = """
-    with reached as (
+    with updated_session as (
       update mainspring.session s set indexed = greatest(s.indexed, u.seq)
         from unnest(%(sessions)b::text[], %(uptos)b::bigint[]) u(id, seq)
        where s.id = u.id
       returning s.key, s.id
     )
     insert into mainspring.words(session_key, seq, text, words)
-    select reached.key, t.seq, t.text, to_tsvector('simple', t.folded)
-      from reached
+    select updated_session.key, t.seq, t.text, to_tsvector('simple', t.folded)
+      from updated_session
       join unnest(%(ids)b::text[], %(seqs)b::bigint[], %(texts)b::text[], %(folded)b::text[])
         t(id, seq, text, folded) using (id)
     on conflict (session_key, seq) do update set text = excluded.text, words = excluded.words

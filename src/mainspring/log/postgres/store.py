@@ -1,4 +1,4 @@
-"""The store over a PostgreSQL database, shared by any number of processes on any machines."""
+"""The store over a PostgreSQL database. Any number of processes on any machines can share it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from mainspring.log.postgres.connect import (
     Pool,
     SingleConnectionPool,
     connect,
-    translated,
+    translate_errors,
 )
 from mainspring.log.postgres.migrations import prepare
 from mainspring.log.postgres.records import PostgresRecords
@@ -41,29 +41,28 @@ from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
-_TRIES = 8
+_MAX_ATTEMPTS = 8
 
 
 class PostgresStore:
-    """See `log/store.py` for what each method promises. Make one with `open_postgres`."""
+    """`log/store.py` documents the methods. Create it with `open_postgres`."""
 
     def __init__(self, pool: Pool) -> None:
         self.address = pool.address
         self.signals = Signals()
         self.wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
         self._pool = pool
-        self.records = PostgresRecords(pool.read, self._collide)
+        self.records = PostgresRecords(pool.read, self._run_retrying_conflicts)
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[PostgresStore, None]:
-        with translated(self.address):
+        with translate_errors(self.address):
             async with await connect(self.address) as connection:
                 await connection.set_isolation_level(IsolationLevel.REPEATABLE_READ)
                 await connection.set_read_only(not writes)
                 async with connection.transaction():
-                    await connection.execute(
-                        "select 1"
-                    )  # a transaction begins with its first query
+                    # a transaction begins with its first query
+                    await connection.execute("select 1")
                     yield PostgresStore(SingleConnectionPool(self.address, connection))
 
     async def create(
@@ -74,7 +73,9 @@ class PostgresStore:
         blobs: Mapping[str, bytes] = MappingProxyType({}),
         inbox: Sequence[InboxItem] = (),
     ) -> None:
-        await self._collide(lambda db: queries.create(db, session, rows, blobs, inbox))
+        await self._run_retrying_conflicts(
+            lambda db: queries.create(db, session, rows, blobs, inbox)
+        )
 
     async def session(self, session_id: str) -> SessionRow:
         return await self._pool.read(lambda db: queries.session(db, session_id))
@@ -93,28 +94,28 @@ class PostgresStore:
     async def expire(self, session_ids: Sequence[str], *, updated_before: int) -> list[str]:
         expired: list[str] = []
         for session_id in session_ids:
-            if await self._collide(partial(_expire, session_id, updated_before)):
+            if await self._run_retrying_conflicts(partial(_expire, session_id, updated_before)):
                 expired.append(session_id)
-                self.wakeups.tell(session_id)
+                self.wakeups.notify(session_id)
         return expired
 
     async def delete(self, session_id: str) -> None:
-        await self._collide(lambda db: queries.delete(db, session_id))
-        self.wakeups.tell(session_id)
+        await self._run_retrying_conflicts(lambda db: queries.delete(db, session_id))
+        self.wakeups.notify(session_id)
 
     async def append(self, append: Append) -> None:
         is_plain = not append.redacted_bodies and not append.removed_blobs
         work = queries.append if is_plain else _append_redaction
         with CancelScope(shield=True):  # also while it waits for a connection
             await self._pool.run(lambda db: work(db, append))
-        self.wakeups.tell(append.lease.session_id, is_inbox=False)
+        self.wakeups.notify(append.lease.session_id, is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
         return await self._pool.read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
-        stored = await self._collide(lambda db: queries.submit(db, session_id, item))
-        self.wakeups.tell(session_id)
+        stored = await self._run_retrying_conflicts(lambda db: queries.submit(db, session_id, item))
+        self.wakeups.notify(session_id)
         return stored
 
     async def pending(
@@ -151,7 +152,9 @@ class PostgresStore:
         await self._pool.run(lambda db: queries.release(db, lease))
 
     async def put_blob(self, session_id: str, digest: str, content: bytes) -> None:
-        await self._collide(lambda db: queries.put_blob(db, session_id, digest, content))
+        await self._run_retrying_conflicts(
+            lambda db: queries.put_blob(db, session_id, digest, content)
+        )
 
     async def blob(self, digest: str) -> bytes:
         return await self._pool.read(lambda db: queries.blob(db, digest))
@@ -165,7 +168,7 @@ class PostgresStore:
     async def index(
         self, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
     ) -> None:
-        await self._collide(lambda db: text_index.index(db, indexed_texts, upto))
+        await self._run_retrying_conflicts(lambda db: text_index.index(db, indexed_texts, upto))
 
     async def search(
         self,
@@ -185,11 +188,11 @@ class PostgresStore:
     def watch(self, session_id: str, *, is_inbox_only: bool = False) -> Watch:
         return self.signals.watch(session_id, is_inbox_only=is_inbox_only)
 
-    async def _collide(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """Retry after a conflict with a concurrent write, which is visible then."""
+    async def _run_retrying_conflicts(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+        """Retry after a conflict with a concurrent write, which the next attempt then sees."""
 
-        async def tried(db: Connection) -> T:
-            for _ in range(_TRIES):
+        async def attempt(db: Connection) -> T:
+            for _ in range(_MAX_ATTEMPTS):
                 try:
                     return await work(db)
                 except (
@@ -198,9 +201,11 @@ class PostgresStore:
                     errors.DeadlockDetected,
                 ):
                     continue
-            raise StoreUnavailable(f"{self.address}: others kept writing the same; try again")
+            raise StoreUnavailable(
+                f"{self.address}: other processes kept writing the same rows; try again"
+            )
 
-        return await self._pool.run(tried)
+        return await self._pool.run(attempt)
 
     async def close(self) -> None:
         with CancelScope(shield=True):
@@ -217,13 +222,13 @@ async def _expire(session_id: str, updated_before: int, db: Connection) -> bool:
 async def open_postgres(
     url: str, *, max_connections: int = 10
 ) -> AsyncGenerator[PostgresStore, None]:
-    """Open the database at `url`, creating or migrating our tables in it if need be.
+    """Open the database at `url`, and create or migrate our tables in it if necessary.
 
-    Follows take one more connection than `max_connections`.
+    Following sessions takes one more connection than `max_connections`.
 
     Raises:
         InvalidInput: not a PostgreSQL URL.
-        StoreMismatch, StoreReadOnly, StoreUnavailable: it cannot be used, and why.
+        StoreMismatch, StoreReadOnly, StoreUnavailable: the message says why it is unusable.
     """
     address = Address.of(url)
     pool = Pool(address, size=max_connections)

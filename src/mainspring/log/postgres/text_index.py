@@ -14,26 +14,27 @@ from mainspring.log.postgres.connect import Connection
 from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
 
 MAX_CHARACTERS = 100_000
-"""Of one event; a tsvector holds a megabyte. More than this is a blob, with a preview here."""
+"""The maximum length of an event's indexed text: a tsvector holds one megabyte. A longer text is a
+blob, of which only a preview is indexed."""
 
 _SNIPPET_WORDS = 24
 _BEFORE = 8
 
 
 def normalize_words(text: str) -> str:
-    """Lower-case words without accents, one space between."""
+    """Lower-case words without accents, separated by one space."""
     plain = unicodedata.normalize("NFKD", text).casefold()
     characters = (item for item in plain if not unicodedata.combining(item))
     return " ".join("".join(item if item.isalnum() else " " for item in characters).split())
 
 
 def indexable_text(text: str) -> str:
-    """The text without NUL, which PostgreSQL cannot store."""
+    """The beginning of the text, without NUL, which PostgreSQL cannot store."""
     return text[:MAX_CHARACTERS].replace("\0", " ")
 
 
 def snippet(text: str, words: Sequence[str]) -> str:
-    """The words around the first of `words`, with an ellipsis where text was left out."""
+    """The words around the first match of `words`, with an ellipsis where text is omitted."""
     pieces = text.split()
     word_parts = {part for word in words for part in normalize_words(word).split()}
     at = next(_matching_words(pieces, word_parts), 0)
@@ -53,9 +54,9 @@ def _matching_words(pieces: Sequence[str], word_parts: set[str]) -> Iterator[int
 
 async def unindexed(db: Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
     if session_id is None:
-        rows = await queries.ask(db, sql.UNINDEXED, [limit])
+        rows = await queries.fetch_all(db, sql.UNINDEXED, [limit])
     else:
-        rows = await queries.ask(db, sql.UNINDEXED_IN, [session_id, limit])
+        rows = await queries.fetch_all(db, sql.UNINDEXED_IN, [session_id, limit])
     return [(item[0], Row._make(item[1:])) for item in rows]
 
 
@@ -63,7 +64,7 @@ async def index(
     db: Connection, indexed_texts: Sequence[IndexedText], upto: Sequence[tuple[str, int]]
 ) -> None:
     texts = [indexable_text(indexed_text.text) for indexed_text in indexed_texts]
-    await db.asking.execute(
+    await db.shared_cursor.execute(
         sql.INDEX,
         {
             "sessions": [session_id for session_id, _ in upto],
@@ -81,11 +82,11 @@ async def index(
 class MatchQuery:
     words: Sequence[str]
     text: str
-    """As PostgreSQL's `tsquery` is written."""
+    """In the syntax of PostgreSQL's `tsquery`."""
 
 
 def match_query(words: Sequence[str], *, is_loose: bool) -> MatchQuery:
-    """Of normalized words. One that is several is looked for as a phrase of them."""
+    """A query for normalized words. A word that consists of several is searched as a phrase."""
     phrases = ["'" + word.replace(" ", "' <-> '") + "'" for word in words if word]
     if is_loose:
         return MatchQuery(words, " | ".join(f"({phrase}:*)" for phrase in phrases))
@@ -99,20 +100,20 @@ async def search(
     scope: SessionScope | None,
     limit: int,
 ) -> list[SearchHit]:
-    for span in event_ranges:
-        await queries.key_of(db, span.session_id)
+    for event_range in event_ranges:
+        await queries.key_of(db, event_range.session_id)
     values: dict[str, object] = {
         "query": query.text,
         "everywhere": not event_ranges,
-        "ids": [span.session_id for span in event_ranges],
-        "afters": [span.after for span in event_ranges],
-        "uptos": [span.upto for span in event_ranges],
+        "ids": [event_range.session_id for event_range in event_ranges],
+        "afters": [event_range.after for event_range in event_ranges],
+        "uptos": [event_range.upto for event_range in event_ranges],
         "limit": limit,
     }
     if scope is None:
-        rows = await queries.ask(db, sql.SEARCH, values)
+        rows = await queries.fetch_all(db, sql.SEARCH, values)
     else:
-        rows = await queries.ask(db, sql.SEARCH_IN_SCOPE, {**values, **_scope_values(scope)})
+        rows = await queries.fetch_all(db, sql.SEARCH_IN_SCOPE, {**values, **_scope_values(scope)})
     return [
         SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
         for session_id, seq, text in rows
@@ -120,7 +121,7 @@ async def search(
 
 
 def _scope_values(scope: SessionScope) -> dict[str, object]:
-    """Compared as JSON: PostgreSQL has no text with NUL."""
+    """Values to compare as JSON, because PostgreSQL has no text with NUL."""
     return {
         "tenant": scope.tenant,
         "agent": _as_json(scope.agent),

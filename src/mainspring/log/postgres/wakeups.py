@@ -1,7 +1,7 @@
 """Wake-ups between processes: LISTEN on a separate connection, NOTIFY after the commit.
 
 NOTIFY is not part of an append's transaction: it locks the whole database during the commit, so
-that appends of all sessions would wait for one another's disk. Polling covers lost notifications.
+the appends of all sessions would run one after another. Polling covers lost notifications.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ POLL_SECONDS = 1.0
 _GATHER_SECONDS = 0.01
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _PAYLOAD_BYTES = 7900
-"""PostgreSQL takes less than 8000."""
-_SEND: Final = "select pg_notify('mainspring', each) from unnest(%s::text[]) each"
+"""PostgreSQL's limit is 8000."""
+_SEND: Final = "select pg_notify('mainspring', payload) from unnest(%s::text[]) payload"
 
 
 class Wakeups:
@@ -34,20 +34,20 @@ class Wakeups:
         self._name = name
         """A prefix of this process's payloads, so that it ignores its own notifications."""
         self._changed: set[str] = set()
-        self._anything = anyio.Event()
+        self._has_changes = anyio.Event()
 
-    def tell(self, session_id: str, *, is_inbox: bool = True) -> None:
+    def notify(self, session_id: str, *, is_inbox: bool = True) -> None:
         """Notify followers of a changed session: at once in this process, soon in others."""
-        self._signals.poke([session_id], is_inbox=is_inbox)
+        self._signals.notify([session_id], is_inbox=is_inbox)
         self._changed.add(session_id)
-        self._anything.set()
+        self._has_changes.set()
 
     async def announce(self) -> None:
         """Notify other processes, until cancelled."""
         failures = 0
         while True:
-            await self._anything.wait()
-            self._anything = anyio.Event()
+            await self._has_changes.wait()
+            self._has_changes = anyio.Event()
             try:
                 await self.send()
                 failures = 0
@@ -57,50 +57,51 @@ class Wakeups:
                 failures += 1
 
     async def send(self) -> None:
-        """One statement for all sessions that changed since the last time."""
+        """Notify other processes of the sessions that changed since the last call."""
         changed, self._changed = self._changed, set()
         if not changed:
             return
-        letters = list(_pack_session_ids(self._name, sorted(changed)))
+        payloads = list(_pack_session_ids(self._name, sorted(changed)))
 
         async def notify(db: Connection) -> None:
-            await db.asking.execute(_SEND, [letters], prepare=True)
+            await db.shared_cursor.execute(_SEND, [payloads], prepare=True)
 
         try:
             await self._pool.run(notify)
         except BaseException:
             self._changed |= changed
-            self._anything.set()
+            self._has_changes.set()
             raise
 
     async def listen(self) -> None:
         """Pass on notifications of other processes, until cancelled."""
         failures = 0
 
-        def connected() -> None:
+        def reset_failures() -> None:
             nonlocal failures
             failures = 0
 
         while True:
-            await self._signals.someone()  # a process that follows nothing needs no connection
+            await (
+                self._signals.wait_for_follower()
+            )  # a process that follows nothing needs no connection
             try:
-                await self._hear(connected)
+                await self._listen_until_error(reset_failures)
             except (psycopg.Error, OSError):
                 await anyio.sleep(_backoff(failures))
                 failures += 1
 
-    async def _hear(self, connected: Callable[[], None]) -> None:
+    async def _listen_until_error(self, reset_failures: Callable[[], None]) -> None:
         connection = await connect(self._pool.address)
         try:
             await connection.execute("listen mainspring")
-            connected()
-            self._signals.poke(self._signals.watched())  # notifications in the meantime were lost
+            reset_failures()
+            self._signals.notify(self._signals.watched())  # earlier notifications were lost
             async for notification in connection.notifies():
-                sender, _, session_ids = notification.payload.partition(
-                    " "
-                )  # any client of the database may send here
+                # any client of the database may send notifications
+                sender, _, session_ids = notification.payload.partition(" ")
                 if sender != self._name:
-                    self._signals.poke(session_ids.split())
+                    self._signals.notify(session_ids.split())
         finally:
             with CancelScope(shield=True):
                 await connection.close()
@@ -108,7 +109,7 @@ class Wakeups:
     async def poll(self) -> None:
         """Poll watched sessions, until cancelled."""
         while True:
-            await self._signals.someone()
+            await self._signals.wait_for_follower()
             with suppress(StoreFailed):  # followers get the error when they read
                 self._signals.compare(await self._pool.run(self._heads))
             await anyio.sleep(POLL_SECONDS)
@@ -122,11 +123,11 @@ def _backoff(failures: int) -> float:
 
 
 def _pack_session_ids(name: str, session_ids: Iterable[str]) -> Iterable[str]:
-    """Payloads that hold as many ids as fit."""
-    letter = name
+    """Pack ids into as few payloads as possible."""
+    payload = name
     for session_id in session_ids:
-        if len(letter) + len(session_id) + 1 > _PAYLOAD_BYTES:
-            yield letter
-            letter = name
-        letter += f" {session_id}"
-    yield letter
+        if len(payload) + len(session_id) + 1 > _PAYLOAD_BYTES:
+            yield payload
+            payload = name
+        payload += f" {session_id}"
+    yield payload

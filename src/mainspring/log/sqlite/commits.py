@@ -22,12 +22,14 @@ R = TypeVar("R")
 
 _QUICK_SECONDS = 0.003
 _QUICK_SECONDS_ALONE = 0.01
-"""For a lone writer, which delays nobody: a hop to a thread and back costs as much as a commit."""
+"""For a lone writer, which delays nobody: switching to a thread and back costs as much as a
+commit."""
 _MIN_PENALTY, _MAX_PENALTY = 8, 1024
 
 
 class AdaptiveThreads:
-    """Runs short calls inline. After each slow one, twice as many of the next run in a thread."""
+    """Runs short calls inline. After a slow call, the next calls run in a thread; each further slow
+    call doubles their number."""
 
     def __init__(self) -> None:
         self._in_thread = 0
@@ -71,18 +73,19 @@ class CommitQueue:
         """`is_alone`: whether no other task of this process needs the event loop."""
         self.is_alone = is_alone
         self.count = 0
-        """Jobs done so far."""
+        """The number of committed jobs."""
         self._path = path
         self._connection = connection
         self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit, is_alone=is_alone)
-        self._pace = AdaptiveThreads()
+        self._adaptive_threads = AdaptiveThreads()
         self._is_committing = False
         self._foreign_version = 0
         connection.execute("pragma busy_timeout = 0")  # we wait without blocking the event loop
 
     def foreign_version(self) -> int:
         """SQLite's data version, which changes with every commit of another connection."""
-        if not self._is_committing:  # otherwise a thread may be using the connection, and notes it
+        # while committing, a thread may use the connection; it updates the value itself
+        if not self._is_committing:
             with translate_errors(self._path):
                 self._foreign_version = self._connection.execute(_DATA_VERSION).fetchone()[0]
         return self._foreign_version
@@ -90,7 +93,7 @@ class CommitQueue:
     async def run(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
         """Do `work` in a transaction that is on disk when this returns.
 
-        `is_long`: it writes so much that it would block the event loop.
+        `is_long`: the work would block the event loop, so it runs in a thread.
         """
         job = _Job(work, is_long)
         await self._group.run(cast("_Job[object]", job))
@@ -103,14 +106,14 @@ class CommitQueue:
         self._connection.close()
 
     async def _commit(self, jobs: Sequence[_Job[object]]) -> None:
-        """Retry until it succeeds or takes too long."""
+        """Retry until the commit succeeds or takes too long."""
         deadline = time.monotonic() + BUSY_SECONDS
         is_long = any(job.is_long for job in jobs)
         quick_seconds = _QUICK_SECONDS_ALONE if self.is_alone() else _QUICK_SECONDS
         run = (
             anyio.to_thread.run_sync
             if is_long
-            else partial(self._pace.run, quick_seconds=quick_seconds)
+            else partial(self._adaptive_threads.run, quick_seconds=quick_seconds)
         )
         self._is_committing = True
         try:
@@ -126,19 +129,20 @@ class CommitQueue:
             self._is_committing = False
 
     def _attempt(self, jobs: Sequence[_Job[object]]) -> bool:
-        """One transaction for all jobs; if it fails, one for each, so that a job fails alone.
+        """Run all jobs in one transaction; if it fails, each in its own, so that a job fails alone.
 
-        False while another process has the file locked; jobs that were not done have no outcome.
+        Returns false while another process has the file locked. Jobs that have not run have no
+        outcome.
         """
-        waiting = [job for job in jobs if job.outcome is None]
+        pending = [job for job in jobs if job.outcome is None]
         try:
             with translate_errors(self._path):
-                return self._transact(waiting)
-        except Exception as error:  # noqa: BLE001 (raised again where the job was asked for)
-            if len(waiting) == 1:
-                waiting[0].outcome = error
+                return self._transact(pending)
+        except Exception as error:  # noqa: BLE001 (raised again in `run`)
+            if len(pending) == 1:
+                pending[0].outcome = error
                 return True
-        return all(self._attempt([job]) for job in waiting)
+        return all(self._attempt([job]) for job in pending)
 
     def _transact(self, jobs: Sequence[_Job[object]]) -> bool:
         db = self._connection

@@ -2,7 +2,7 @@
 
 - WAL: readers never wait for the writer, nor the writer for readers.
 - synchronous=FULL: a commit is on disk when it returns (NORMAL would lose the last ones on power
-  loss); fullfsync: on macOS too, where a plain fsync stops at the drive's cache.
+  loss); fullfsync: the same on macOS, where a plain fsync stops at the drive's cache.
 - busy_timeout: several processes share a file without errors.
 - secure_delete: deleted content is overwritten.
 """
@@ -34,9 +34,9 @@ from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 _LOG = logging.getLogger("mainspring.store")
 BUSY_SECONDS = 10.0
-OTHERS = 0o077
+_OTHER_USERS = 0o077
 """Permission bits of everyone but the owner."""
-_CLAIMED_SECONDS = 0.002
+_BUSY_RETRY_SECONDS = 0.002
 
 
 @contextmanager
@@ -71,16 +71,16 @@ def _translate_error(path: Path, error: sqlite3.Error) -> StoreFailed:
 
 
 def _cannot_open(path: Path, error: Exception) -> StoreFailed:
-    """SQLite does not say why it cannot open a file; waiting is no help against permissions."""
-    place = next(place for place in (path, *path.parents) if place.exists())
+    """SQLite does not say why it cannot open a file; if access is denied, retries do not help."""
+    existing = next(place for place in (path, *path.parents) if place.exists())
     effective = os.access in os.supports_effective_ids
-    if os.access(place, os.R_OK | os.W_OK, effective_ids=effective):
+    if os.access(existing, os.R_OK | os.W_OK, effective_ids=effective):
         return StoreUnavailable(f"{path}: cannot be opened ({error})")
-    return _cannot_write(path, place, error)
+    return _cannot_write(path, existing, error)
 
 
-def _cannot_write(path: Path, place: Path, error: Exception) -> StoreReadOnly:
-    what = "it" if place == path else place
+def _cannot_write(path: Path, existing: Path, error: Exception) -> StoreReadOnly:
+    what = "it" if existing == path else existing
     entry = error_table.STORE_UNWRITABLE
     return entry.error(StoreReadOnly, path=path, what=what, error=error)
 
@@ -100,8 +100,8 @@ def connect(path: Path) -> sqlite3.Connection:
         "fullfsync = on",
         "checkpoint_fullfsync = on",
         "secure_delete = on",
-        "foreign_keys = off",  # checked by us, with errors that name the session
-        "wal_autocheckpoint = 10000",  # the store checkpoints sooner, beside the writer
+        "foreign_keys = off",  # our queries check them, with errors that name the session
+        "wal_autocheckpoint = 10000",  # the store checkpoints sooner, on another connection
         "journal_size_limit = 67108864",
     ):
         connection.execute(f"pragma {setting}")
@@ -112,7 +112,7 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
     """Open the file, initialize it if it is new, and migrate its tables.
 
     Raises:
-        StoreMismatch: it is another program's database, or that of a newer Mainspring.
+        StoreMismatch: the database belongs to another program or a newer Mainspring.
     """
     with translate_errors(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,10 +120,10 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         if sys.platform != "win32":
             for suffix in ("", "-wal", "-shm"):
-                close_to_others(Path(f"{path}{suffix}"))
+                remove_other_users_access(Path(f"{path}{suffix}"))
         connection = connect(path)
         try:
-            _claim(path, connection)
+            _initialize(path, connection)
             if _version(connection) != migrations[-1].version:
                 _migrate(path, connection, migrations)
         except BaseException:
@@ -132,17 +132,17 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
         return connection
 
 
-def close_to_others(file: Path) -> None:
+def remove_other_users_access(file: Path) -> None:
     """Remove other users' access, which a copy or an old version may have left.
 
-    The file must not be opened: closing it would release every lock that connections of this
+    Do not open the file: closing it would release every lock that connections of this
     process have on it (fcntl(2)), and could corrupt the log.
     """
     try:
         state = file.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISREG(state.st_mode) or not state.st_mode & OTHERS:
+    if not stat.S_ISREG(state.st_mode) or not state.st_mode & _OTHER_USERS:
         return
     if state.st_uid != os.geteuid():
         _LOG.warning("%s can be read by other users: chmod 600 it", file)
@@ -152,7 +152,7 @@ def close_to_others(file: Path) -> None:
 
 
 def _set_mode(file: Path, state: os.stat_result) -> None:
-    mode = stat.S_IMODE(state.st_mode) & ~OTHERS
+    mode = stat.S_IMODE(state.st_mode) & ~_OTHER_USERS
     if sys.platform != "linux":
         os.chmod(file, mode, follow_symlinks=False)
         return
@@ -164,7 +164,7 @@ def _set_mode(file: Path, state: os.stat_result) -> None:
         os.close(opened)
 
 
-def _claim(path: Path, connection: sqlite3.Connection) -> None:
+def _initialize(path: Path, connection: sqlite3.Connection) -> None:
     deadline = time.monotonic() + BUSY_SECONDS
     while not _is_ours(path, connection):
         try:
@@ -174,14 +174,15 @@ def _claim(path: Path, connection: sqlite3.Connection) -> None:
             # busy_timeout does not cover this statement
             if _code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
-            threading.Event().wait(_CLAIMED_SECONDS)
-    connection.execute("pragma journal_mode = wal")  # kept in the file, but not in every copy of it
+            threading.Event().wait(_BUSY_RETRY_SECONDS)
+    # the file stores this mode, but a copy of it may not
+    connection.execute("pragma journal_mode = wal")
 
 
 def _is_ours(path: Path, connection: sqlite3.Connection) -> bool:
     """False for an empty file, which may be initialized."""
     [application, tables] = (
-        connection.execute(  # one statement, because another process may be initializing it
+        connection.execute(  # one statement, because another process may initialize the file
             "select application_id, (select count(*) from sqlite_master) from pragma_application_id"
         ).fetchone()
     )
@@ -215,11 +216,11 @@ def _migrate(
         raise
 
 
-def standing(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> SchemaStatus:
-    """The version of the file's schema; nothing is changed.
+def schema_status(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> SchemaStatus:
+    """The version of the file's schema. Changes nothing.
 
     Raises:
-        StoreMismatch: it is another program's database.
+        StoreMismatch: the database belongs to another program.
     """
     with translate_errors(path), closing(connect(path)) as connection:
         _is_ours(path, connection)
@@ -233,7 +234,7 @@ def migrate(
 
     Raises:
         InvalidInput: there is no such version.
-        StoreMismatch: a step in between cannot be undone without losing something.
+        StoreMismatch: a downgrade would lose data.
     """
     with translate_errors(path), closing(connect(path)) as connection:
         _is_ours(path, connection)

@@ -1,6 +1,6 @@
 """The queries of the SQLite store, as plain functions over a connection.
 
-A function that writes runs inside the caller's transaction. If it refuses (`LogError`), it has not
+A function that writes runs inside the caller's transaction. If it raises a `LogError`, it has not
 written anything.
 """
 
@@ -40,7 +40,7 @@ _MOVE = (  # without `returning`, which would cost more than the update
 )
 _ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
 SEQ_BITS = 32
-"""The low bits of a rowid in `words`; the rest is the session's key."""
+"""The low bits of a rowid in `words`; the high bits are the session's key."""
 _STALE = (
     f"s.updated < ? and s.lease_until <= {_NOW} and not exists"
     " (select 1 from inbox i where i.session_key = s.key and i.seq is null)"
@@ -145,7 +145,7 @@ def heads(db: sqlite3.Connection, session_ids: Sequence[str]) -> dict[str, Sessi
 
 
 def delete(db: sqlite3.Connection, session_id: str) -> bool:
-    """Whether any of its events were indexed."""
+    """Delete a session; returns whether any of its events were indexed."""
     key = key_of(db, session_id)
     forks = db.execute("select id from session where parent_key = ? order by key", (key,))
     if names := tuple(name for (name,) in forks):
@@ -186,20 +186,20 @@ def append(db: sqlite3.Connection, append: Append) -> None:
     if not cursor.rowcount:
         raise _refusal(db, append)
     db.executemany(_INSERT, [(*row, lease.session_id) for row in append.rows])
-    if append.folded_item:
+    if append.folded_items:
         key = key_of(db, lease.session_id)
         db.executemany(
             "update inbox set seq = ? where session_key = ? and position = ?",
-            [(folded.seq, key, folded.position) for folded in append.folded_item],
+            [(folded.seq, key, folded.position) for folded in append.folded_items],
         )
     if append.redacted_bodies or append.removed_blobs:
         _redact(db, key_of(db, lease.session_id), append)
 
 
 def _redact(db: sqlite3.Connection, key: int, append: Append) -> None:
-    changed = [(body, key, seq) for seq, body in append.redacted_bodies]
+    bodies = [(body, key, seq) for seq, body in append.redacted_bodies]
     for table in ("event", "inbox"):
-        db.executemany(f"update {table} set body = ? where session_key = ? and seq = ?", changed)
+        db.executemany(f"update {table} set body = ? where session_key = ? and seq = ?", bodies)
     db.executemany(
         "delete from words where rowid = ?",
         [(key << SEQ_BITS | seq,) for seq, _ in append.redacted_bodies],
@@ -267,10 +267,10 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
 def pending(
     db: sqlite3.Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
 ) -> list[InboxItem]:
-    only = "" if types is None else f"and type in ({', '.join('?' * len(types))})"
+    where_type = "" if types is None else f"and type in ({', '.join('?' * len(types))})"
     rows = db.execute(
-        f"select {_ITEM} from inbox where session_key = ? and position > ? and seq is null {only}"
-        " order by position limit ?",
+        f"select {_ITEM} from inbox where session_key = ? and position > ? and seq is null"
+        f" {where_type} order by position limit ?",
         (key_of(db, session_id), after, *sorted(types or ()), limit),
     )
     return list(map(InboxItem._make, rows))

@@ -1,4 +1,4 @@
-"""Records in the SQLite file of the log: see `log/records.py` for what each method promises."""
+"""Records in the SQLite file of the log; `log/records.py` documents the methods."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from mainspring.log.sql_rows import (
 
 T = TypeVar("T")
 
-_MARKS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-_MOST = 2**63 - 1
+_PLACEHOLDERS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_MAX_AMOUNT = 2**63 - 1
 LONG_BYTES = 1 << 18
 """Larger content is written in a thread."""
 
@@ -48,15 +48,19 @@ class RunWrite(Protocol):
 
 
 class SqliteRecords:
-    """`glance`, `read` and `write` are the store's: records share its connections and commits."""
+    """The store passes in how to read and write: records share its connections and commits."""
 
-    def __init__(self, glance: RunRead, run_read: RunRead, run_write: RunWrite) -> None:
-        self._glance = glance
+    def __init__(self, read_inline: RunRead, run_read: RunRead, run_write: RunWrite) -> None:
+        self._read_inline = read_inline
         self._run_read = run_read
         self._run_write = run_write
 
     async def get(self, kind: str, id_: str) -> RecordRow:
-        row = await self._glance(lambda db: _find(db, kind, id_)) if is_storable_text(id_) else None
+        row = (
+            await self._read_inline(lambda db: _find(db, kind, id_))
+            if is_storable_text(id_)
+            else None
+        )
         if row is None:
             raise NotFound(kind, id_)
         return row
@@ -64,7 +68,7 @@ class SqliteRecords:
     async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         row = None
         if is_storable_text(name) and is_storable_text(parent):
-            row = await self._glance(lambda db: _find_by_name(db, tenant, kind, parent, name))
+            row = await self._read_inline(lambda db: _find_by_name(db, tenant, kind, parent, name))
         if row is None:
             raise NotFound(kind, name)
         return row
@@ -122,7 +126,7 @@ class SqliteRecords:
         require_storable(value for counter in counters for value in counter)
         if any(amount for _, amount in counters):
             return await self._run_write(lambda db: _tally(db, counters))
-        return await self._glance(lambda db: [_amount(db, name) for name, _ in counters])
+        return await self._read_inline(lambda db: [_amount(db, name) for name, _ in counters])
 
     async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
         return await self._run_read(
@@ -147,8 +151,8 @@ def _records(rows: sqlite3.Cursor) -> list[RecordRow]:
 
 
 def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
-    """A refusal writes nothing and leaves the other jobs of the transaction intact."""
-    if len(record_changes) == 1:  # which looks first and writes then
+    """If a change is refused, none is written, and the transaction's other jobs are unaffected."""
+    if len(record_changes) == 1:  # it checks before it writes, so it needs no savepoint
         row = _apply(db, record_changes[0])
         return () if row is None else (row,)
     db.execute("savepoint changes")
@@ -180,8 +184,8 @@ def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
         raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
     _require_free_name(db, new)
     row = replace(new, rev=new.rev + 1)
-    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_MARKS})", record_values(row))
-    _keep_content(db, row, put.content)
+    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(row))
+    _store_content(db, row, put.content)
     return row
 
 
@@ -191,10 +195,10 @@ def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
     _require_free_name(db, new)
     row = replace(new, rev=new.rev + 1)
     db.execute(
-        f"update record set ({RECORD_COLUMNS}) = ({_MARKS}) where kind = ? and id = ?",
+        f"update record set ({RECORD_COLUMNS}) = ({_PLACEHOLDERS}) where kind = ? and id = ?",
         (*record_values(row), row.kind, row.id),
     )
-    _keep_content(db, row, change.content)
+    _store_content(db, row, change.content)
     return row
 
 
@@ -221,7 +225,7 @@ def _require_free_name(db: sqlite3.Connection, new: RecordRow) -> None:
         raise AlreadyExists(f"{new.kind} {new.name!r}: there is one already")
 
 
-def _keep_content(db: sqlite3.Connection, row: RecordRow, content: bytes | None) -> None:
+def _store_content(db: sqlite3.Connection, row: RecordRow, content: bytes | None) -> None:
     if content is not None:
         db.execute(
             "insert or replace into record_content(kind, id, content) values (?, ?, ?)",
@@ -258,11 +262,11 @@ def _find_with_content(db: sqlite3.Connection, kind: str, id_: str) -> RecordWit
 
 def _tally(db: sqlite3.Connection, counters: Sequence[tuple[str, int]]) -> list[int]:
     for name, amount in counters:
-        reached = _amount(db, name) + amount
-        if abs(reached) > _MOST:  # not a refusal: the whole transaction is undone
-            raise InvalidInput(f"{name} cannot be counted any further")
+        total = _amount(db, name) + amount
+        if abs(total) > _MAX_AMOUNT:  # not a `ServiceError`: the whole transaction is rolled back
+            raise InvalidInput(f"counter {name} would overflow")
         if amount:
-            db.execute("insert or replace into tally(name, amount) values (?, ?)", (name, reached))
+            db.execute("insert or replace into tally(name, amount) values (?, ?)", (name, total))
     return [_amount(db, name) for name, _ in counters]
 
 

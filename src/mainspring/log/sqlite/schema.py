@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.log.migrate import Migration
 
 APPLICATION_ID = 0x4D535047
-"""`MSPG`, in the file's header: tells our files from other people's databases."""
+"""`MSPG`, in the file's header: distinguishes our files from other databases."""
 
 
 def _recreate_event(options: str) -> tuple[str, ...]:
@@ -146,11 +146,11 @@ MIGRATIONS = (
             """,
             "create table tally(name text primary key, amount integer not null)"
             " strict, without rowid",
-            # Sessions that somebody holds, or held when it died. Of nothing that an append changes:
-            # it touches no index but its own event's.
+            # Sessions with a lease holder, alive or dead. It covers no column that an append
+            # changes, so an append updates no index but that of its events.
             "create index session_held on session(key) where owner is not null",
         ),
-        down=None,  # agents, keys and schedules are nowhere else
+        down=None,  # agents, keys and schedules are stored nowhere else
     ),
     Migration(
         version=3,
@@ -158,12 +158,12 @@ MIGRATIONS = (
             "alter table event add column sender text",
             "alter table inbox add column sender text",
         ),
-        down=None,  # who sent an event is part of its hash
+        down=None,  # an event's hash covers its sender
     ),
     Migration(
         version=4,
-        # Rows in order of arrival and an index by (session, seq): a commit of many sessions fills
-        # a few pages. Clustered by session, it would rewrite two or three pages for each event.
+        # With rows in order of arrival and an index by (session, seq), a commit of many sessions
+        # writes a few pages. Clustered by session, it would write two or three for each event.
         up=_recreate_event("strict"),
         down=_recreate_event("strict, without rowid"),
     ),

@@ -1,4 +1,4 @@
-"""The store over one SQLite file: one writing connection with group commit, a few for reading."""
+"""The store over one SQLite file: one connection writes, with group commit; a few read."""
 
 from __future__ import annotations
 
@@ -41,39 +41,39 @@ _FEW_ROWS = 50
 _CHECKPOINT_JOBS = 500
 _POLL_SECONDS = 0.005
 _QUIET_POLL_SECONDS = 0.02
-"""Used when no other process has written for `_QUIET_SECONDS`, which is the usual case."""
+"""Used when no other process has written for `_QUIET_SECONDS`, as is usual."""
 _QUIET_SECONDS = 1.0
 _INBOX_POLL_SECONDS = 0.025
-"""Used when only inboxes are watched: a client's event may take a moment longer."""
-_PATIENCE_SECONDS = 1.0
+"""Used while only inboxes are watched: a client's event may take a moment longer."""
+_RETRY_SECONDS = 1.0
 _POLL_SHARE = 10
-"""Polling takes at most one part in this many of the time, however many sessions are followed."""
+"""Polling takes at most 1/10 of the time, however many sessions are followed."""
 
 
 class SqliteStore:
-    """See `log/store.py` for what each method promises. Make one with `open_sqlite`."""
+    """`log/store.py` documents the methods. Create it with `open_sqlite`."""
 
-    def __init__(self, path: Path, writing: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
         self.path = path
         self.signals = Signals()
-        self._commits = CommitQueue(path, writing, self._has_one_writer)
+        self._commits = CommitQueue(path, connection, self._has_one_writer)
         self._leases: set[tuple[str, int]] = set()  # of this process, by session and epoch
-        self._glances = AdaptiveThreads()
+        self._adaptive_threads = AdaptiveThreads()
         self._checkpointed = 0
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
-        self.records = SqliteRecords(self._glance, self._read, self._write)
+        self.records = SqliteRecords(self._read_inline, self._read, self._write)
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[SqliteStore, None]:
-        pinned = await anyio.to_thread.run_sync(_begin, self.path, writes)
+        connection = await anyio.to_thread.run_sync(_begin, self.path, writes)
         try:
-            yield _TransactionStore(self.path, pinned)
+            yield _TransactionStore(self.path, connection)
             if writes:
-                await anyio.to_thread.run_sync(_commit, self.path, pinned)
+                await anyio.to_thread.run_sync(_commit, self.path, connection)
         finally:
-            pinned.close()
+            connection.close()
 
     async def create(
         self,
@@ -86,7 +86,7 @@ class SqliteStore:
         await self._write(lambda db: queries.create(db, session, rows, blobs, inbox))
 
     async def session(self, session_id: str) -> SessionRow:
-        return await self._glance(lambda db: queries.session(db, session_id))
+        return await self._read_inline(lambda db: queries.session(db, session_id))
 
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
@@ -106,37 +106,38 @@ class SqliteStore:
             if await self._write(partial(_expire, session_id, updated_before))
         ]
         if expired:
-            await self._write(text_index.forget)  # once, as it rewrites the whole index
-            await self._truncate()
-            self.signals.poke(expired)
+            # only once, because it rewrites the whole index
+            await self._write(text_index.purge_deleted)
+            await self._truncate_wal()
+            self.signals.notify(expired)
         return expired
 
     async def delete(self, session_id: str) -> None:
         await self._write(partial(_delete, session_id))
-        await self._truncate()
-        self.signals.poke([session_id])
+        await self._truncate_wal()
+        self.signals.notify([session_id])
 
-    async def _truncate(self) -> None:
-        """Remove deleted content from the write-ahead log, too."""
+    async def _truncate_wal(self) -> None:
+        """Remove deleted content from the write-ahead log as well."""
         await self._read(lambda db: db.execute("pragma wal_checkpoint(truncate)").fetchall())
 
     async def append(self, append: Append) -> None:
         if append.redacted_bodies or append.removed_blobs:
             with CancelScope(shield=True):
                 await self._write(lambda db: queries.append(db, append))
-                await self._write(text_index.forget)
-                await self._truncate()
+                await self._write(text_index.purge_deleted)
+                await self._truncate_wal()
         else:
             await self._write(lambda db: queries.append(db, append))
-        self.signals.poke([append.lease.session_id], is_inbox=False)
+        self.signals.notify([append.lease.session_id], is_inbox=False)
 
     async def read(self, event_range: EventRange) -> list[Row]:
-        run_read = self._glance if event_range.limit <= _FEW_ROWS else self._read
+        run_read = self._read_inline if event_range.limit <= _FEW_ROWS else self._read
         return await run_read(lambda db: queries.read(db, event_range))
 
     async def submit(self, session_id: str, item: InboxItem) -> InboxItem:
         stored = await self._write(lambda db: queries.submit(db, session_id, item))
-        self.signals.poke([session_id])
+        self.signals.notify([session_id])
         return stored
 
     async def pending(
@@ -147,7 +148,9 @@ class SqliteStore:
         types: frozenset[str] | None = None,
         limit: int = 1000,
     ) -> list[InboxItem]:
-        return await self._glance(lambda db: queries.pending(db, session_id, after, types, limit))
+        return await self._read_inline(
+            lambda db: queries.pending(db, session_id, after, types, limit)
+        )
 
     async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
         return await self._read(lambda db: queries.inbox(db, session_id, after, limit))
@@ -232,9 +235,9 @@ class SqliteStore:
             finally:
                 self._idle.append(connection)
 
-    async def _glance(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        """Read a few rows inline, which is cheaper than a thread."""
-        return await self._glances.run(partial(self._read_now, work))
+    async def _read_inline(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Read a few rows on the event loop, which is cheaper than a thread."""
+        return await self._adaptive_threads.run(partial(self._read_now, work))
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
         result = await self._commits.run(work, is_long=is_long)
@@ -243,22 +246,22 @@ class SqliteStore:
         return result
 
     async def poll(self) -> None:
-        """Wake followers of sessions that other processes have changed, until cancelled."""
-        known_version = 0
-        changed = time.monotonic()
+        """Wake followers of sessions that other processes have changed_at, until cancelled."""
+        last_version = 0
+        changed_at = time.monotonic()
         while True:
-            await self.signals.someone()
+            await self.signals.wait_for_follower()
             begin = time.monotonic()
             try:
-                if (version := self._commits.foreign_version()) != known_version:
+                if (version := self._commits.foreign_version()) != last_version:
                     watched = self.signals.watched()
-                    heads = await self._glance(partial(queries.heads, session_ids=watched))
+                    heads = await self._read_inline(partial(queries.heads, session_ids=watched))
                     self.signals.compare(heads)
-                    known_version, changed = version, begin
+                    last_version, changed_at = version, begin
             except StoreFailed:
-                await anyio.sleep(_PATIENCE_SECONDS)  # followers get the error when they read
+                await anyio.sleep(_RETRY_SECONDS)  # followers get the error when they read
                 continue
-            seconds = _QUIET_POLL_SECONDS if begin - changed > _QUIET_SECONDS else _POLL_SECONDS
+            seconds = _QUIET_POLL_SECONDS if begin - changed_at > _QUIET_SECONDS else _POLL_SECONDS
             if not self.signals.has_followers():
                 seconds = _INBOX_POLL_SECONDS
             await anyio.sleep(max(seconds, (time.monotonic() - begin) * _POLL_SHARE))
@@ -280,14 +283,14 @@ class SqliteStore:
 class _TransactionStore(SqliteStore):
     """The store inside one transaction of one connection; calls are serialized."""
 
-    def __init__(self, path: Path, pinned: sqlite3.Connection) -> None:
-        super().__init__(path, pinned)
-        self._pinned = pinned
-        self._turn = threading.Lock()
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        super().__init__(path, connection)
+        self._connection = connection
+        self._lock = threading.Lock()
 
     def _read_now(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        with self._turn, translate_errors(self.path):
-            return work(self._pinned)
+        with self._lock, translate_errors(self.path):
+            return work(self._connection)
 
     async def _write(self, work: Callable[[sqlite3.Connection], T], *, is_long: bool = False) -> T:
         return await self._read(work)
@@ -295,24 +298,23 @@ class _TransactionStore(SqliteStore):
 
 def _begin(path: Path, writes: bool) -> sqlite3.Connection:
     with translate_errors(path):
-        pinned = connect(path)
+        connection = connect(path)
         if not writes:
-            pinned.execute("pragma query_only = on")
-        pinned.execute("begin immediate" if writes else "begin")
-        pinned.execute(
-            "select count(*) from sqlite_master"
-        )  # a transaction begins with its first query
-        return pinned
+            connection.execute("pragma query_only = on")
+        connection.execute("begin immediate" if writes else "begin")
+        # a transaction begins with its first query
+        connection.execute("select count(*) from sqlite_master")
+        return connection
 
 
-def _commit(path: Path, pinned: sqlite3.Connection) -> None:
+def _commit(path: Path, connection: sqlite3.Connection) -> None:
     with translate_errors(path):
-        pinned.execute("commit")
+        connection.execute("commit")
 
 
 def _delete(session_id: str, db: sqlite3.Connection) -> None:
     if queries.delete(db, session_id):
-        text_index.forget(db)
+        text_index.purge_deleted(db)
 
 
 def _expire(session_id: str, updated_before: int, db: sqlite3.Connection) -> bool:
@@ -321,13 +323,13 @@ def _expire(session_id: str, updated_before: int, db: sqlite3.Connection) -> boo
 
 @asynccontextmanager
 async def open_sqlite(path: Path) -> AsyncGenerator[SqliteStore, None]:
-    """Open the file at `path`, creating it if need be.
+    """Open the file at `path`, creating it if it does not exist.
 
     Raises:
-        StoreMismatch, StoreReadOnly, StoreUnavailable: it cannot be used, and why.
+        StoreMismatch, StoreReadOnly, StoreUnavailable: the message says why it is unusable.
     """
-    writing = await anyio.to_thread.run_sync(prepare, path)
-    store = SqliteStore(path, writing)
+    connection = await anyio.to_thread.run_sync(prepare, path)
+    store = SqliteStore(path, connection)
     try:
         async with run_in_background(store.poll, store.checkpoint):
             yield store

@@ -11,7 +11,8 @@ import msgspec
 from mainspring.log.sqlite.queries import SEQ_BITS, key_of
 from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
 
-# The sessions of a scope: the first event says who made one and what for; a fork is its parent's.
+# The sessions of a scope. The first event names the sender and the agent; a fork is in its parent's
+# scope.
 _ALLOWED = """
     with recursive allowed(key) as (
       select s.key from session s join event e on e.session_key = s.key and e.seq = 1
@@ -30,11 +31,11 @@ _ALLOWED = """
 
 
 def unindexed(db: sqlite3.Connection, session_id: str | None, limit: int) -> list[tuple[str, Row]]:
-    only = "" if session_id is None else "and s.id = ?"
+    session_condition = "" if session_id is None else "and s.id = ?"
     rows = db.execute(
         "select s.id, e.seq, e.id, e.thread_id, e.time, e.version, e.type, e.body, e.prev, e.sender"
         " from session s join event e on e.session_key = s.key and e.seq > s.indexed"
-        f" where s.indexed < s.seq {only} order by s.key, e.seq limit ?",
+        f" where s.indexed < s.seq {session_condition} order by s.key, e.seq limit ?",
         (*(() if session_id is None else (session_id,)), limit),
     )
     return [(item[0], Row._make(item[1:])) for item in rows]
@@ -73,21 +74,21 @@ def search(
     where = ["words match ?"]
     values: list[Any] = [query]
     ranges: list[str] = []
-    for span in event_ranges:
-        key = key_of(db, span.session_id)
+    for event_range in event_ranges:
+        key = key_of(db, event_range.session_id)
         ranges.append("rowid between ? and ?")
-        upto = min(span.upto, (1 << SEQ_BITS) - 1)
-        values += [key << SEQ_BITS | span.after + 1, key << SEQ_BITS | upto]
+        upto = min(event_range.upto, (1 << SEQ_BITS) - 1)
+        values += [key << SEQ_BITS | event_range.after + 1, key << SEQ_BITS | upto]
     if ranges:
         where.append(f"({' or '.join(ranges)})")
     if scope is not None:
         where.append(f"rowid >> {SEQ_BITS} in ({_ALLOWED})")
         values += _scope_values(scope)
     rows = db.execute(
-        "select s.id, found.id & 4294967295, found.snippet from ("
+        "select s.id, hit.id & 4294967295, hit.snippet from ("
         "  select rowid id, rank, snippet(words, 0, '', '', '…', 24) snippet from words"
         f"  where {' and '.join(where)} order by rank limit ?"
-        ") found join session s on s.key = found.id >> 32 order by found.rank",
+        ") hit join session s on s.key = hit.id >> 32 order by hit.rank",
         [*values, limit],
     )
     return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in rows]
@@ -99,6 +100,6 @@ def _scope_values(scope: SessionScope) -> list[Any]:
     return [scope.agent, scope.agent, scope.user, scope.user, origins, sessions, scope.tenant]
 
 
-def forget(db: sqlite3.Connection) -> None:
-    """FTS5 keeps deleted words in older segments until these are merged."""
+def purge_deleted(db: sqlite3.Connection) -> None:
+    """Merge the segments of the index: FTS5 keeps deleted words in old segments until then."""
     db.execute("insert into words(words) values ('optimize')")

@@ -226,7 +226,7 @@ class SubagentSupervisor:
         changed, context = self._changed, self._running[waiting_id].context
         wait_for_inbox = partial(
             self._event_sink.writer.wait_for_inbox,
-            is_for=lambda thread_id: thread_id == waiting_id or not self.is_live(thread_id),
+            accepts=lambda thread_id: thread_id == waiting_id or not self.is_live(thread_id),
             addressee=self.thread_tree.addressee,
         )
         async with anyio.create_task_group() as waits:

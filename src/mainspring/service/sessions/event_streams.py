@@ -71,7 +71,7 @@ class EventStream(Struct, eq=False):
     after: int
     watch: Watch
     clock: Clock
-    _pokes: int = -1  # never equal to the watch: the first `next` reads
+    _changes_read: int = -1  # never equal to the watch: the first `next` reads
     _previewing: _PreviewState | None = None
     _is_stopping: bool = False
     is_over: bool = False
@@ -96,11 +96,11 @@ class EventStream(Struct, eq=False):
     def stop_waiting(self) -> None:
         """Make `next` return, now or when it is called, even if there are no messages."""
         self._is_stopping = True
-        self.watch.nudge()
+        self.watch.wake()
 
     @property
     def _is_behind(self) -> bool:
-        return self.watch.pokes != self._pokes
+        return self.watch.changes != self._changes_read
 
     async def preview(self, subscription: Subscription, kinds: frozenset[PreviewKind]) -> None:
         """Send previews too, except for requests that have already ended."""
@@ -122,11 +122,11 @@ class EventStream(Struct, eq=False):
 
     def end(self) -> None:
         self.is_over = True
-        self.watch.nudge()
+        self.watch.wake()
 
     async def _read(self) -> list[StreamMessage]:
         await anyio.lowlevel.checkpoint()  # pages may be quick: let other tasks run
-        pokes, log = self.watch.pokes, self.renderer.log
+        changes, log = self.watch.changes, self.renderer.log
         page = partial(log.read, self.view.session_id, after=self.after, limit=_PAGE)
         try:
             events = await retry_unavailable(page)
@@ -136,7 +136,7 @@ class EventStream(Struct, eq=False):
         if held_seq is not None:  # the decision of a gate will wake the stream
             events = [event for event in events if event.seq < held_seq]
         if len(events) < _PAGE:
-            self._pokes = pokes
+            self._changes_read = changes
         return self._messages(events, rendered)
 
     def _messages(self, events: list[Event], rendered: list[RenderedEvent]) -> list[StreamMessage]:
@@ -270,7 +270,7 @@ class EventStreams:
                 if not request.previews:
                     yield stream
                     return
-                with self._deltas.listen(request.session_id, watch.nudge) as subscription:
+                with self._deltas.listen(request.session_id, watch.wake) as subscription:
                     await stream.preview(subscription, request.previews)
                     yield stream
 

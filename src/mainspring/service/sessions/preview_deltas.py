@@ -108,7 +108,7 @@ class LocalDeltas:
 class PubSub(Protocol):
     """Carries short texts between processes; see `log/postgres/broadcast.py`."""
 
-    def say(self, topic: str, text: str) -> None: ...
+    def publish(self, topic: str, text: str) -> None: ...
 
     def listen(
         self, topic: str, on_message: Callable[[str], None]
@@ -124,7 +124,7 @@ class SharedDeltas:
 
     def publish(self, session_id: str, piece: PreviewPiece) -> None:
         self._local.publish(session_id, piece)
-        self._pub_sub.say(session_id, msgspec.json.encode(piece).decode())
+        self._pub_sub.publish(session_id, msgspec.json.encode(piece).decode())
 
     @contextmanager
     def listen(self, session_id: str, wake: Callable[[], None]) -> Generator[Subscription]:

@@ -48,7 +48,7 @@ class Connection:
     """URIs of resources that a legacy client has subscribed to."""
     _requests: dict[RequestId, CancelScope] = field(default_factory=dict[RequestId, CancelScope])
     _questions: dict[str, _OpenQuestion] = field(default_factory=dict[str, _OpenQuestion])
-    _asked: int = 0
+    _question_count: int = 0
 
     @contextmanager
     def answering(self, id_: RequestId) -> Generator[CancelScope]:
@@ -89,8 +89,8 @@ class Connection:
 
     async def ask(self, request: InputRequest, outlet: Outlet) -> Raw:
         """Send a question to a legacy client, and wait for its answer."""
-        self._asked += 1
-        id_ = f"mainspring-{self._asked}"
+        self._question_count += 1
+        id_ = f"mainspring-{self._question_count}"
         question = self._questions[id_] = _OpenQuestion()
         message = {"jsonrpc": "2.0", "id": id_, "method": request.method, "params": request.params}
         try:

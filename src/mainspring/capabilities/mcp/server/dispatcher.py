@@ -128,7 +128,7 @@ class McpServer:
     ) -> tuple[bytes, int | None]:
         """The response to a request, and the code of its error, if it is one.
 
-        Never raises what a client could cause; cancelling it cancels the request.
+        A client cannot make it raise; cancelling it cancels the request.
         """
         assert message.id is not None
         assert message.method is not None

@@ -178,5 +178,5 @@ def elicitation(message: str, schema: Mapping[str, object]) -> InputRequest:
 
 
 def _objects(inputs: Mapping[str, Raw]) -> dict[str, Raw]:
-    """Only objects: every answer of the protocol is one, and others are ignored."""
+    """Only objects: every answer of the protocol is an object; other values are ignored."""
     return {key: value for key, value in inputs.items() if bytes(value).lstrip()[:1] == b"{"}

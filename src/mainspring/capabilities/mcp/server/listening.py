@@ -72,8 +72,8 @@ async def notify_legacy(connection: Connection, outlet: Outlet) -> None:
     def rendered(change: Change) -> bytes | None:
         if change.uri is None:
             return encode_notification(change.method, {})
-        is_wanted = change.uri in connection.subscriptions
-        return encode_notification(change.method, {"uri": change.uri}) if is_wanted else None
+        is_subscribed = change.uri in connection.subscriptions
+        return encode_notification(change.method, {"uri": change.uri}) if is_subscribed else None
 
     await send_changes(connection.features, outlet, rendered)
 

@@ -94,20 +94,20 @@ def read_params(params: Raw, type_: type[StructT]) -> StructT:
         raise invalid(f"invalid parameters: {error!s:.300}") from error
 
 
-def client_of(known: ClientTraits | None, head: RequestHead, method: str) -> ClientTraits:
+def client_of(initialized: ClientTraits | None, head: RequestHead, method: str) -> ClientTraits:
     """The client as it introduced itself, or as a modern request describes it.
 
     Raises: RequestRefused: it says too little, or speaks another version.
     """
     meta = head.meta
-    if meta.version is None and (known is not None or method == "initialize"):
-        return known or ClientTraits(
+    if meta.version is None and (initialized is not None or method == "initialize"):
+        return initialized or ClientTraits(
             era="legacy", version=LEGACY_VERSIONS[0], capabilities={}, log_level=None
         )
     if meta.version is None:
         raise invalid(f"_meta must have {META}protocolVersion; older clients begin with initialize")
-    if known is not None and known.era == "legacy" and meta.version in LEGACY_VERSIONS:
-        return known
+    if initialized is not None and initialized.era == "legacy" and meta.version in LEGACY_VERSIONS:
+        return initialized
     if meta.version not in MODERN_VERSIONS:
         raise unsupported_version(meta.version)
     if meta.capabilities is None:

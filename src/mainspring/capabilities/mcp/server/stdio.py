@@ -29,7 +29,7 @@ class LineStream(Protocol):
         ...
 
     async def send(self, content: bytes) -> None:
-        """Send all of it. Raises: ConnectionError: the client does not read any more."""
+        """Send everything. Raises: ConnectionError: the client no longer reads."""
         ...
 
 
@@ -39,7 +39,7 @@ async def serve_lines(server: McpServer, connection: Connection, stream: LineStr
     try:
         async with anyio.create_task_group() as group:
             async for line in _lines(stream):
-                await session.hear(line, group)
+                await session.handle(line, group)
             group.cancel_scope.cancel()
     except* ConnectionError:
         pass  # the client does not read any more
@@ -53,7 +53,7 @@ class _LineServer:
         self._connection = connection
         self._stream = stream
         self._sending = anyio.Lock()
-        self._is_told_changes = False
+        self._sends_changes = False
 
     async def send(self, message: bytes) -> None:
         async with self._sending:
@@ -63,7 +63,7 @@ class _LineServer:
     async def ask(self, message: bytes) -> None:
         await self.send(message)
 
-    async def hear(self, line: bytes | None, group: TaskGroup) -> None:
+    async def handle(self, line: bytes | None, group: TaskGroup) -> None:
         if line is not None and not line.strip():
             return
         message = None if line is None else decode_message(line)
@@ -76,8 +76,8 @@ class _LineServer:
             group.start_soon(self._answer, message)
         elif message.method == "notifications/cancelled":
             self._connection.cancel(message.params)
-        elif message.method == "notifications/initialized" and not self._is_told_changes:
-            self._is_told_changes = True
+        elif message.method == "notifications/initialized" and not self._sends_changes:
+            self._sends_changes = True
             group.start_soon(notify_legacy, self._connection, self)
 
     async def _answer(self, message: Message) -> None:

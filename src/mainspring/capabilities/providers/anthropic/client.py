@@ -111,7 +111,7 @@ class MessageParser:
         self._ids = CallIds(request)
         self._open: dict[int, _OpenBlock] = {}
         self._content: dict[int, TextBlock | Thinking | ToolUse] = {}
-        self._unwritten: dict[int, ToolUse] = {}
+        self._pending_uses: dict[int, ToolUse] = {}
         """Calls without input: none needed, or cut off? The stop reason tells."""
         self._usage: dict[str, int] = {}
         self._model = request.model
@@ -202,7 +202,7 @@ class MessageParser:
                 use = ToolUse(id=block.id, name=block.name, input=parse_input(block.pieces))
                 self._content[index] = use
                 if not use.input:
-                    self._unwritten[index] = use
+                    self._pending_uses[index] = use
                     return ()
                 return () if use.invalid_json is not None else (ToolUseReady(use),)
             case "text":
@@ -222,12 +222,12 @@ class MessageParser:
         self._stop_reason = event.delta.stop_reason
         deltas = [delta for index in sorted(self._open) for delta in self._stop(index)]
         if self._stop_reason == "max_tokens":
-            for index, use in self._unwritten.items():
+            for index, use in self._pending_uses.items():
                 if index == max(self._content):
                     self._content[index] = msgspec.structs.replace(use, input={INVALID_JSON: ""})
         else:
-            deltas += [ToolUseReady(use) for use in self._unwritten.values()]
-        self._unwritten.clear()
+            deltas += [ToolUseReady(use) for use in self._pending_uses.values()]
+        self._pending_uses.clear()
         return deltas
 
     def _count(self, usage: _WireUsage | None) -> None:

@@ -105,7 +105,7 @@ _CHUNKS = msgspec.json.Decoder(_Chunk)
 class _OpenCall(Struct):
     id: str
     name: str
-    given_id: str | None
+    provider_id: str | None
     pieces: list[str] = field(default_factory=list[str])
     extras: object = None
 
@@ -244,7 +244,7 @@ def _is_new_call(open_call: _OpenCall, call: _Call, function: _Function) -> bool
     if not function.name:
         return False
     if call.id:
-        return call.id != open_call.given_id
+        return call.id != open_call.provider_id
     return bool(open_call.pieces)
 
 

@@ -89,8 +89,8 @@ def _messages(request: Request, quirks: Quirks, provider: str) -> Iterator[Json]
 
 
 def _user(message: User, quirks: Quirks) -> Iterator[Json]:
-    """Tool results, each in its own message; their media are not allowed there and follow in the
-    user's."""
+    """Tool results, each in its own message. They cannot contain media, which follow in a user
+    message."""
     parts: list[str | Media] = []
     for block in message.content:
         if isinstance(block, ToolResultBlock):

@@ -39,7 +39,7 @@ _ID = re.compile(r"\S{1,64}")
 
 
 class Reasoning(Struct, frozen=True, kw_only=True):
-    """The parts of a reasoning item, besides its summary, that must be sent back."""
+    """The parts of a reasoning item that must be sent back in addition to its summary."""
 
     id: str
     encrypted_content: str
