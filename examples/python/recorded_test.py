@@ -1,5 +1,5 @@
-"""A recorded session as a test: `pytest recorded_test.py`. The agent under test must ask the model
-the same as it did; a changed instruction or tool fails the test. Run as a program, it records."""
+"""A recorded session as a test: `pytest recorded_test.py`. The agent under test must send the
+model the recorded requests; a changed instruction or tool fails the test. Run it to record anew."""
 
 from mainspring import Agent, run
 from mainspring.testing import RecordedSession, record
@@ -13,7 +13,7 @@ def price(item: str, pieces: int = 1) -> float:
 seller = Agent(name="seller", instructions="Answer in one sentence.", tools=[price])
 
 
-def test_the_sale_goes_as_it_went(recorded_session: RecordedSession) -> None:
+def test_the_agent_sends_the_recorded_requests(recorded_session: RecordedSession) -> None:
     recorded_session("sale.jsonl", agent=seller).check()
 
 
