@@ -14,7 +14,7 @@ _BEGIN = (
 )
 AS_ROOT = {"MAINSPRING_ALLOW_ROOT": "1"}
 """Tests may run as root, and `serve` and `worker` with them. What they say without this is tested
-in tests/cli/test_privileges.py."""
+in tests/cli/test_process_user.py."""
 NO_LOCAL_MODELS = {
     f"{name}_BASE_URL": "http://127.0.0.1:9/v1"
     for name in ("OLLAMA", "VLLM", "LMSTUDIO", "LLAMACPP")

@@ -2,7 +2,7 @@
 
 `python -m tests.fork_server` has imported all of Mainspring and is single-threaded; for every order
 it forks a process that becomes the command: with its own arguments, folder, environment and
-streams. (That the command starts from nothing as well is what tests/cli/test_start.py is about.)
+streams. (That the command starts from nothing as well is what tests/cli/test_startup.py is about.)
 """
 
 import atexit

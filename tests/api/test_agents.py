@@ -25,7 +25,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Served]:
         yield running
 
 
-async def test_an_agent_is_made_with_every_default_resolved(acme: AsyncAnthropic):
+async def test_an_agent_is_created_with_all_defaults(acme: AsyncAnthropic):
     agent = await made(acme)
     assert agent.id.startswith("agent_")
     assert (agent.version, agent.type, agent.name) == (1, "agent", "helper")
@@ -43,7 +43,7 @@ async def test_an_agent_is_made_with_every_default_resolved(acme: AsyncAnthropic
     assert await acme.beta.agents.retrieve(agent.id) == agent
 
 
-async def test_tools_come_back_resolved_and_whole(acme: AsyncAnthropic):
+async def test_tools_are_returned_complete_with_defaults(acme: AsyncAnthropic):
     web_fetch = {
         "name": "web_fetch",
         "permission_policy": {"type": "auto"},
@@ -130,7 +130,7 @@ async def test_tools_come_back_resolved_and_whole(acme: AsyncAnthropic):
     assert await acme.beta.agents.retrieve(agent.id) == agent
 
 
-async def test_each_change_is_a_version_and_no_change_is_none(acme: AsyncAnthropic):
+async def test_each_change_is_a_version_and_an_unchanged_update_is_not(acme: AsyncAnthropic):
     first = await made(acme, system="Be kind.", metadata={"team": "core", "env": "dev"})
     second = await acme.beta.agents.update(
         first.id, version=1, system=None, metadata={"env": None, "owner": "ann"}
@@ -156,14 +156,14 @@ async def test_each_change_is_a_version_and_no_change_is_none(acme: AsyncAnthrop
         await acme.beta.agents.retrieve(first.id, version=0)
 
 
-async def test_an_update_of_another_version_conflicts(acme: AsyncAnthropic):
+async def test_an_update_of_an_outdated_version_conflicts(acme: AsyncAnthropic):
     agent = await made(acme)
     await acme.beta.agents.update(agent.id, name="other", version=1)
     with pytest.raises(anthropic.ConflictError, match="version 2, not at 1"):
         await acme.beta.agents.update(agent.id, name="late", version=1)
 
 
-async def test_updates_at_once_all_happen_and_each_has_its_version(acme: AsyncAnthropic):
+async def test_concurrent_updates_all_apply_as_separate_versions(acme: AsyncAnthropic):
     agent = await made(acme)
     await at_once(
         lambda index: acme.beta.agents.update(agent.id, metadata={f"k{index}": "x"}), range(4)
@@ -175,7 +175,7 @@ async def test_updates_at_once_all_happen_and_each_has_its_version(acme: AsyncAn
     assert versions == [5, 4, 3, 2, 1]
 
 
-async def test_model_is_replaced_whole_but_keeps_an_effort_that_is_not_named(acme: AsyncAnthropic):
+async def test_the_model_is_replaced_but_an_unnamed_effort_is_kept(acme: AsyncAnthropic):
     agent = await made(
         acme, model={"id": MODEL, "effort": "high", "speed": "fast", "inference_geo": "eu"}
     )
@@ -196,7 +196,7 @@ async def test_model_is_replaced_whole_but_keeps_an_effort_that_is_not_named(acm
     assert cleared.model.effort is None
 
 
-async def test_null_clears_what_may_be_cleared(acme: AsyncAnthropic):
+async def test_null_clears_optional_fields(acme: AsyncAnthropic):
     agent = await made(
         acme,
         description="d",
@@ -218,7 +218,7 @@ async def test_null_clears_what_may_be_cleared(acme: AsyncAnthropic):
             await acme.beta.agents.update(agent.id, extra_body=fields)
 
 
-async def test_skills_must_be_there_and_are_echoed_with_their_version(acme: AsyncAnthropic):
+async def test_skills_must_exist_and_are_returned_with_their_version(acme: AsyncAnthropic):
     manifest = b"---\nname: pdf\ndescription: Reads PDF files.\n---\nRead."
     skill = await acme.beta.skills.create(files=[("pdf/SKILL.md", manifest)])
     agent = await made(
@@ -246,7 +246,7 @@ async def test_skills_must_be_there_and_are_echoed_with_their_version(acme: Asyn
             await acme.beta.agents.update(agent.id, skills=wrong)  # pyright: ignore[reportArgumentType]
 
 
-async def test_an_archived_agent_is_not_listed_and_stays_as_it_is(acme: AsyncAnthropic):
+async def test_an_archived_agent_is_not_listed_and_cannot_change(acme: AsyncAnthropic):
     agent = await made(acme)
     archived = await acme.beta.agents.archive(agent.id)
     assert archived.archived_at is not None
@@ -260,7 +260,7 @@ async def test_an_archived_agent_is_not_listed_and_stays_as_it_is(acme: AsyncAnt
         await acme.beta.agents.update(agent.id, name="new")
 
 
-async def test_agents_are_listed_newest_first_page_by_page_and_by_time(acme: AsyncAnthropic):
+async def test_agents_are_listed_newest_first_in_pages_and_by_time(acme: AsyncAnthropic):
     made_ids = [(await made(acme, name=f"a{n}")).id for n in range(5)]
     assert await ids(acme.beta.agents.list(limit=2)) == made_ids[::-1]
     third = (await acme.beta.agents.retrieve(made_ids[2])).created_at
@@ -276,7 +276,7 @@ async def test_agents_are_listed_newest_first_page_by_page_and_by_time(acme: Asy
         await acme.beta.agents.versions.list(made_ids[0], page="nonsense")
 
 
-async def test_the_answer_has_exactly_the_fields_that_the_api_documents(api: Served):
+async def test_the_response_has_exactly_the_documented_fields(api: Served):
     async with httpx2.AsyncClient(base_url=api.url) as http:
         answer = await http.post(
             "/v1/agents", json={"model": MODEL, "name": "a"}, headers={"x-api-key": "acme:admin"}
@@ -285,7 +285,7 @@ async def test_the_answer_has_exactly_the_fields_that_the_api_documents(api: Ser
 
 
 @dataclass(frozen=True)
-class Only:
+class FixedPrincipal:
     """Lets everybody in as this one."""
 
     who: Principal
@@ -299,7 +299,7 @@ class Only:
 
 @asynccontextmanager
 async def client_of(api: Served, principal: Principal) -> AsyncGenerator[AsyncAnthropic]:
-    app = Api(routes(api.records), access_control=Only(principal)).application()
+    app = Api(routes(api.records), access_control=FixedPrincipal(principal)).application()
     async with (
         http_server(app) as url,
         AsyncAnthropic(api_key="any", base_url=url, max_retries=0) as client,
@@ -307,7 +307,7 @@ async def client_of(api: Served, principal: Principal) -> AsyncGenerator[AsyncAn
         yield client
 
 
-async def test_a_key_of_one_agent_sees_that_one_in_the_list(api: Served):
+async def test_a_key_limited_to_one_agent_lists_only_that_agent(api: Served):
     async with api.client() as client:
         await made(client, name="other")
         agent = await made(client)
@@ -316,7 +316,7 @@ async def test_a_key_of_one_agent_sees_that_one_in_the_list(api: Served):
         assert await ids(client.beta.agents.list()) == [agent.id]
 
 
-async def test_an_agent_may_not_make_or_change_agents_itself(api: Served):
+async def test_an_agent_cannot_create_or_change_agents(api: Served):
     async with api.client() as client:
         agent = await made(client)
     who = Principal(tenant="acme", key_id="key_1", role="admin", acting_agent=agent.id)

@@ -15,7 +15,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Served]:
         yield running
 
 
-async def test_a_coordinator_has_a_roster_of_agents_at_their_versions(acme: AsyncAnthropic):
+async def test_a_coordinator_pins_the_versions_of_its_agents(acme: AsyncAnthropic):
     writer = await made(acme, name="writer")
     await acme.beta.agents.update(writer.id, system="Write.")
     reader = await made(acme, name="reader")
@@ -47,7 +47,7 @@ async def test_a_coordinator_has_a_roster_of_agents_at_their_versions(acme: Asyn
     assert (await acme.beta.agents.update(lead.id, multiagent=None)).multiagent is None
 
 
-async def test_a_roster_of_what_cannot_be_is_refused(acme: AsyncAnthropic, rival: AsyncAnthropic):
+async def test_an_invalid_roster_is_refused(acme: AsyncAnthropic, rival: AsyncAnthropic):
     gone = await made(acme, name="gone")
     await acme.beta.agents.archive(gone.id)
     one = await made(acme, name="one")

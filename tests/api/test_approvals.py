@@ -30,7 +30,9 @@ async def results(context: Office, session_id: str) -> list[str]:
     return [item.payload.tool_use_id for item in found if isinstance(item.payload, AgentToolResult)]
 
 
-async def test_what_waits_is_listed_looked_at_and_answered_with_who_it_was(tmp_path: Path):
+async def test_waiting_approvals_are_listed_and_answered_with_the_name_of_the_person(
+    tmp_path: Path,
+):
     async with (
         session_context(tmp_path, erasing("a", "b")) as context,
         context.home.client() as client,
@@ -110,7 +112,7 @@ async def test_the_list_is_filtered_and_paged(tmp_path: Path):
             assert stolen.status_code == 404
 
 
-async def test_agents_viewers_and_what_makes_no_sense_are_refused(tmp_path: Path):
+async def test_answers_by_agents_viewers_or_without_sense_are_refused(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         session_id = await context.asked(client)
         async with context.http() as http:
@@ -137,7 +139,7 @@ async def test_agents_viewers_and_what_makes_no_sense_are_refused(tmp_path: Path
         assert await answers(context, session_id) == []
 
 
-async def test_several_are_answered_each_for_itself(tmp_path: Path):
+async def test_several_approvals_are_answered_independently(tmp_path: Path):
     async with (
         session_context(tmp_path, erasing("a", "b", "c")) as context,
         context.home.client() as client,
@@ -154,7 +156,7 @@ async def test_several_are_answered_each_for_itself(tmp_path: Path):
         assert len(await results(context, session_id)) == 3
 
 
-async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
+async def test_the_first_answer_counts_on_either_endpoint(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         id_ = await context.asked(client)
         [call] = await waiting(client, id_)
@@ -189,7 +191,7 @@ async def test_the_first_answer_counts_whichever_way_it_comes(tmp_path: Path):
         assert await results(context, id_) == [call]
 
 
-async def test_a_policy_is_the_tenants_or_an_agents_own(tmp_path: Path):
+async def test_a_policy_belongs_to_the_tenant_or_to_an_agent(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context:
         path = f"{PATH}/policy"
         async with context.http("acme:operator") as http:
@@ -218,7 +220,7 @@ async def test_a_policy_is_the_tenants_or_an_agents_own(tmp_path: Path):
             assert (await http.get(path)).json()["updated_at"] is None
 
 
-async def test_the_policy_holds_for_the_official_way_too(tmp_path: Path):
+async def test_the_policy_also_applies_to_answers_by_events(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context:
         async with context.http("acme:operator") as http:
             await http.post(f"{PATH}/policy", json={"role": "operator"})
@@ -239,7 +241,7 @@ async def test_the_policy_holds_for_the_official_way_too(tmp_path: Path):
             assert said.status_code == 200, said.text
 
 
-async def test_who_has_spoken_in_a_session_does_not_approve_with_four_eyes(tmp_path: Path):
+async def test_with_four_eyes_a_participant_of_the_session_cannot_approve(tmp_path: Path):
     model = Scripted(says("Hello."), calls("erase", x="a"), says("Done."))
     async with session_context(tmp_path, model) as context, context.home.client() as client:
         session_id = await context.asked(client)
@@ -261,7 +263,7 @@ async def _agent_of(client: anthropic.AsyncAnthropic, session_id: str) -> str:
     return (await client.beta.sessions.retrieve(session_id)).agent.id
 
 
-async def test_the_like_of_it_may_be_allowed_in_a_session(tmp_path: Path):
+async def test_an_approval_can_allow_similar_calls_for_the_session(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), calls("erase", x="b"), says("Done."))
     async with session_context(tmp_path, model) as context, context.home.client() as client:
         session_id = await context.asked(client)
@@ -275,7 +277,7 @@ async def test_the_like_of_it_may_be_allowed_in_a_session(tmp_path: Path):
         assert "permission.updated" in [i.type for i in await context.home.log.read(session_id)]
 
 
-async def test_custom_tools_wait_for_the_client_and_are_no_approvals(tmp_path: Path):
+async def test_custom_tool_calls_wait_for_the_client_and_are_not_approvals(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), says("I see."))
     async with session_context(tmp_path, model) as context, context.home.client() as client:
         assert len(await waiting(client, await context.asked(client))) == 1

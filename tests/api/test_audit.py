@@ -19,7 +19,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Guarded]:
         yield running
 
 
-async def test_what_was_done_is_in_the_audit_before_the_answer_arrives(api: Guarded):
+async def test_actions_are_audited_before_the_response_without_their_content(api: Guarded):
     async with api.client(api.root) as client, api.http(api.root) as http:
         made = await client.beta.environments.create(
             name="confidential-name", metadata={"secret": "hunter2"}
@@ -39,7 +39,7 @@ async def test_what_was_done_is_in_the_audit_before_the_answer_arrives(api: Guar
         assert api.root not in answer.text
 
 
-async def test_refusals_and_agents_are_in_the_audit_too(api: Guarded):
+async def test_refusals_and_actions_of_agents_are_audited(api: Guarded):
     viewer = await api.key(CreateKey(name="v", role="viewer"))
     lent = await api.key(CreateKey(name="l", role="operator", lent_to="agent_1"))
     async with api.client(viewer.key) as low, api.client(lent.key) as agent:
@@ -68,7 +68,7 @@ async def test_refusals_and_agents_are_in_the_audit_too(api: Guarded):
     assert (stranger.actor, stranger.status, stranger.tenant_id) == ("nobody", 401, "")
 
 
-async def test_each_tenant_reads_and_verifies_its_own(api: Guarded):
+async def test_each_tenant_reads_and_verifies_its_own_audit_log(api: Guarded):
     acme = await api.tenant("acme")
     async with api.client(acme.key) as client:
         for number in range(5):

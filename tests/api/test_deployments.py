@@ -51,7 +51,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
             yield Scene(url, made.records, made)
 
 
-async def test_a_deployment_is_made_read_changed_and_archived(api: Scene, acme: AsyncAnthropic):
+async def test_a_deployment_is_created_read_changed_and_archived(api: Scene, acme: AsyncAnthropic):
     made = await acme.beta.deployments.create(
         agent={"type": "agent", "id": "agent_1", "version": 2},
         environment_id=api.works.environment_id,
@@ -104,7 +104,7 @@ async def test_a_deployment_is_made_read_changed_and_archived(api: Scene, acme: 
         await acme.beta.deployments.update(made.id, name="x")
 
 
-async def test_runs_by_hand_and_by_schedule_are_listed_by_outcome(api: Scene, acme: AsyncAnthropic):
+async def test_manual_and_scheduled_runs_are_listed_by_outcome(api: Scene, acme: AsyncAnthropic):
     made = await api.deploy(acme)
     by_hand = await acme.beta.deployments.run(made.id)
     assert by_hand.id.startswith("drun_")
@@ -170,7 +170,7 @@ async def test_deployments_are_listed_by_agent_status_and_time(api: Scene, acme:
         await acme.beta.deployment_runs.list(page="nonsense")
 
 
-async def test_bad_deployments_are_refused_with_what_is_wrong(api: Scene, acme: AsyncAnthropic):
+async def test_invalid_deployments_are_refused_with_the_field(api: Scene, acme: AsyncAnthropic):
     good = {
         "agent": "agent_1",
         "environment_id": api.works.environment_id,
@@ -204,7 +204,9 @@ async def test_bad_deployments_are_refused_with_what_is_wrong(api: Scene, acme: 
             await acme.post("/v1/deployments", body={**good, **change}, cast_to=object)
 
 
-async def test_a_policy_of_ours_may_be_given_and_is_shown(api: Scene, acme: AsyncAnthropic):
+async def test_mainspring_schedule_policies_are_accepted_and_returned(
+    api: Scene, acme: AsyncAnthropic
+):
     made = await api.deploy(acme)
     policy = {"missed": "all", "overlap": "queue", "quiet_hours": _hours("22:00", "07:00")}
     changed = await acme.beta.deployments.update(

@@ -87,7 +87,7 @@ def inputs(store_id: str, *sessions: str) -> list[Any]:
     ]
 
 
-async def test_a_dream_writes_a_new_store_and_leaves_its_inputs(tmp_path: Path):
+async def test_a_dream_writes_a_new_store_and_keeps_its_inputs_unchanged(tmp_path: Path):
     async with open_world(tmp_path) as world:
         dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
         store = await stores.create(name="notes")
@@ -113,7 +113,7 @@ async def test_a_dream_writes_a_new_store_and_leaves_its_inputs(tmp_path: Path):
         assert not (await verify(log, dream_session(made.id))).problems
 
 
-async def test_a_dream_updates_its_store_and_excludes_another(tmp_path: Path):
+async def test_a_dream_updates_its_store_and_excludes_a_concurrent_one(tmp_path: Path):
     async with open_world(tmp_path) as world:
         dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
         store = await stores.create(name="notes")
@@ -182,7 +182,7 @@ async def test_dreams_are_listed_canceled_and_archived(tmp_path: Path):
         {"output_behavior": {"type": "replace"}},
     ],
 )
-async def test_what_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, Any]):
+async def test_invalid_dreams_are_refused(tmp_path: Path, change: dict[str, Any]):
     async with open_world(tmp_path) as world:
         store = await world.acme.beta.memory_stores.create(name="notes")
         session = await world.session("hello")
@@ -193,7 +193,7 @@ async def test_what_makes_no_sense_is_refused(tmp_path: Path, change: dict[str, 
         assert await ids(world.acme.beta.dreams.list()) == []
 
 
-async def test_a_deployment_dreams_when_it_is_due(tmp_path: Path):
+async def test_a_deployment_runs_a_dream_when_it_is_due(tmp_path: Path):
     async with open_world(tmp_path) as world:
         beta = world.acme.beta
         agent = await beta.agents.create(name="helper", model=MODEL)
@@ -235,7 +235,7 @@ def write_suite(folder: Path) -> None:
     (folder / "evals/basics.yaml").write_text(json.dumps({"cases": [case]}))
 
 
-async def test_a_dream_with_which_a_suite_does_worse_writes_nothing(tmp_path: Path):
+async def test_a_dream_that_lowers_a_suite_score_writes_nothing(tmp_path: Path):
     write_suite(tmp_path)
     async with open_world(tmp_path, tenant="default") as world:
         dreams, stores = world.acme.beta.dreams, world.acme.beta.memory_stores
@@ -277,7 +277,7 @@ async def test_a_dream_with_which_a_suite_does_worse_writes_nothing(tmp_path: Pa
         )
 
 
-async def test_suites_test_dreams_of_the_operator_only(tmp_path: Path):
+async def test_only_the_operator_can_test_dreams_with_suites(tmp_path: Path):
     write_suite(tmp_path)
     for tenant, suite, problem in (
         ("acme", "basics", "suites belong to the tenant default"),

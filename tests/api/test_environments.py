@@ -19,7 +19,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Served]:
         yield running
 
 
-async def test_an_environment_is_made_read_changed_and_archived(acme: AsyncAnthropic):
+async def test_an_environment_is_created_read_changed_and_archived(acme: AsyncAnthropic):
     made = await acme.beta.environments.create(
         name="ci",
         config={"type": "cloud", "networking": {"type": "limited", "allowed_hosts": ["a.org"]}},
@@ -42,7 +42,7 @@ async def test_an_environment_is_made_read_changed_and_archived(acme: AsyncAnthr
     assert (await acme.beta.environments.delete(made.id)).type == "environment_deleted"
 
 
-async def test_a_list_comes_in_pages_newest_first(acme: AsyncAnthropic):
+async def test_environments_are_listed_newest_first_in_pages(acme: AsyncAnthropic):
     made = [(await acme.beta.environments.create(name=f"e{n}")).id for n in range(5)]
     assert await ids(acme.beta.environments.list(limit=2)) == made[::-1]
 

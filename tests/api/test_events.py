@@ -36,7 +36,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
         yield running
 
 
-async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_path: Path):
+async def test_calls_wait_for_approval_and_partial_answers_leave_the_others_waiting(tmp_path: Path):
     model = Scripted(calls("erase", x="a") + calls("erase", x="b"), says("Both handled."))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("clean up")])
@@ -59,7 +59,7 @@ async def test_calls_wait_for_a_person_and_partial_answers_leave_the_rest(tmp_pa
         ]
 
 
-async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
+async def test_a_custom_tool_is_run_by_the_client(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), says("I see."))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
@@ -84,7 +84,7 @@ async def test_a_custom_tool_is_the_clients_to_run(tmp_path: Path):
         assert "Be kind." in str(model.requests[-1].messages)
 
 
-async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_conflict(tmp_path: Path):
+async def test_a_repeated_answer_gets_the_same_reply_and_a_different_one_conflicts(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), calls("ask_owner", question="Why?"), says("I see."))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
@@ -119,7 +119,7 @@ async def test_a_repeated_answer_gets_the_same_reply_and_another_answer_a_confli
         assert again.to_json() == taken.to_json()
 
 
-async def test_an_interrupt_stops_what_runs(tmp_path: Path):
+async def test_an_interrupt_stops_a_running_session(tmp_path: Path):
     slow = Scripted(says("Never."), latency_seconds=60)
     async with service(tmp_path, slow) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
@@ -132,7 +132,7 @@ async def test_an_interrupt_stops_what_runs(tmp_path: Path):
         assert (await client.beta.sessions.retrieve(made.id)).status == "idle"
 
 
-async def test_an_outcome_becomes_work_that_is_graded_by_its_rubric(tmp_path: Path):
+async def test_an_outcome_starts_work_that_is_graded_by_its_rubric(tmp_path: Path):
     verdict = '{"criteria": [{"criterion": "Rows", "reason": "all there", "met": true}]}'
     model = Scripted(says("Written."), says(verdict))
     async with service(tmp_path, model) as api, api.client() as client:
@@ -160,7 +160,7 @@ async def test_an_outcome_becomes_work_that_is_graded_by_its_rubric(tmp_path: Pa
         assert [(i.outcome_id, i.result) for i in current] == [(echo.outcome_id, "satisfied")]
 
 
-async def test_files_and_pictures_reach_the_log_whole(api: SessionsApi, acme: AsyncAnthropic):
+async def test_files_and_images_reach_the_log_unchanged(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     asked: Any = {
         "type": "user.message",
@@ -245,7 +245,7 @@ REFUSED: list[tuple[list[Any], str]] = [
 
 
 @pytest.mark.parametrize(("events", "words"), REFUSED)
-async def test_what_cannot_be_sent_is_refused_whole(
+async def test_an_invalid_event_rejects_the_whole_request(
     api: SessionsApi, events: list[Any], words: str, acme: AsyncAnthropic
 ):
     made = await session(acme)
@@ -257,7 +257,7 @@ async def test_what_cannot_be_sent_is_refused_whole(
     assert await kinds(acme, made.id) == []
 
 
-async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
+async def test_a_request_with_an_idempotency_key_is_applied_once(tmp_path: Path):
     model = Scripted(calls("ask_owner", question="Why?"), otherwise=says("I see."))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
@@ -286,7 +286,7 @@ async def test_a_request_with_a_key_is_done_once(tmp_path: Path):
                 )
 
 
-async def test_a_client_gives_results_of_built_in_tools(api: SessionsApi, acme: AsyncAnthropic):
+async def test_a_client_can_send_results_of_built_in_tools(api: SessionsApi, acme: AsyncAnthropic):
     hosted = await environment_id(acme, name="mine", config={"type": "self_hosted"})
     made = await session(acme, environment_id=hosted)
     api.worker.is_asleep = True
@@ -297,7 +297,7 @@ async def test_a_client_gives_results_of_built_in_tools(api: SessionsApi, acme: 
     assert sent.data[0].type == "user.tool_result"
 
 
-async def test_an_agent_does_not_approve_what_agents_do(tmp_path: Path):
+async def test_an_agent_cannot_approve_calls(tmp_path: Path):
     model: Model = Scripted(calls("erase", x="a"), otherwise=says("Done."))
     async with service(tmp_path, model) as api, api.client() as client:
         made = await session(client, initial_events=[message("clean up")])

@@ -6,7 +6,7 @@ from typing import Any, cast
 import anthropic
 import pytest
 from anthropic import Anthropic
-from tests.api.test_official_sdk import said
+from tests.api.test_official_sdk import send_text
 
 TOOLSET: dict[str, Any] = {
     "type": "agent_toolset_20260401",
@@ -34,7 +34,7 @@ def session_id(client: Anthropic) -> str:
     environment = client.beta.environments.create(name="desk")
     session = client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
     for words in (NOTE, CHANGE):
-        said(client, session.id, words)
+        send_text(client, session.id, words)
     return session.id
 
 
@@ -62,30 +62,30 @@ def messages(client: Anthropic, session_id: str) -> list[int]:
     return seqs
 
 
-def test_a_fork_goes_on_with_the_files_as_they_are(client: Anthropic, session_id: str):
+def test_a_fork_continues_with_the_current_files(client: Anthropic, session_id: str):
     forked = post(client, f"/v1/sessions/{session_id}/fork", title="another way")
     assert forked["id"] != session_id
     assert forked["title"] == "another way"
-    said(client, forked["id"], SHOW)
+    send_text(client, forked["id"], SHOW)
     assert "coffee" in results(client, forked["id"])
 
 
-def test_a_fork_has_the_files_of_then_and_its_parent_its_own(client: Anthropic, session_id: str):
+def test_a_fork_at_an_earlier_event_has_the_files_of_that_event(client: Anthropic, session_id: str):
     second = messages(client, session_id)[1]
     forked = post(client, f"/v1/sessions/{session_id}/fork", at=second - 1)
-    said(client, forked["id"], SHOW)
+    send_text(client, forked["id"], SHOW)
     answers = results(client, forked["id"])
     assert "tea" in answers
     assert "coffee" not in answers
     again = post(client, f"/v1/sessions/{forked['id']}/fork")
-    said(client, again["id"], SHOW)
+    send_text(client, again["id"], SHOW)
     assert "coffee" not in results(client, again["id"])
     parent = post(client, f"/v1/sessions/{session_id}/fork")
-    said(client, parent["id"], SHOW)
+    send_text(client, parent["id"], SHOW)
     assert "coffee" in results(client, parent["id"])
 
 
-def test_a_fork_has_what_was_mounted_as_its_parent_left_it(client: Anthropic, session_id: str):
+def test_a_fork_has_mounted_files_as_its_parent_left_them(client: Anthropic, session_id: str):
     current = client.beta.sessions.retrieve(session_id)
     file = client.beta.files.upload(file=("rows.csv", b"one\n", "text/csv"))
     session = client.beta.sessions.create(
@@ -93,18 +93,20 @@ def test_a_fork_has_what_was_mounted_as_its_parent_left_it(client: Anthropic, se
         environment_id=current.environment_id,
         resources=[{"type": "file", "file_id": file.id, "mount_path": "/workspace/rows.csv"}],
     )
-    said(client, session.id, 'call bash {"command": "echo two >> rows.csv"}\nsay Added.')
+    send_text(client, session.id, 'call bash {"command": "echo two >> rows.csv"}\nsay Added.')
     forked = post(client, f"/v1/sessions/{session.id}/fork")
-    said(client, forked["id"], 'call bash {"command": "cat rows.csv"}\nsay So it is.')
+    send_text(client, forked["id"], 'call bash {"command": "cat rows.csv"}\nsay So it is.')
     assert "one\\ntwo" in results(client, forked["id"])
 
 
-def test_a_fork_at_no_event_is_refused(client: Anthropic, session_id: str):
+def test_a_fork_at_an_unknown_event_is_refused(client: Anthropic, session_id: str):
     with pytest.raises(anthropic.BadRequestError, match="cannot fork at 9999"):
         post(client, f"/v1/sessions/{session_id}/fork", at=9999)
 
 
-def test_context_of_each_call_is_told_and_the_request_of_one(client: Anthropic, session_id: str):
+def test_the_context_of_each_model_call_and_single_requests_are_returned(
+    client: Anthropic, session_id: str
+):
     path = f"/v1/sessions/{session_id}/context"
     first = get(client, path, limit=3)
     rest = get(client, path, limit=3, page=first["next_page"])
@@ -118,14 +120,14 @@ def test_context_of_each_call_is_told_and_the_request_of_one(client: Anthropic, 
         get(client, path, call=99)
 
 
-def test_a_replay_finds_everything_the_same(client: Anthropic, session_id: str):
+def test_an_unchanged_session_replays_identically(client: Anthropic, session_id: str):
     replayed = post(client, f"/v1/sessions/{session_id}/replay")
     assert (replayed["ok"], replayed["calls"], replayed["what"]) == (True, 4, None)
     with pytest.raises(anthropic.BadRequestError, match="start"):
         post(client, f"/v1/sessions/{session_id}/replay", start=9999)
 
 
-def test_costs_add_up_over_pages_and_by_whatever_is_asked(client: Anthropic, session_id: str):
+def test_costs_add_up_over_pages_and_groupings(client: Anthropic, session_id: str):
     for by in ("agent", "session", "model", "day"):
         report = get(client, "/v1/mainspring/cost", by=by)
         assert report["total"]["calls"] == sum(item["calls"] for item in report["data"])
@@ -144,7 +146,7 @@ def test_costs_add_up_over_pages_and_by_whatever_is_asked(client: Anthropic, ses
     assert get(client, "/v1/mainspring/cost", **late)["sessions"] == 0
 
 
-def test_a_session_tells_what_is_left_of_its_budgets(client: Anthropic, session_id: str):
+def test_a_session_reports_its_remaining_budgets(client: Anthropic, session_id: str):
     budget = get(client, f"/v1/sessions/{session_id}/budget")
     assert budget["session"]["limit_usd"] is None
     assert [item["of"] for item in budget["today"]] == ["agent", "key", "tenant"]
@@ -158,7 +160,7 @@ def test_a_session_tells_what_is_left_of_its_budgets(client: Anthropic, session_
     assert (Decimal(left["limit_usd"]), Decimal(left["left_usd"])) == (Decimal("2.5"),) * 2
 
 
-def test_rules_are_tried_on_a_call_and_say_why(client: Anthropic):
+def test_rules_are_tested_on_a_call_with_the_reason(client: Anthropic):
     rules = {"allow": ["Bash(git status *)"], "deny": ["Bash(git push *)"]}
     path = "/v1/mainspring/policy/test"
     push = {"tool": "Bash", "input": {"command": "git push origin"}}
@@ -171,20 +173,20 @@ def test_rules_are_tried_on_a_call_and_say_why(client: Anthropic):
         post(client, path, rules={"deny": ["Bash("]}, call=look)
 
 
-def test_rules_are_tried_on_the_calls_of_a_session(client: Anthropic, session_id: str):
+def test_rules_are_tested_on_the_calls_of_a_session(client: Anthropic, session_id: str):
     retrial = post(client, f"/v1/sessions/{session_id}/policy/test", rules={"deny": ["Write"]})
     assert (retrial["calls"], retrial["changed"]) == (2, 2)
     assert {item["now"] for item in retrial["data"]} == {"deny"}
 
 
-def test_session_without_hooks_and_failures_has_none_to_tell_of(client: Anthropic, session_id: str):
+def test_a_session_without_hooks_or_failures_lists_none(client: Anthropic, session_id: str):
     assert get(client, f"/v1/sessions/{session_id}/hooks")["data"] == []
     assert get(client, "/v1/mainspring/parked")["data"] == []
     with pytest.raises(anthropic.NotFoundError):
         post(client, f"/v1/mainspring/parked/{session_id}/unpark")
 
 
-def test_the_document_is_there_without_a_key(client: Anthropic):
+def test_the_openapi_document_needs_no_key(client: Anthropic):
     with Anthropic(api_key="none", base_url=client.base_url, max_retries=0) as stranger:
         document = get(stranger, "/v1/mainspring/openapi.json")
     assert document["openapi"] == "3.1.0"

@@ -48,7 +48,7 @@ async def api(tmp_path: Path, clock: SetClock) -> AsyncGenerator[Served]:
         yield running
 
 
-async def test_a_file_is_uploaded_looked_at_downloaded_and_deleted(user: AsyncAnthropic):
+async def test_a_file_is_uploaded_read_downloaded_and_deleted(user: AsyncAnthropic):
     content = bytes(range(256)) * 40 + b"\r\n--not a boundary\r\n"
     file = await user.beta.files.upload(file=("notes/plan.bin", content, "image/png"))
     assert file.id.startswith("file_")
@@ -74,13 +74,13 @@ async def test_a_file_is_uploaded_looked_at_downloaded_and_deleted(user: AsyncAn
         await user.beta.files.delete(file.id)
 
 
-async def test_an_empty_file_is_a_file_too(acme: AsyncAnthropic):
+async def test_an_empty_file_can_be_uploaded(acme: AsyncAnthropic):
     file = await acme.beta.files.upload(file=("empty.txt", b""))
     assert file.size_bytes == 0
     assert await (await acme.beta.files.download(file.id)).read() == b""
 
 
-async def test_a_download_is_saved_and_never_run(api: Served):
+async def test_a_download_is_an_attachment_that_browsers_do_not_run(api: Served):
     async with api.client() as client:
         file = await client.beta.files.upload(
             file=('a "q" ü.html', b"<script>alert(1)</script>", "text/html")
@@ -93,7 +93,9 @@ async def test_a_download_is_saved_and_never_run(api: Served):
     assert "%C3%BC.html" in headers["content-disposition"]
 
 
-async def test_files_are_listed_newest_first(api: Served, clock: SetClock, acme: AsyncAnthropic):
+async def test_files_are_listed_newest_first_and_filtered(
+    api: Served, clock: SetClock, acme: AsyncAnthropic
+):
     made: list[str] = []
     for n in range(5):
         clock.now += timedelta(seconds=1)
@@ -143,7 +145,7 @@ async def test_a_file_that_is_too_large_is_refused(acme: AsyncAnthropic):
     assert await ids(acme.beta.files.list()) == [largest.id]
 
 
-async def test_an_endless_upload_is_cut_off(api: Served, acme: AsyncAnthropic):
+async def test_an_endless_upload_is_aborted(api: Served, acme: AsyncAnthropic):
     sent = 0
 
     async def endless() -> AsyncGenerator[bytes]:
@@ -197,7 +199,7 @@ MALFORMED = [
 ]
 
 
-async def test_what_is_no_upload_is_refused(api: Served):
+async def test_malformed_uploads_are_refused(api: Served):
     async with httpx2.AsyncClient(base_url=api.url, timeout=60) as http:
         for kind, body in MALFORMED:
             headers = {**KEY, "content-type": kind}
@@ -206,7 +208,7 @@ async def test_what_is_no_upload_is_refused(api: Served):
             assert answer.json()["error"]["type"] == "invalid_request_error"
 
 
-async def test_a_name_that_would_forge_headers_or_is_not_unicode_is_cleaned(api: Served):
+async def test_a_file_name_with_control_or_invalid_bytes_is_cleaned(api: Served):
     raw = (
         b'--b\r\ncontent-disposition: form-data; name="file"; filename="a\xff\x0bb.txt"\r\n'
         b"content-type: text/x\x01y\r\n\r\nx\r\n--b--\r\n"
@@ -223,7 +225,7 @@ async def test_a_name_that_would_forge_headers_or_is_not_unicode_is_cleaned(api:
     assert download.headers["content-type"] == "text/plain"
 
 
-def test_a_name_is_what_follows_the_last_slash_or_is_made_up():
+def test_a_file_name_is_the_part_after_the_last_slash_or_generated():
     assert normalize_filename("/etc/passwd", "text/plain") == "passwd"
     assert normalize_filename("C:\\docs\\plan.pdf", "text/plain") == "plan.pdf"
     assert normalize_filename("", "application/pdf") == "unnamed.pdf"
@@ -235,7 +237,7 @@ def test_a_name_is_what_follows_the_last_slash_or_is_made_up():
 
 
 @given(name=st.text(max_size=200))
-def test_any_name_makes_one_header_line_that_says_it(name: str):
+def test_any_file_name_becomes_one_valid_header_line(name: str):
     cleaned = normalize_filename(name, "text/plain")
     assert "/" not in cleaned
     assert cleaned not in ("", ".", "..")

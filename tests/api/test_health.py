@@ -27,7 +27,7 @@ async def fine() -> None:
     pass
 
 
-async def test_a_process_that_answers_is_alive_whatever_its_store_does(tmp_path: Path):
+async def test_a_process_is_alive_regardless_of_its_store(tmp_path: Path):
     async def away() -> str | None:
         raise StoreUnavailable("away")
 
@@ -36,7 +36,7 @@ async def test_a_process_that_answers_is_alive_whatever_its_store_does(tmp_path:
             assert (answer.status, answer.json()) == (200, {"status": "ok"})
 
 
-async def test_it_is_ready_when_every_check_says_so(tmp_path: Path):
+async def test_the_service_is_ready_when_every_check_passes(tmp_path: Path):
     async with operated(tmp_path, {"store": fine, "worker": fine}) as api:
         for answer in (await api.get("/readyz"), await api.get_inside("/readyz")):
             assert (answer.status, answer.headers["cache-control"]) == (200, "no-store")
@@ -46,7 +46,7 @@ async def test_it_is_ready_when_every_check_says_so(tmp_path: Path):
             }
 
 
-async def test_it_says_what_is_wrong_and_nothing_that_is_secret(
+async def test_failed_checks_are_named_without_secrets(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     async def away() -> str | None:
@@ -72,7 +72,7 @@ async def test_it_says_what_is_wrong_and_nothing_that_is_secret(
     assert "db.internal" in caplog.text
 
 
-async def test_the_store_is_asked_and_its_tables_are_looked_at(tmp_path: Path):
+async def test_readiness_checks_the_store_and_its_schema(tmp_path: Path):
     path = tmp_path / "mainspring.db"
 
     async def looked() -> SchemaStatus:
@@ -83,7 +83,7 @@ async def test_the_store_is_asked_and_its_tables_are_looked_at(tmp_path: Path):
         assert (await health.ready()).is_ready
 
 
-async def test_tables_that_are_too_old_are_not_ready_and_newer_ones_do_while_an_upgrade_rolls():
+async def test_an_old_schema_is_not_ready_and_a_newer_one_is_accepted():
     async def too_old() -> SchemaStatus:
         return SchemaStatus(3, 5)
 
@@ -95,7 +95,7 @@ async def test_tables_that_are_too_old_are_not_ready_and_newer_ones_do_while_an_
     assert await check_migrations(newer)() is None
 
 
-async def test_the_tables_are_not_looked_at_for_every_question():
+async def test_the_schema_check_is_cached():
     asked, now = 0, 0.0
 
     async def looked() -> SchemaStatus:
@@ -110,7 +110,7 @@ async def test_the_tables_are_not_looked_at_for_every_question():
     assert asked == 2
 
 
-async def test_a_process_that_drains_is_not_ready():
+async def test_a_draining_process_is_not_ready():
     closing = anyio.Event()
     check = check_not_draining(closing)
     assert await check() is None
@@ -118,7 +118,7 @@ async def test_a_process_that_drains_is_not_ready():
     assert "draining" in (await check() or "")
 
 
-async def test_a_loop_that_has_stopped_to_turn_is_noticed():
+async def test_a_stalled_event_loop_is_detected():
     now = 0.0
     pulse = LoopHeartbeat(seconds=30, monotonic=lambda: now)
     now = 29.0
@@ -130,7 +130,7 @@ async def test_a_loop_that_has_stopped_to_turn_is_noticed():
     assert await pulse.check() == "silent for 31 s"
 
 
-async def test_a_worker_is_felt_while_it_works(tmp_path: Path):
+async def test_a_worker_updates_its_heartbeat(tmp_path: Path):
     felt, closing = anyio.Event(), anyio.Event()
 
     async def run(_session_id: str) -> None:
@@ -144,7 +144,9 @@ async def test_a_worker_is_felt_while_it_works(tmp_path: Path):
                 await felt.wait()
 
 
-async def test_it_is_not_ready_while_postgresql_is_down(postgres: Postgres, postgres_url: str):
+async def test_the_service_is_not_ready_while_postgresql_is_down(
+    postgres: Postgres, postgres_url: str
+):
     async with open_postgres(postgres_url) as store:
         health = Health({"store": check_store(store)})
         assert (await health.ready()).is_ready

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 import pytest
-from tests.api.test_sweep import everything
+from tests.api.test_all_routes import read_everything
 from tests.api.whole_api import Answer, skill_form, whole
 
 from mainspring.capabilities.vault.aes_seal import AesSeal
@@ -70,7 +70,7 @@ def creations(ids: dict[str, str]) -> dict[str, Callable[[], Any]]:
     return {**makers, "/v1/files": file_form, "/v1/skills": skill_form}
 
 
-async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Path):
+async def test_a_repeated_creation_is_applied_once_and_answered_alike(tmp_path: Path):
     async with whole(tmp_path) as api:
         records, key = api.service.infrastructure.store.records, api.keys["acme", "admin"]
 
@@ -81,7 +81,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         made = creations(api.ids["acme"])
         first = {path: await post(path, body()) for path, body in made.items()}
         assert {path: each.body for path, each in first.items() if each.status != 200} == {}
-        before = await everything(api, "acme")
+        before = await read_everything(api, "acme")
         door = Authenticator(records)
         repeated = IdempotentRequests(records, api.service.infrastructure.seal)
         again = Api(api.routes, access_control=door, repeated=repeated).application()
@@ -92,7 +92,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
                     first[path].body,
                     "true",
                 )
-        assert await everything(api, "acme") == before
+        assert await read_everything(api, "acme") == before
         for path in made:
             is_upload = path in ("/v1/files", "/v1/skills")
             other = file_form(b"3") if is_upload else {"name": "other", "title": "other"}
@@ -133,7 +133,7 @@ async def test_a_repeated_creation_is_done_once_and_answered_alike(tmp_path: Pat
         ({"key_id": "oidc:eve\0POST /v1/a"}, None),
     ],
 )
-async def test_an_answer_is_for_who_asked_first_with_the_rights_of_then(
+async def test_a_stored_response_is_returned_only_to_the_same_principal_and_rights(
     tmp_path: Path, other: dict[str, Any], refusal: type[Exception] | None
 ):
     who = Principal(
@@ -153,7 +153,7 @@ async def test_an_answer_is_for_who_asked_first_with_the_rights_of_then(
                 await requests.begin(changed, "POST /v1/a", "k", "print")
 
 
-async def test_a_request_that_was_abandoned_is_done_again_and_answers_expire(tmp_path: Path):
+async def test_an_abandoned_request_is_retried_and_responses_expire(tmp_path: Path):
     now = clock.now()
     async with whole(tmp_path) as api:
         requests = IdempotentRequests(

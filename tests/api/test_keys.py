@@ -20,7 +20,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Guarded]:
         yield running
 
 
-async def test_an_administrator_makes_lists_and_revokes_keys_and_each_is_shown_once(api: Guarded):
+async def test_an_administrator_creates_lists_and_revokes_keys_shown_once(api: Guarded):
     async with api.http(api.root) as http:
         made = await http.post(KEYS, json={"name": "ci", "role": "operator"})
         assert made.status_code == 200, made.text
@@ -41,7 +41,7 @@ async def test_an_administrator_makes_lists_and_revokes_keys_and_each_is_shown_o
         assert len((await http.get(KEYS, params={"include_revoked": "true"})).json()["data"]) == 2
 
 
-async def test_no_key_makes_a_mightier_one(api: Guarded):
+async def test_no_key_can_create_a_more_powerful_one(api: Guarded):
     limited = await api.key(CreateKey(name="l", role="admin", requests_per_minute=100))
     poor = await api.key(CreateKey(name="p", role="admin", daily_budget_usd=Decimal(1)))
     worker = await api.key(CreateKey(name="w", environment_id="env_1"))
@@ -78,7 +78,7 @@ async def test_no_key_makes_a_mightier_one(api: Guarded):
     ],
     ids=str,
 )
-async def test_what_cannot_be_is_refused(api: Guarded, body: dict[str, object]):
+async def test_invalid_keys_are_refused(api: Guarded, body: dict[str, object]):
     await add_record(api.records, "environment", "env_1")
     await add_record(api.records, "agent", "agent_1")
     async with api.http(api.root) as http:

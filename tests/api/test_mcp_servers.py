@@ -10,7 +10,7 @@ from collections.abc import Generator
 import anthropic
 import pytest
 from tests.api.conftest import platform
-from tests.api.test_official_sdk import answered, said
+from tests.api.test_official_sdk import send_event, send_text
 from tests.api.vault_api import LATER
 from tests.mcp.authorization import AuthorizingServer
 from tests.mcp.loopback_server import Answer, Asked, LoopbackServer, forms_of, loopback_server
@@ -40,7 +40,7 @@ def server() -> Generator[LoopbackServer]:
         yield made
 
 
-def begun(
+def create_session(
     client: anthropic.Anthropic,
     server: LoopbackServer,
     *,
@@ -77,7 +77,7 @@ def of_type(events: list, type_: str) -> list:
     return [event for event in events if event.type == type_]
 
 
-def test_an_agent_uses_the_tools_of_a_server_with_the_token_of_a_vault(
+def test_an_agent_uses_the_tools_of_a_server_with_a_vault_token(
     client: anthropic.Anthropic, server: LoopbackServer
 ):
     toolset = {
@@ -87,14 +87,14 @@ def test_an_agent_uses_the_tools_of_a_server_with_the_token_of_a_vault(
             {"name": "leak", "enabled": False},
         ],
     }
-    session = begun(client, server, toolset=toolset, auth=bearer())
+    session = create_session(client, server, toolset=toolset, auth=bearer())
     script = (
         'call mcp__word_book__look_up {"text": "tea"}\n'
         'call mcp__word_book__write {"text": "tea"}\n'
         'call mcp__word_book__leak {"text": "tea"}\n'
         "say It is a drink."
     )
-    events = said(client, session.id, script)
+    events = send_text(client, session.id, script)
     [looked, write] = of_type(events, "agent.mcp_tool_use")
     assert (looked.mcp_server_name, looked.name) == ("word book", "look.up")
     assert (looked.evaluated_permission, write.evaluated_permission) == ("allow", "ask")
@@ -105,7 +105,7 @@ def test_an_agent_uses_the_tools_of_a_server_with_the_token_of_a_vault(
     assert [call["name"] for call in server.calls] == ["look.up"]
 
     allow = {"type": "user.tool_confirmation", "tool_use_id": write.id, "result": "allow"}
-    events = answered(client, session.id, allow)
+    events = send_event(client, session.id, allow)
     written, refused = of_type(events, "agent.mcp_tool_result")
     assert (written.content[0].text, refused.is_error) == ("write: tea", True)
     assert [call["name"] for call in server.calls] == ["look.up", "write"]
@@ -113,14 +113,14 @@ def test_an_agent_uses_the_tools_of_a_server_with_the_token_of_a_vault(
     assert set(server.sent_tokens()) == {TOKEN}
 
 
-def test_a_token_that_a_server_repeats_reaches_neither_model_nor_log(
+def test_a_token_repeated_by_a_server_reaches_neither_model_nor_log(
     client: anthropic.Anthropic, server: LoopbackServer
 ):
     toolset = {"default_config": {"permission_policy": ALLOW}}
     builtin = {"type": "agent_toolset_20260401"}
-    session = begun(client, server, toolset=toolset, auth=bearer(), tools=(builtin,))
+    session = create_session(client, server, toolset=toolset, auth=bearer(), tools=(builtin,))
     script = 'call mcp__word_book__leak {"text": "x"}\ncall bash {"command": "env"}\nsay Done.'
-    said(client, session.id, script)
+    send_text(client, session.id, script)
     path = f"/v1/sessions/{session.id}/events?include=internal&limit=1000"
     everything = json.dumps(client.get(path, cast_to=object))
     assert "agent.mcp_tool_result" in everything
@@ -149,32 +149,34 @@ class SkillServer(LoopbackServer):
 
 
 @pytest.mark.parametrize("is_enabled", [True, False])
-def test_an_agent_uses_the_skills_of_a_server_whose_tools_it_has(
+def test_an_agent_uses_server_skills_only_if_its_tools_are_enabled(
     client: anthropic.Anthropic, is_enabled: bool
 ):
     with loopback_server(SkillServer(tokens={TOKEN})) as server:
         toolset = {"default_config": {"enabled": is_enabled}}
-        session = begun(client, server, toolset=toolset, auth=bearer())
-        events = said(client, session.id, 'call mcp_skill {"name": "word_book:brewing"}\nsay Done.')
+        session = create_session(client, server, toolset=toolset, auth=bearer())
+        events = send_text(
+            client, session.id, 'call mcp_skill {"name": "word_book:brewing"}\nsay Done.'
+        )
     [result] = of_type(events, "agent.tool_result")
     text = result.content[0].text
     assert ("Three minutes." in text) == is_enabled
     assert text.startswith("The MCP server word book wrote this skill") == is_enabled
 
 
-def test_a_server_that_is_refused_or_gone_is_reported_and_the_session_goes_on(
+def test_an_unauthorized_or_unreachable_server_is_reported_and_the_session_continues(
     client: anthropic.Anthropic, server: LoopbackServer
 ):
-    session = begun(client, server, auth=bearer("wrong-token-0123456789"))
-    events = said(client, session.id, "say I have no tools.")
+    session = create_session(client, server, auth=bearer("wrong-token-0123456789"))
+    events = send_text(client, session.id, "say I have no tools.")
     [failed] = of_type(events, "session.error")
     assert failed.error.type == "mcp_authentication_failed_error"
     assert failed.error.mcp_server_name == "word book"
     assert of_type(events, "agent.message")
 
     gone = LoopbackServer(url="http://127.0.0.1:9")
-    session = begun(client, gone)
-    events = said(client, session.id, "say I have no tools.")
+    session = create_session(client, gone)
+    events = send_text(client, session.id, "say I have no tools.")
     [failed] = of_type(events, "session.error")
     assert failed.error.type == "mcp_connection_failed_error"
     assert failed.error.retry_status.type == "retrying"
@@ -192,12 +194,12 @@ def test_a_server_that_is_refused_or_gone_is_reported_and_the_session_goes_on(
 def test_the_network_of_the_environment_decides_whether_servers_are_reached(
     client: anthropic.Anthropic, server: LoopbackServer, network: dict, is_reached: bool
 ):
-    session = begun(client, server, network=network, auth=bearer())
-    said(client, session.id, "say Hello.")
+    session = create_session(client, server, network=network, auth=bearer())
+    send_text(client, session.id, "say Hello.")
     assert bool(server.requests) == is_reached
 
 
-def test_an_expired_token_is_exchanged_once_and_the_request_sent_again(
+def test_an_expired_token_is_refreshed_once_and_the_request_repeated(
     client: anthropic.Anthropic, server: LoopbackServer
 ):
     fresh = "fresh-6a1b8c90d2e3f475-planted"
@@ -222,10 +224,10 @@ def test_an_expired_token_is_exchanged_once_and_the_request_sent_again(
         "expires_at": LATER.isoformat(),
         "refresh": refresh,
     }
-    session = begun(
+    session = create_session(
         client, server, toolset={"default_config": {"permission_policy": ALLOW}}, auth=auth
     )
-    events = said(client, session.id, 'call mcp__word_book__leak {"text": "x"}\nsay Done.')
+    events = send_text(client, session.id, 'call mcp__word_book__leak {"text": "x"}\nsay Done.')
     assert of_type(events, "agent.mcp_tool_result")[0].is_error is None
     [form] = exchanged
     assert form["grant_type"] == "refresh_token"
@@ -243,7 +245,7 @@ def follow(url: str) -> tuple[str, str]:
         return error.url, error.read().decode()
 
 
-def test_a_person_logs_in_by_a_link_and_sessions_use_the_tokens(client: anthropic.Anthropic):
+def test_a_user_logs_in_by_a_link_and_sessions_use_the_tokens(client: anthropic.Anthropic):
     with loopback_server(AuthorizingServer()) as server:
         vault = client.beta.vaults.create(display_name="mine")
         asked = {"vault_id": vault.id, "mcp_server_url": server.mcp, "display_name": "books"}
@@ -256,11 +258,11 @@ def test_a_person_logs_in_by_a_link_and_sessions_use_the_tokens(client: anthropi
         live = [item for item in client.beta.vaults.credentials.list(vault.id)
                 if item.archived_at is None]  # fmt: skip
         assert [(item.auth.type, item.display_name) for item in live] == [("mcp_oauth", "books")]
-        session = begun(client, server)
+        session = create_session(client, server)
         session = client.beta.sessions.create(
             agent=session.agent.id, environment_id=session.environment_id, vault_ids=[vault.id]
         )
-        events = said(client, session.id, 'call mcp__word_book__look_up {"text": "tea"}')
+        events = send_text(client, session.id, 'call mcp__word_book__look_up {"text": "tea"}')
         assert server.sent_tokens()[-1] == token
         assert token not in str(links) + str(events)
 
@@ -274,7 +276,7 @@ def test_a_person_logs_in_by_a_link_and_sessions_use_the_tokens(client: anthropi
         ({"code": "guessed"}, "grants no token"),
     ],
 )
-def test_an_answer_that_is_not_to_our_question_gives_no_credential(
+def test_a_forged_login_callback_gives_no_credential(
     client: anthropic.Anthropic, callback: dict, why: str
 ):
     with loopback_server(AuthorizingServer(callback=callback)) as server:

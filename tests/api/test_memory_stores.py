@@ -16,7 +16,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Served]:
         yield running
 
 
-async def test_a_store_is_made_read_changed_archived_and_deleted(acme: AsyncAnthropic):
+async def test_a_store_is_created_read_changed_archived_and_deleted(acme: AsyncAnthropic):
     stores = acme.beta.memory_stores
     made = await stores.create(name="Notes", metadata={"user": "ada"})
     assert made.id.startswith("memstore_")
@@ -50,7 +50,7 @@ async def test_stores_are_listed_in_pages_and_by_time(acme: AsyncAnthropic):
         await stores.list(created_at_gte="2026-01-01T00:00:00")
 
 
-async def test_a_memory_is_made_read_changed_renamed_and_deleted(acme: AsyncAnthropic):
+async def test_a_memory_is_created_read_changed_renamed_and_deleted(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     made = await memories.create(store.id, path="/notes/café.md", content="Grüße")
@@ -72,7 +72,7 @@ async def test_a_memory_is_made_read_changed_renamed_and_deleted(acme: AsyncAnth
     assert (await memories.create(store.id, path="/b.md", content="", view="full")).content == ""
 
 
-async def test_a_change_needs_the_content_that_it_expects(acme: AsyncAnthropic):
+async def test_an_update_needs_the_expected_content_hash(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     made = await memories.create(store.id, path="/a", content="one")
@@ -100,7 +100,7 @@ async def test_a_change_needs_the_content_that_it_expects(acme: AsyncAnthropic):
     await memories.delete(made.id, memory_store_id=store.id, expected_content_sha256=digest("two"))
 
 
-async def test_a_path_is_a_memory_or_a_folder_but_never_both(acme: AsyncAnthropic):
+async def test_a_path_is_either_a_memory_or_a_folder(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     made = await memories.create(store.id, path="/a/b", content="")
@@ -118,7 +118,7 @@ async def test_a_path_is_a_memory_or_a_folder_but_never_both(acme: AsyncAnthropi
     assert (await memories.update(made.id, memory_store_id=store.id, path="/a")).path == "/a"
 
 
-async def test_of_many_who_want_one_path_at_once_one_gets_it(acme: AsyncAnthropic):
+async def test_of_concurrent_creations_of_one_path_only_one_succeeds(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     got: list[str] = []
@@ -157,7 +157,7 @@ async def test_of_many_who_want_one_path_at_once_one_gets_it(acme: AsyncAnthropi
         "/a" * 21,
     ],
 )
-async def test_a_bad_path_is_refused(path: str, acme: AsyncAnthropic):
+async def test_an_invalid_path_is_refused(path: str, acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     with pytest.raises(anthropic.BadRequestError, match="path"):
@@ -167,7 +167,7 @@ async def test_a_bad_path_is_refused(path: str, acme: AsyncAnthropic):
         await memories.update(made.id, memory_store_id=store.id, path=path)
 
 
-async def test_what_is_too_much_is_refused(acme: AsyncAnthropic):
+async def test_contents_and_counts_over_the_limits_are_refused(acme: AsyncAnthropic):
     stores = acme.beta.memory_stores
     store = await stores.create(name="s")
     large = await stores.memories.create(store.id, path="/l", content="x" * 102_400)
@@ -228,7 +228,7 @@ async def test_memories_are_listed_by_path_and_by_folder(acme: AsyncAnthropic):
         await memories.list(store.id, page="nonsense")
 
 
-async def test_an_archived_store_can_be_read_and_cleaned_only(acme: AsyncAnthropic):
+async def test_an_archived_store_is_read_only_except_for_redaction(acme: AsyncAnthropic):
     stores = acme.beta.memory_stores
     store = await stores.create(name="s")
     made = await stores.memories.create(store.id, path="/a", content="one")
@@ -245,7 +245,7 @@ async def test_an_archived_store_can_be_read_and_cleaned_only(acme: AsyncAnthrop
     await stores.memories.delete(made.id, memory_store_id=store.id)
 
 
-async def test_a_deleted_store_takes_everything_along(tmp_path: Path):
+async def test_deleting_a_store_deletes_all_of_its_contents(tmp_path: Path):
     async with served(tmp_path, routes) as api, api.client() as client:
         stores = client.beta.memory_stores
         store = await stores.create(name="s")

@@ -19,7 +19,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Served]:
         yield running
 
 
-async def test_what_changes_nothing_makes_no_version(acme: AsyncAnthropic):
+async def test_an_unchanged_update_makes_no_version(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     made = await memories.create(store.id, path="/a", content="one")
@@ -28,7 +28,7 @@ async def test_what_changes_nothing_makes_no_version(acme: AsyncAnthropic):
     assert same == made
 
 
-async def test_a_page_with_contents_has_twenty_at_most(acme: AsyncAnthropic):
+async def test_a_page_with_contents_has_at_most_twenty_items(acme: AsyncAnthropic):
     store = await acme.beta.memory_stores.create(name="s")
     memories = acme.beta.memory_stores.memories
     for n in range(22):
@@ -81,7 +81,7 @@ async def test_every_change_is_a_version_with_its_author(api: Served, acme: Asyn
     assert found[1].id in await matches(created_at_lte=moment.isoformat())
 
 
-async def test_a_redacted_version_keeps_the_fact_and_nothing_else(tmp_path: Path):
+async def test_a_redacted_version_keeps_only_the_fact_of_the_change(tmp_path: Path):
     async with served(tmp_path, routes) as api, api.client() as client:
         store = await client.beta.memory_stores.create(name="s")
         memories, versions = (

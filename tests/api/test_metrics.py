@@ -16,7 +16,7 @@ async def read(api: Operated) -> dict[tuple[str, ...], float]:
     }
 
 
-async def test_requests_are_counted_by_their_route_and_never_by_their_path(tmp_path: Path):
+async def test_requests_are_counted_by_route_and_never_by_path(tmp_path: Path):
     async with operated(tmp_path) as api:
         await api.get("/v1/environments?page=secret", "acme:viewer")
         await api.get("/v1/environments/env_1", "acme:viewer")
@@ -43,12 +43,14 @@ async def test_requests_are_counted_by_their_route_and_never_by_their_path(tmp_p
         ("default:operator", 200),
     ],
 )
-async def test_metrics_are_for_operators_of_the_root(tmp_path: Path, key: str | None, status: int):
+async def test_metrics_need_an_operator_of_the_root_tenant(
+    tmp_path: Path, key: str | None, status: int
+):
     async with operated(tmp_path) as api:
         assert (await api.get("/metrics", key)).status == status
 
 
-async def test_an_address_of_its_own_needs_no_key_and_has_nothing_else(tmp_path: Path):
+async def test_the_internal_address_serves_metrics_without_a_key_and_nothing_else(tmp_path: Path):
     async with operated(tmp_path) as api:
         answer = await api.get_inside("/metrics")
         assert answer.headers["content-type"].startswith("text/plain; version=")
@@ -56,7 +58,7 @@ async def test_an_address_of_its_own_needs_no_key_and_has_nothing_else(tmp_path:
         assert (await api.get_inside("/v1/environments")).status == 404
 
 
-async def test_every_request_leaves_a_line_without_its_query_and_its_key(
+async def test_every_request_is_logged_without_its_query_and_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.INFO, "mainspring.access")

@@ -17,7 +17,7 @@ CAREFUL = {
 }
 
 
-def called(kind: str, task: str, **more: object) -> str:
+def agent_call(kind: str, task: str, **more: object) -> str:
     given = {"description": kind, "prompt": task, "subagent_type": kind, **more}
     return f"call agent {json.dumps(given)}"
 
@@ -44,7 +44,7 @@ def message(text: str):
     return {"type": "user.message", "content": [{"type": "text", "text": text}]}
 
 
-def sent(client: anthropic.Anthropic, session_id: str, event: object):
+def send_event(client: anthropic.Anthropic, session_id: str, event: object):
     """Every event that this leads to, until the session is idle."""
     events = []
     with client.beta.sessions.events.stream(session_id) as stream:
@@ -60,11 +60,13 @@ def of_type(events: list, type_: str) -> list:
     return [event for event in events if event.type == type_]
 
 
-def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
+def test_a_coordinator_calls_two_agents_at_once(client: anthropic.Anthropic):
     scout, clerk = member(client, "scout"), member(client, "clerk", ALLOWED)
     session = team(client, "lead", scout, {"type": "agent", "id": clerk, "version": 1})
-    counting = called("clerk", 'call bash {"command": "echo 3"}\nsay Three.')
-    events = sent(client, session.id, message(f"{called('scout', 'say Land.')} && {counting}"))
+    counting = agent_call("clerk", 'call bash {"command": "echo 3"}\nsay Three.')
+    events = send_event(
+        client, session.id, message(f"{agent_call('scout', 'say Land.')} && {counting}")
+    )
 
     assert events[-1].stop_reason.type == "end_turn"
     assert len(of_type(events, "session.status_idle")) == 1
@@ -103,10 +105,12 @@ def test_a_coordinator_calls_two_others_at_once(client: anthropic.Anthropic):
     assert idle.id == events[-1].id
 
 
-def test_a_call_of_another_is_answered_by_ids_that_session_waits_for(client: anthropic.Anthropic):
+def test_a_call_of_a_subagent_is_answered_by_the_ids_the_session_waits_for(
+    client: anthropic.Anthropic,
+):
     session = team(client, "careful-lead", member(client, "writer", CAREFUL), tools=[ALLOWED])
     task = 'call write {"file_path": "note.txt", "content": "tea"}\nsay Written.'
-    events = sent(client, session.id, message(f"{called('writer', task)}\nsay All done."))
+    events = send_event(client, session.id, message(f"{agent_call('writer', task)}\nsay All done."))
     stop = events[-1].stop_reason
     [use] = [item for item in of_type(events, "agent.tool_use") if item.name == "write"]
     assert (stop.type, stop.event_ids) == ("requires_action", [use.id])
@@ -114,7 +118,7 @@ def test_a_call_of_another_is_answered_by_ids_that_session_waits_for(client: ant
     assert use.session_thread_id == made.session_thread_id
 
     yes = {"type": "user.tool_confirmation", "tool_use_id": use.id, "result": "allow"}
-    events = sent(client, session.id, yes)
+    events = send_event(client, session.id, yes)
     assert events[-1].stop_reason.type == "end_turn"
     [confirmed] = of_type(events, "user.tool_confirmation")
     assert confirmed.session_thread_id == made.session_thread_id
@@ -123,7 +127,7 @@ def test_a_call_of_another_is_answered_by_ids_that_session_waits_for(client: ant
     assert "Written." in result.content[0].text
 
 
-def test_a_client_runs_a_tool_of_another(client: anthropic.Anthropic):
+def test_a_client_runs_the_custom_tool_of_a_subagent(client: anthropic.Anthropic):
     lookup = {
         "type": "custom",
         "name": "lookup",
@@ -132,21 +136,23 @@ def test_a_client_runs_a_tool_of_another(client: anthropic.Anthropic):
     }
     session = team(client, "reader", member(client, "librarian", lookup))
     task = 'call lookup {"word": "tea"}\nsay A drink.'
-    events = sent(client, session.id, message(called("librarian", task)))
+    events = send_event(client, session.id, message(agent_call("librarian", task)))
     [use] = of_type(events, "agent.custom_tool_use")
     assert events[-1].stop_reason.event_ids == [use.id]
     assert use.session_thread_id
     given = {"type": "text", "text": "a hot drink"}
     found = {"type": "user.custom_tool_result", "custom_tool_use_id": use.id, "content": [given]}
-    events = sent(client, session.id, found)
+    events = send_event(client, session.id, found)
     assert events[-1].stop_reason.type == "end_turn"
     assert "A drink." in of_type(events, "agent.tool_result")[0].content[0].text
 
 
-def test_one_thread_is_interrupted_and_archived_and_the_rest_goes_on(client: anthropic.Anthropic):
+def test_one_thread_is_interrupted_and_archived_and_the_others_continue(
+    client: anthropic.Anthropic,
+):
     session = team(client, "captain", member(client, "sleeper", ALLOWED), {"type": "self"})
-    sleeping = called("sleeper", 'call bash {"command": "sleep 60"}')
-    awake = called("captain", "say I am here.")
+    sleeping = agent_call("sleeper", 'call bash {"command": "sleep 60"}')
+    awake = agent_call("captain", "say I am here.")
     with client.beta.sessions.events.stream(session.id) as stream:
         client.beta.sessions.events.send(session.id, events=[message(f"{sleeping} && {awake}")])
         for event in stream:
@@ -166,10 +172,10 @@ def test_one_thread_is_interrupted_and_archived_and_the_rest_goes_on(client: ant
     assert archived.status == "terminated"
 
 
-def test_a_session_runs_as_long_as_somebody_works_in_the_background(client: anthropic.Anthropic):
+def test_a_session_is_running_while_a_background_subagent_works(client: anthropic.Anthropic):
     session = team(client, "patient", member(client, "slow", ALLOWED), tools=[ALLOWED])
     task = 'call bash {"command": "while [ ! -e go ]; do sleep 0.05; done"}\nsay At last.'
-    begin = called("slow", task, run_in_background=True)
+    begin = agent_call("slow", task, run_in_background=True)
     go = 'call write {"file_path": "go", "content": "now"}'
     answers = []
     with client.beta.sessions.events.stream(session.id) as stream:

@@ -23,29 +23,29 @@ LOOKUP = {
 }
 
 
-def begun(client: anthropic.Anthropic, name: str, *tools: object):
+def create_session(client: anthropic.Anthropic, name: str, *tools: object):
     agent = client.beta.agents.create(name=name, model="claude-sonnet-4-5", tools=tools)
     environment = client.beta.environments.create(name=f"{name}-environment")
     return client.beta.sessions.create(agent=agent.id, environment_id=environment.id, title=name)
 
 
-def said(client: anthropic.Anthropic, session_id: str, text: str):
+def send_text(client: anthropic.Anthropic, session_id: str, text: str):
     """Every event that a message leads to, until the session is idle again."""
     with client.beta.sessions.events.stream(session_id) as stream:
         client.beta.sessions.events.send(
             session_id,
             events=[{"type": "user.message", "content": [{"type": "text", "text": text}]}],
         )
-        return upto_idle(stream)
+        return read_until_idle(stream)
 
 
-def answered(client: anthropic.Anthropic, session_id: str, event: object):
+def send_event(client: anthropic.Anthropic, session_id: str, event: object):
     with client.beta.sessions.events.stream(session_id) as stream:
         client.beta.sessions.events.send(session_id, events=[event])
-        return upto_idle(stream)
+        return read_until_idle(stream)
 
 
-def upto_idle(stream: anthropic.Stream):
+def read_until_idle(stream: anthropic.Stream):
     events = []
     for event in stream:
         events.append(event)
@@ -54,8 +54,8 @@ def upto_idle(stream: anthropic.Stream):
     return events
 
 
-def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
-    session = begun(client, "clerk", TOOLSET, LOOKUP)
+def test_a_session_is_created_used_and_archived(client: anthropic.Anthropic):
+    session = create_session(client, "clerk", TOOLSET, LOOKUP)
     assert (session.status, session.title) == ("idle", "clerk")
 
     script = (
@@ -64,7 +64,7 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
         'call lookup {"word": "tea"}\n'
         "say It is a drink."
     )
-    events = said(client, session.id, script)
+    events = send_text(client, session.id, script)
     [use] = [event for event in events if event.type == "agent.tool_use"]
     assert (use.name, use.evaluated_permission) == ("write", "ask")
     idle = events[-1]
@@ -75,7 +75,7 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
         approval["tool_use_id"] for approval in approvals["data"]
     ]  # not some time later
 
-    events = answered(
+    events = send_event(
         client,
         session.id,
         {"type": "user.tool_confirmation", "tool_use_id": use.id, "result": "allow"},
@@ -86,7 +86,7 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
     assert "tea" in results[-1].content[0].text
     assert events[-1].stop_reason.event_ids == [custom.id]
 
-    events = answered(
+    events = send_event(
         client,
         session.id,
         {
@@ -105,11 +105,11 @@ def test_the_whole_life_of_a_session(client: anthropic.Anthropic):
     archived = client.beta.sessions.archive(session.id)
     assert archived.archived_at is not None
     with pytest.raises(anthropic.BadRequestError):
-        said(client, session.id, "say more")
+        send_text(client, session.id, "say more")
 
 
-def test_an_interrupt_stops_what_runs(client: anthropic.Anthropic):
-    session = begun(client, "sleeper", TOOLSET)
+def test_an_interrupt_stops_a_running_session(client: anthropic.Anthropic):
+    session = create_session(client, "sleeper", TOOLSET)
     with client.beta.sessions.events.stream(session.id) as stream:
         client.beta.sessions.events.send(
             session.id,
@@ -129,9 +129,9 @@ def test_an_interrupt_stops_what_runs(client: anthropic.Anthropic):
     assert client.beta.sessions.retrieve(session.id).status == "idle"
 
 
-def test_an_outcome_is_accepted_and_worked_towards(client: anthropic.Anthropic):
-    session = begun(client, "worker")
-    events = answered(
+def test_an_outcome_is_accepted_and_worked_on(client: anthropic.Anthropic):
+    session = create_session(client, "worker")
+    events = send_event(
         client,
         session.id,
         {
@@ -146,7 +146,7 @@ def test_an_outcome_is_accepted_and_worked_towards(client: anthropic.Anthropic):
     assert outcome.description == "say The report is written."
 
 
-def test_the_session_of_a_deployment_works_for_its_outcome(client: anthropic.Anthropic):
+def test_the_session_of_a_deployment_works_on_its_outcome(client: anthropic.Anthropic):
     agent = client.beta.agents.create(name="deployed", model="claude-sonnet-4-5", tools=[])
     environment = client.beta.environments.create(name="deployed-environment")
     outcome = {
@@ -162,7 +162,7 @@ def test_the_session_of_a_deployment_works_for_its_outcome(client: anthropic.Ant
     with client.beta.sessions.events.stream(run.session_id) as stream:
         before = client.beta.sessions.retrieve(run.session_id).outcome_evaluations
         if not before or before[0].completed_at is None:
-            upto_idle(stream)
+            read_until_idle(stream)
     [graded] = client.beta.sessions.retrieve(run.session_id).outcome_evaluations
     assert graded.description == "say The report is written."
     assert graded.completed_at is not None
@@ -170,8 +170,8 @@ def test_the_session_of_a_deployment_works_for_its_outcome(client: anthropic.Ant
     assert graded.result == "failed"  # this model repeats what it is told, which is no verdict
 
 
-def test_deltas_come_before_the_message_they_become(client: anthropic.Anthropic):
-    session = begun(client, "speaker")
+def test_deltas_come_before_the_message_they_add_up_to(client: anthropic.Anthropic):
+    session = create_session(client, "speaker")
     with client.beta.sessions.events.stream(session.id, event_deltas=["agent.message"]) as stream:
         client.beta.sessions.events.send(
             session.id,
@@ -182,7 +182,7 @@ def test_deltas_come_before_the_message_they_become(client: anthropic.Anthropic)
                 }
             ],
         )
-        events = upto_idle(stream)
+        events = read_until_idle(stream)
     kinds = [event.type for event in events]
     assert kinds.index("event_start") < kinds.index("event_delta") < kinds.index("agent.message")
     pieces = [event.delta.content.text for event in events if event.type == "event_delta"]
@@ -191,9 +191,9 @@ def test_deltas_come_before_the_message_they_become(client: anthropic.Anthropic)
     assert message.content[0].text.startswith("".join(pieces))
 
 
-def test_lists_come_in_pages_and_errors_as_classes(client: anthropic.Anthropic):
-    session = begun(client, "lister")
-    said(client, session.id, "say hello")
+def test_lists_are_paged_and_errors_have_their_sdk_classes(client: anthropic.Anthropic):
+    session = create_session(client, "lister")
+    send_text(client, session.id, "say hello")
     paged = [event.id for event in client.beta.sessions.events.list(session.id, limit=2)]
     whole = [event.id for event in client.beta.sessions.events.list(session.id, limit=100)]
     backwards = client.beta.sessions.events.list(session.id, order="desc", limit=100)
@@ -211,7 +211,7 @@ def test_lists_come_in_pages_and_errors_as_classes(client: anthropic.Anthropic):
         stranger.beta.agents.list()
 
 
-def test_files_vaults_memory_and_schedules_are_there(client: anthropic.Anthropic):
+def test_files_vaults_memory_and_deployments_work(client: anthropic.Anthropic):
     file = client.beta.files.upload(file=("a.txt", b"hello", "text/plain"))
     assert client.beta.files.download(file.id).read() == b"hello"
     vault = client.beta.vaults.create(display_name="keys")
@@ -244,17 +244,17 @@ def test_files_vaults_memory_and_schedules_are_there(client: anthropic.Anthropic
     assert client.beta.sessions.retrieve(run.session_id).deployment_id == deployment.id
 
 
-def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
+def test_files_written_to_outputs_are_listed_and_downloaded(
     client: anthropic.Anthropic,
 ):
-    session = begun(client, "author", TOOLSET | {"configs": []})
+    session = create_session(client, "author", TOOLSET | {"configs": []})
     script = (
         'call bash {"command": "cd /mnt/session/outputs; mkdir sub; echo one > sub/a.csv;'
         ' ln -s /etc/passwd link; ls /workspace/outputs"}\n'
         'call write {"file_path": "/mnt/session/outputs/b.md", "content": "two"}\n'
         "say Written."
     )
-    events = said(client, session.id, script)
+    events = send_text(client, session.id, script)
     results = [event for event in events if event.type == "agent.tool_result"]
     assert [result.is_error or False for result in results] == [False, False], str(results)
     files = {file.filename: file for file in client.beta.files.list(scope_id=session.id)}
@@ -264,7 +264,7 @@ def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
 
     client.beta.files.delete(files["a.csv"].id)
     again = 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.'
-    said(client, session.id, again)
+    send_text(client, session.id, again)
     [changed] = client.beta.files.list(scope_id=session.id)
     assert client.beta.files.download(changed.id).read() == b"three\n"
     client.beta.sessions.archive(session.id)
@@ -273,7 +273,7 @@ def test_files_that_the_agent_writes_to_outputs_are_listed_and_downloaded(
     assert list(client.beta.files.list(scope_id=session.id)) == []
 
 
-def test_the_address_of_the_service_shows_a_plain_page(client: anthropic.Anthropic):
+def test_the_root_of_the_service_is_a_plain_page(client: anthropic.Anthropic):
     with urllib.request.urlopen(str(client.base_url), timeout=60) as answer:
         page, headers = answer.read().decode(), answer.headers
     assert headers.get_content_type() == "text/html"

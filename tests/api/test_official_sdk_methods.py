@@ -47,7 +47,7 @@ def extra_fields() -> set[str]:
 
 
 @pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
-def test_every_method_of_the_sdk_is_answered_as_it_expects(
+def test_every_method_of_the_sdk_gets_the_response_it_expects(
     client: anthropic.Anthropic, is_async: bool
 ):
     given = {"api_key": client.api_key, "base_url": str(client.base_url), "timeout": 60}
@@ -63,12 +63,12 @@ async def _call_all(given: dict[str, Any], is_async: bool) -> Calls:
         async with anthropic.AsyncAnthropic(
             **given, max_retries=0, _strict_response_validation=True
         ) as client:
-            return await _exercised(client, "async")
+            return await _exercise(client, "async")
     with anthropic.Anthropic(**given, max_retries=0, _strict_response_validation=True) as client:
-        return await _exercised(client, "sync")
+        return await _exercise(client, "sync")
 
 
-async def _exercised(client: anthropic.Anthropic | anthropic.AsyncAnthropic, name: str) -> Calls:
+async def _exercise(client: anthropic.Anthropic | anthropic.AsyncAnthropic, name: str) -> Calls:
     call = Calls(client)
     await exercise(call, name)
     return call

@@ -59,7 +59,7 @@ async def test_the_same_routes_make_the_same_document_in_any_order(api: Whole):
     assert encode_document(document(api.routes[::-1], version=version)).decode() == served
 
 
-async def test_every_schema_is_one_and_every_reference_leads_to_one(api: Whole):
+async def test_every_schema_is_valid_and_every_reference_resolves(api: Whole):
     made = document(api.routes, version="1")
     schemas = made["components"]["schemas"]
     for name in {reference.removeprefix("#/components/schemas/") for reference in references(made)}:
@@ -69,7 +69,7 @@ async def test_every_schema_is_one_and_every_reference_leads_to_one(api: Whole):
         assert re.fullmatch(r"[A-Za-z0-9._-]+", name)
 
 
-async def test_what_is_documented_of_a_query_is_what_is_read(api: Whole):
+async def test_documented_query_parameters_are_those_that_are_read(api: Whole):
     made = document(api.routes, version="1")
     for route in (route for route in api.routes if route.is_documented):
         given = made["paths"][route.path][route.method.lower()].get("parameters", ())
@@ -87,7 +87,7 @@ async def test_what_is_documented_of_a_query_is_what_is_read(api: Whole):
     assert "types[]" in {event["name"] for event in events}
 
 
-async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whole):
+async def test_times_keys_forms_and_streams_are_documented_as_such(api: Whole):
     made = document(api.routes, version="1")
     paths, schemas = made["paths"], made["components"]["schemas"]
     assert schemas["Environment"]["properties"]["created_at"]["format"] == "date-time"
@@ -103,7 +103,7 @@ async def test_times_keys_forms_and_streams_are_told_for_what_they_are(api: Whol
     assert paths[OPENAPI_PATH]["get"]["security"] == []
 
 
-async def test_what_is_not_ours_is_the_official_clients_and_all_of_it(api: Whole):
+async def test_official_operations_are_exactly_those_of_the_official_client(api: Whole):
     """Of the resources that we have: each of its operations, and none that it does not know."""
     made = document(api.routes, version="1")
     theirs = {

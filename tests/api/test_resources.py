@@ -20,7 +20,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
         yield running
 
 
-async def test_files_are_added_listed_and_taken_away(acme: AsyncAnthropic):
+async def test_files_are_added_listed_and_removed(acme: AsyncAnthropic):
     made = await session(acme)
     resources = acme.beta.sessions.resources
     first = await resources.add(made.id, type="file", file_id="file_text")
@@ -86,7 +86,7 @@ async def test_a_token_is_sealed_never_shown_and_rotated(api: SessionsApi, acme:
         await resources.delete(stored.id, session_id=made.id)
 
 
-async def test_an_archived_session_keeps_what_it_has(acme: AsyncAnthropic):
+async def test_an_archived_session_accepts_no_new_resources(acme: AsyncAnthropic):
     made = await session(acme)
     await acme.beta.sessions.archive(made.id)
     with pytest.raises(anthropic.BadRequestError, match="archived"):

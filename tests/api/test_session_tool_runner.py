@@ -20,7 +20,7 @@ async def ask_owner(question: str) -> str:
     return f"yes to {question}"
 
 
-async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path):
+async def test_the_runner_runs_the_custom_tools_of_a_cloud_session(tmp_path: Path):
     model = Scripted(
         calls("ask_owner", question="tea"), calls("ask_owner", question="cake"), says("Done.")
     )
@@ -52,7 +52,7 @@ async def test_a_runner_does_the_custom_tools_of_a_cloud_session(tmp_path: Path)
             )
 
 
-async def test_of_two_runners_that_do_the_same_call_one_counts(tmp_path: Path):
+async def test_of_two_runners_with_the_same_call_one_result_counts(tmp_path: Path):
     both = anyio.Event()
     begun: list[str] = []
 

@@ -25,7 +25,9 @@ async def api(tmp_path: Path) -> AsyncGenerator[SessionsApi]:
         yield running
 
 
-async def test_a_session_has_all_that_it_was_asked_for(api: SessionsApi, acme: AsyncAnthropic):
+async def test_a_session_is_created_with_all_requested_fields(
+    api: SessionsApi, acme: AsyncAnthropic
+):
     agent = await agent_id(acme)
     environment = await environment_id(acme)
     made = await acme.beta.sessions.create(
@@ -80,7 +82,9 @@ async def test_an_agent_is_chosen_by_version_or_overridden(acme: AsyncAnthropic)
         )
 
 
-async def test_a_team_comes_along_with_its_definitions(api: SessionsApi, acme: AsyncAnthropic):
+async def test_a_coordinators_session_includes_the_definitions_of_its_agents(
+    api: SessionsApi, acme: AsyncAnthropic
+):
     scout = await agent_id(acme, name="scout")
     lead = await agent_id(acme, name="lead", multiagent={"type": "coordinator", "agents": [scout]})
     made = await session(acme, agent=lead)
@@ -129,13 +133,15 @@ async def test_unknown_ids_are_refused(fields: dict[str, Any], words: str, acme:
         ({"resources": [{"type": "github_repository", "url": "https://t:x@a.org/o/r"}]}, "secret"),
     ],
 )
-async def test_bad_input_makes_no_session(fields: dict[str, Any], words: str, acme: AsyncAnthropic):
+async def test_an_invalid_request_creates_no_session(
+    fields: dict[str, Any], words: str, acme: AsyncAnthropic
+):
     with pytest.raises(anthropic.BadRequestError, match=words):
         await session(acme, **fields)
     assert await collect(acme.beta.sessions.list()) == []
 
 
-async def test_archived_agents_and_environments_get_no_new_sessions(acme: AsyncAnthropic):
+async def test_archived_agents_and_environments_accept_no_new_sessions(acme: AsyncAnthropic):
     agent = await agent_id(acme)
     environment = await environment_id(acme)
     await acme.beta.environments.archive(environment)
@@ -146,7 +152,7 @@ async def test_archived_agents_and_environments_get_no_new_sessions(acme: AsyncA
         await session(acme, agent=agent)
 
 
-async def test_initial_events_set_it_to_work(api: SessionsApi, acme: AsyncAnthropic):
+async def test_initial_events_start_the_session(api: SessionsApi, acme: AsyncAnthropic):
     api.worker.is_asleep = True
     assert (await session(acme, initial_events=[message("go")])).status == "running"
     api.worker.is_asleep = False
@@ -159,7 +165,9 @@ async def test_initial_events_set_it_to_work(api: SessionsApi, acme: AsyncAnthro
     assert done.usage.list_cost is not None
 
 
-async def test_changes_of_a_session_are_in_its_log(api: SessionsApi, acme: AsyncAnthropic):
+async def test_changes_of_a_session_are_logged_and_validated(
+    api: SessionsApi, acme: AsyncAnthropic
+):
     made = await session(
         acme,
         metadata={"a": "1", "b": "2"},
@@ -193,7 +201,7 @@ async def test_changes_of_a_session_are_in_its_log(api: SessionsApi, acme: Async
         )
 
 
-async def test_a_budget_wants_models_with_a_price(acme: AsyncAnthropic):
+async def test_a_budget_requires_models_with_a_price(acme: AsyncAnthropic):
     free = await agent_id(acme, model="free-model")
     lead = await agent_id(acme, multiagent={"type": "coordinator", "agents": [free]})
     environment = await environment_id(acme)
@@ -206,7 +214,7 @@ async def test_a_budget_wants_models_with_a_price(acme: AsyncAnthropic):
             )
 
 
-async def test_a_running_session_is_not_archived_deleted_or_given_other_tools(tmp_path: Path):
+async def test_a_running_session_cannot_be_archived_deleted_or_retooled(tmp_path: Path):
     slow = Scripted(says("Never."), otherwise=says("Stopped."), latency_seconds=60)
     async with service(tmp_path, slow) as api, api.client() as client:
         made = await session(client, initial_events=[message("go")])
@@ -225,7 +233,7 @@ async def test_a_running_session_is_not_archived_deleted_or_given_other_tools(tm
         assert archived.status == "terminated"
 
 
-async def test_an_archived_session_takes_no_events(api: SessionsApi, acme: AsyncAnthropic):
+async def test_an_archived_session_accepts_no_events(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     archived = await acme.beta.sessions.archive(made.id)
     assert (await acme.beta.sessions.archive(made.id)).archived_at == archived.archived_at
@@ -249,7 +257,7 @@ async def test_an_archived_session_takes_no_events(api: SessionsApi, acme: Async
     ]
 
 
-async def test_a_fork_goes_its_own_way_and_holds_its_parent_in_place(
+async def test_a_fork_diverges_and_prevents_deletion_of_its_parent(
     api: SessionsApi, acme: AsyncAnthropic, rival: AsyncAnthropic
 ):
     made = await session(acme, title="First", initial_events=[message("go")])
@@ -273,7 +281,7 @@ async def test_a_fork_goes_its_own_way_and_holds_its_parent_in_place(
     await acme.beta.sessions.delete(made.id)
 
 
-async def test_what_is_shown_is_typed_as_the_sdk_says(api: SessionsApi, acme: AsyncAnthropic):
+async def test_responses_have_the_types_of_the_sdk(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(
         acme,
         initial_events=[message("go")],

@@ -34,11 +34,11 @@ async def api(tmp_path: Path) -> AsyncGenerator[Served]:
         yield running
 
 
-async def uploaded(client: AsyncAnthropic) -> BetaSkill:
+async def upload_skill(client: AsyncAnthropic) -> BetaSkill:
     return await client.beta.skills.create(files=FILES)
 
 
-async def test_skill_is_uploaded_looked_at_and_deleted_with_its_versions(operator: AsyncAnthropic):
+async def test_a_skill_is_uploaded_read_and_deleted_with_its_versions(operator: AsyncAnthropic):
     skill = await operator.beta.skills.create(files=FILES, display_name="PDF forms")
     assert skill.id.startswith("skill_")
     assert (skill.type, skill.source.type) == ("skill", "custom")
@@ -53,10 +53,10 @@ async def test_skill_is_uploaded_looked_at_and_deleted_with_its_versions(operato
         await operator.beta.skills.retrieve(skill.id)
     with pytest.raises(anthropic.NotFoundError):
         await operator.beta.skills.versions.retrieve(version.id, skill_id=skill.id)
-    assert (await uploaded(operator)).display_name == "pdf-forms"
+    assert (await upload_skill(operator)).display_name == "pdf-forms"
 
 
-async def test_a_folder_comes_back_through_the_official_downloader(api: Served, tmp_path: Path):
+async def test_a_skill_folder_is_restored_by_the_official_downloader(api: Served, tmp_path: Path):
     folder = tmp_path / "pdf-forms"
     for path, content in FILES:
         file = tmp_path / path
@@ -74,7 +74,7 @@ async def test_a_folder_comes_back_through_the_official_downloader(api: Served, 
     assert not (got / "SKILL.md").stat().st_mode & stat.S_IXUSR
 
 
-async def test_a_zip_archive_is_a_skill_too(api: Served):
+async def test_a_skill_can_be_uploaded_as_a_zip_archive(api: Served):
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
         archive.mkdir("pdf-forms")
@@ -83,7 +83,7 @@ async def test_a_zip_archive_is_a_skill_too(api: Served):
         archive.writestr("__MACOSX/pdf-forms/._SKILL.md", b"left by a Mac")
     async with api.client() as client:
         zipped = await client.beta.skills.create(files=[("any.zip", buffer.getvalue())])
-        plain = await uploaded(client)
+        plain = await upload_skill(client)
         archives: list[bytes] = []
         for skill in (zipped, plain):
             download = await client.beta.skills.versions.download(
@@ -97,7 +97,7 @@ async def test_a_zip_archive_is_a_skill_too(api: Served):
 
 async def test_a_download_is_named_after_the_skill(api: Served):
     async with api.client() as client:
-        skill = await uploaded(client)
+        skill = await upload_skill(client)
         answer = await client.beta.skills.versions.with_raw_response.download(
             skill.latest_version_id, skill_id=skill.id
         )
@@ -108,7 +108,7 @@ async def test_a_download_is_named_after_the_skill(api: Served):
 
 async def test_versions_are_added_listed_and_deleted(acme: AsyncAnthropic):
     versions = acme.beta.skills.versions
-    skill = await uploaded(acme)
+    skill = await upload_skill(acme)
     added = [skill.latest_version_id]
     for note in (b"Two", b"Three"):
         changed = [("renamed/SKILL.md", MANIFEST + note)]
@@ -127,7 +127,7 @@ async def test_versions_are_added_listed_and_deleted(acme: AsyncAnthropic):
 
 
 async def test_a_version_keeps_the_name_of_its_skill(acme: AsyncAnthropic):
-    skill = await uploaded(acme)
+    skill = await upload_skill(acme)
     other = MANIFEST.replace(b"pdf-forms", b"other")
     with pytest.raises(anthropic.BadRequestError, match="called pdf-forms"):
         await acme.beta.skills.versions.create(skill.id, files=[("x/SKILL.md", other)])
@@ -137,7 +137,7 @@ async def test_a_version_keeps_the_name_of_its_skill(acme: AsyncAnthropic):
 
 
 async def test_skills_are_listed_newest_first_and_by_source(acme: AsyncAnthropic):
-    made = [(await uploaded(acme)).id for _ in range(3)]
+    made = [(await upload_skill(acme)).id for _ in range(3)]
     assert await ids(acme.beta.skills.list(limit=2)) == made[::-1]
     assert len(await collect(acme.beta.skills.list(source="custom"))) == 3
     assert await collect(acme.beta.skills.list(source="anthropic")) == []
@@ -145,7 +145,7 @@ async def test_skills_are_listed_newest_first_and_by_source(acme: AsyncAnthropic
         await acme.beta.skills.list(limit=1001)
 
 
-async def test_what_is_no_skill_is_refused_with_the_file_and_the_reason(acme: AsyncAnthropic):
+async def test_invalid_skills_are_refused_with_file_and_reason(acme: AsyncAnthropic):
     refused: list[tuple[list[tuple[str, bytes]], str]] = [
         ([("SKILL.md", MANIFEST)], "one folder"),
         ([("a/SKILL.md", MANIFEST), ("b/x", b"")], "one folder, not in a, b"),

@@ -16,13 +16,13 @@ say Tea with $ARGUMENTS.
 SCRIPT = b"#!/bin/sh\necho the kettle boils\n"
 
 
-def uploaded(client: anthropic.Anthropic):
+def upload_skill(client: anthropic.Anthropic):
     return client.beta.skills.create(
         files=[("tea-making/SKILL.md", MANIFEST), ("tea-making/scripts/boil.sh", SCRIPT)]
     )
 
 
-def begun(client: anthropic.Anthropic, name: str, *skills: object):
+def create_session(client: anthropic.Anthropic, name: str, *skills: object):
     agent = client.beta.agents.create(
         name=name, model="claude-sonnet-4-5", tools=[TOOLSET], skills=skills
     )
@@ -30,7 +30,7 @@ def begun(client: anthropic.Anthropic, name: str, *skills: object):
     return client.beta.sessions.create(agent=agent.id, environment_id=environment.id)
 
 
-def said(client: anthropic.Anthropic, session_id: str, text: str):
+def send_text(client: anthropic.Anthropic, session_id: str, text: str):
     events = []
     with client.beta.sessions.events.stream(session_id) as stream:
         content = [{"type": "text", "text": text}]
@@ -49,35 +49,37 @@ def results(events: list) -> list[str]:
 
 
 def test_a_session_has_the_skills_of_its_agent(client: anthropic.Anthropic):
-    skill = uploaded(client)
-    session = begun(
+    skill = upload_skill(client)
+    session = create_session(
         client,
         "butler",
         {"type": "custom", "skill_id": skill.id, "version": "latest"},
         {"type": "anthropic", "skill_id": "xlsx"},
     )
     assert session.agent.skills[0].version == skill.latest_version_id
-    events = said(client, session.id, 'call skill {"name": "tea-making", "arguments": "milk"}')
+    events = send_text(client, session.id, 'call skill {"name": "tea-making", "arguments": "milk"}')
     [text] = results(events)
     assert "say Tea with milk." in text
     assert "scripts/boil.sh" in text
     folder = text.partition("Files in ")[2].partition(":")[0]
     client.beta.skills.delete(skill.id)  # what a session has got, it keeps
-    events = said(client, session.id, f'call bash {{"command": "sh {folder}/scripts/boil.sh"}}')
+    events = send_text(
+        client, session.id, f'call bash {{"command": "sh {folder}/scripts/boil.sh"}}'
+    )
     assert "the kettle boils" in results(events)[0]
     writing = "python3 -c 'open(chr(120), chr(119))'"  # the words of which name no path
-    events = said(client, session.id, f'call bash {{"command": "cd {folder}; {writing}"}}')
+    events = send_text(client, session.id, f'call bash {{"command": "cd {folder}; {writing}"}}')
     assert "ead-only" in results(events)[0] or "denied" in results(events)[0]
-    events = said(client, session.id, "/tea-making lemon")
+    events = send_text(client, session.id, "/tea-making lemon")
     assert [e.content[0].text for e in events if e.type == "agent.message"] == ["Tea with lemon."]
     path = f"/v1/sessions/{session.id}/events?include=internal&types=skill.used"
     used = client.get(path, cast_to=object)["data"]
     assert [(i["name"], i["by"]) for i in used] == [("tea-making", "model"), ("tea-making", "user")]
 
 
-def test_commands_are_listed_and_given(client: anthropic.Anthropic):
-    skill = uploaded(client)
-    session = begun(client, "page", {"type": "custom", "skill_id": skill.id})
+def test_slash_commands_are_listed_and_executed(client: anthropic.Anthropic):
+    skill = upload_skill(client)
+    session = create_session(client, "page", {"type": "custom", "skill_id": skill.id})
     path = f"/v1/sessions/{session.id}/commands"
 
     def give(name: str, arguments: str = ""):
@@ -86,7 +88,7 @@ def test_commands_are_listed_and_given(client: anthropic.Anthropic):
 
     names = [item["name"] for item in client.get(path, cast_to=object)["data"]]
     assert {"compact", "cost", "plan", "tea-making"} <= set(names)
-    events = said(client, session.id, "/etc is a folder\nsay Indeed.")
+    events = send_text(client, session.id, "/etc is a folder\nsay Indeed.")
     assert events[-1].stop_reason.type == "end_turn"
     assert give("/cost")["turns"] == 1
     assert give("skills")["skills"][0]["name"] == "tea-making"

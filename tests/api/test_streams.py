@@ -34,7 +34,7 @@ from mainspring.testing import Scripted, calls, says
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."
 
 
-async def test_a_stream_shows_what_happens_after_it_was_opened(tmp_path: Path):
+async def test_a_stream_shows_events_after_it_was_opened(tmp_path: Path):
     async with studio(tmp_path, Scripted(says("one"), says("two"))) as here:
         session_id = await here.start()
         await here.run(session_id, "first")
@@ -82,7 +82,7 @@ async def test_deltas_add_up_to_the_event_that_they_announce(tmp_path: Path):
     assert "event_delta" not in kinds[kinds.index("agent.message") :]
 
 
-async def test_deltas_that_were_not_asked_for_do_not_come(tmp_path: Path):
+async def test_deltas_are_sent_only_on_request(tmp_path: Path):
     model = Scripted(thinks("hm") + says(WORDS), says(WORDS))
     async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
@@ -96,7 +96,7 @@ async def test_deltas_that_were_not_asked_for_do_not_come(tmp_path: Path):
             assert "event_delta" not in [event.type for event in await until_idle(stream)]
 
 
-async def test_words_before_a_call_are_whole_before_the_call_is(tmp_path: Path):
+async def test_text_before_a_call_is_complete_before_the_call(tmp_path: Path):
     """And each of several messages of one reply has its own id."""
     model = Scripted(says("Let me look.") + calls("nothing") + says("Or not."), says("Done."))
     async with studio(tmp_path, model) as here:
@@ -109,7 +109,7 @@ async def test_words_before_a_call_are_whole_before_the_call_is(tmp_path: Path):
     assert grown(pieces, begun[0]) == "Let me look."
 
 
-async def test_who_comes_late_gets_no_half_event(tmp_path: Path):
+async def test_a_late_reader_gets_no_partial_event(tmp_path: Path):
     model = Held(
         Scripted(says("The first half and the second."), chunk_chars=15), at="and the second."
     )
@@ -150,7 +150,7 @@ async def test_an_interrupted_reply_keeps_the_id_it_was_announced_with(tmp_path:
     assert (said.id, said.content[0].text) == (start, "The first half ")
 
 
-async def test_a_call_is_shown_with_what_the_gates_said_of_it(tmp_path: Path):
+async def test_a_call_is_shown_with_its_evaluated_permission(tmp_path: Path):
     model = Scripted(calls("erase", text="all"))
     eraser = replace(CLERK, tools=[echo("erase", Traits(needs_person=True))])
     async with studio(tmp_path, model) as here, here.thread_workspace.client() as client:
@@ -183,7 +183,7 @@ async def test_a_secret_split_over_deltas_is_not_shown(tmp_path: Path, size: int
     assert "ghp_" not in "".join(shown)
 
 
-async def test_a_deleted_session_ends_its_streams_and_is_found_no_more(tmp_path: Path):
+async def test_deleting_a_session_ends_its_streams(tmp_path: Path):
     async with studio(tmp_path, Scripted()) as here, here.thread_workspace.client() as client:
         session_id = await here.start()
         async with await client.beta.sessions.events.stream(session_id) as stream:
@@ -196,7 +196,7 @@ async def test_a_deleted_session_ends_its_streams_and_is_found_no_more(tmp_path:
             await client.beta.sessions.events.stream(session_id)
 
 
-async def test_nobody_streams_what_is_not_theirs_or_not_there(log: SessionLog):
+async def test_foreign_and_unknown_sessions_cannot_be_streamed(log: SessionLog):
     async with thread_workspace(log) as there:
         id_ = await told(log, "hello")
         async with there.client("rival:admin") as rival, there.client() as client:
@@ -208,7 +208,7 @@ async def test_nobody_streams_what_is_not_theirs_or_not_there(log: SessionLog):
                 await client.beta.sessions.threads.events.stream("sthr_nowhere", session_id=id_)
 
 
-async def test_a_thread_is_streamed_by_itself(log: SessionLog):
+async def test_a_thread_can_be_streamed_by_itself(log: SessionLog):
     async with thread_workspace(log) as there, there.client() as client:
         session = await log.create()
         writer = await log.hold(session.id, owner="test")
@@ -223,12 +223,12 @@ async def test_a_thread_is_streamed_by_itself(log: SessionLog):
             await writer.append(asks("other"), thread_id="sthr_other")
             await writer.append(asks("main again"))
             with anyio.fail_after(60):
-                assert await _heard(other, 1) == ["other"]
-                assert await _heard(main, 2) == ["main", "main again"]
-                assert await _heard(whole, 2) == ["main", "main again"]
+                assert await _read_texts(other, 1) == ["other"]
+                assert await _read_texts(main, 2) == ["main", "main again"]
+                assert await _read_texts(whole, 2) == ["main", "main again"]
 
 
-async def _heard(stream: AsyncStream[Any], count: int) -> list[str]:
+async def _read_texts(stream: AsyncStream[Any], count: int) -> list[str]:
     found: list[str] = []
     async for event in stream:
         found.append(event.content[0].text)
@@ -237,7 +237,7 @@ async def _heard(stream: AsyncStream[Any], count: int) -> list[str]:
     return found
 
 
-async def test_an_idle_stream_says_that_it_is_there(log: SessionLog):
+async def test_an_idle_stream_sends_pings(log: SessionLog):
     pace = StreamTiming(heartbeat_seconds=0.02, patience_seconds=5)
     async with thread_workspace(log, pace=pace) as there:
         session_id = await told(log, "hello")
@@ -248,7 +248,7 @@ async def test_an_idle_stream_says_that_it_is_there(log: SessionLog):
                 assert await response.content.readexactly(len(pings)) == pings
 
 
-async def test_there_are_only_so_many_streams(log: SessionLog):
+async def test_the_number_of_streams_is_limited(log: SessionLog):
     limits = StreamLimits(in_process=3, of_tenant=2)
     async with thread_workspace(log, limits=limits) as there:
         session_id = await told(log, "hello")
@@ -262,7 +262,7 @@ async def test_there_are_only_so_many_streams(log: SessionLog):
             await eventually(lambda: there.streams.count == 0)
 
 
-async def test_streams_end_when_the_service_does(log: SessionLog):
+async def test_streams_end_when_the_service_closes(log: SessionLog):
     async with thread_workspace(log) as there:
         session_id = await told(log, "hello")
         async with there.raw(session_id, after="0") as response, there.raw(session_id) as idle:

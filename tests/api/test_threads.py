@@ -48,7 +48,9 @@ async def with_child(api: SessionsApi, session_id: str) -> str:
     return "sthr_2"
 
 
-async def test_the_main_thread_tells_what_it_has_done(api: SessionsApi, acme: AsyncAnthropic):
+async def test_the_main_thread_reports_its_status_usage_and_events(
+    api: SessionsApi, acme: AsyncAnthropic
+):
     made = await session(acme)
     [fresh] = await collect(acme.beta.sessions.threads.list(made.id))
     assert (fresh.status, fresh.stats, fresh.usage) == ("idle", None, None)
@@ -85,7 +87,7 @@ async def test_threads_are_listed_by_status_and_in_pages(api: SessionsApi, acme:
         await threads.list(made.id, page="nonsense")
 
 
-async def test_an_archived_thread_takes_no_more_events(api: SessionsApi, acme: AsyncAnthropic):
+async def test_an_archived_thread_accepts_no_events(api: SessionsApi, acme: AsyncAnthropic):
     made = await session(acme)
     child = await with_child(api, made.id)
     threads = acme.beta.sessions.threads
@@ -110,7 +112,7 @@ async def test_an_archived_thread_takes_no_more_events(api: SessionsApi, acme: A
         await threads.archive(main.id, session_id=made.id)
 
 
-async def test_a_thread_that_is_not_there_is_not_found(acme: AsyncAnthropic):
+async def test_an_unknown_thread_is_not_found(acme: AsyncAnthropic):
     made = await session(acme)
     threads = acme.beta.sessions.threads
     with pytest.raises(anthropic.NotFoundError):
@@ -121,7 +123,7 @@ async def test_a_thread_that_is_not_there_is_not_found(acme: AsyncAnthropic):
         await threads.events.list("sthr_x", session_id=made.id)
 
 
-async def test_how_a_thread_stands_is_told_on_its_stream_and_on_the_sessions(tmp_path: Path):
+async def test_thread_status_is_on_the_stream_of_the_thread_and_of_the_session(tmp_path: Path):
     async with (
         opened(tmp_path / "log.db") as log,
         thread_workspace(log) as there,

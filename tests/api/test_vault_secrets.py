@@ -52,22 +52,22 @@ async def oauth() -> AsyncGenerator[Provider]:
         (cast("Auth", {"type": "password"}), "type"),
     ],
 )
-async def test_what_cannot_be_is_refused(auth: Auth, where: str, acme: AsyncAnthropic):
+async def test_invalid_credentials_are_refused(auth: Auth, where: str, acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
     with pytest.raises(anthropic.BadRequestError, match=where):
         await acme.beta.vaults.credentials.create(vault.id, auth=auth)
 
 
-class Told(Protocol):
+class Stringable(Protocol):
     """What the client makes of an answer."""
 
     def to_json(self) -> str: ...
 
 
-T = TypeVar("T", bound=Told)
+T = TypeVar("T", bound=Stringable)
 
 
-class Ear:
+class RecordingSubscription:
     """Hears all that clients are told."""
 
     def __init__(self) -> None:
@@ -78,19 +78,19 @@ class Ear:
         self.heard.append(answer.to_json())
         return answer
 
-    async def refusal(self, asked: Awaitable[Told]) -> None:
+    async def refusal(self, asked: Awaitable[Stringable]) -> None:
         with pytest.raises(anthropic.APIStatusError) as caught:
             await asked
         self.heard.extend((str(caught.value), caught.value.response.text))
 
 
-async def test_no_secret_gets_out_by_any_door(
+async def test_secrets_appear_in_no_response_log_notification_or_file(
     tmp_path: Path, oauth: Provider, caplog: pytest.LogCaptureFixture
 ):
     caplog.set_level(logging.DEBUG, logger="mainspring")
     NOTICES.clear()
     secrets = [f"planted-secret-{n}-zQ7" for n in range(8)]
-    subscription = Ear()
+    subscription = RecordingSubscription()
     async with served(tmp_path, routes) as api, api.client() as client:
         vault = await client.beta.vaults.create(display_name="Ada")
         await plant(client, vault.id, oauth, secrets, subscription)
@@ -114,7 +114,7 @@ async def plant(
     vault_id: str,
     oauth: Provider,
     secrets: Sequence[str],
-    subscription: Ear,
+    subscription: RecordingSubscription,
 ) -> None:
     creds = client.beta.vaults.credentials
     value, token, access, refresh, client_secret, bad, new, late = secrets
@@ -148,7 +148,7 @@ async def plant(
 
 
 @pytest.mark.parametrize("value", ["swordfish", "ghp_" + "aB3dE5gH7jK9mN1pQ3sT5vW7xY9zA1cE3gI5"])
-async def test_an_error_does_not_repeat_the_value_that_it_refuses(value: str, acme: AsyncAnthropic):
+async def test_an_error_does_not_repeat_the_refused_value(value: str, acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
     with pytest.raises(anthropic.BadRequestError, match=r"type: invalid value") as refused:
         await acme.beta.vaults.credentials.create(vault.id, auth=cast("Auth", {"type": value}))

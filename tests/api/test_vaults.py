@@ -24,7 +24,7 @@ async def oauth() -> AsyncGenerator[Provider]:
         yield running
 
 
-async def test_a_vault_is_made_read_changed_archived_and_deleted(acme: AsyncAnthropic):
+async def test_a_vault_is_created_read_changed_archived_and_deleted(acme: AsyncAnthropic):
     made = await acme.beta.vaults.create(display_name="Ada", metadata={"user": "1"})
     assert made.id.startswith("vlt_")
     assert await acme.beta.vaults.retrieve(made.id) == made
@@ -98,7 +98,7 @@ async def test_credentials_are_shown_without_their_secrets(api: Served, acme: As
         assert await credentials.retrieve(item.id, vault_id=vault.id) == item
 
 
-async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic):
+async def test_secrets_and_mutable_fields_can_be_changed(acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
     creds = acme.beta.vaults.credentials
     made = await creds.create(vault.id, auth=variable(), display_name="one")
@@ -168,7 +168,7 @@ async def test_secrets_and_what_is_not_fixed_can_be_changed(acme: AsyncAnthropic
         )
 
 
-async def test_a_server_and_a_name_have_one_active_credential_in_a_vault(acme: AsyncAnthropic):
+async def test_a_server_or_variable_has_one_active_credential_per_vault(acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
     other = await acme.beta.vaults.create(display_name="Bob")
     credentials = acme.beta.vaults.credentials
@@ -193,7 +193,7 @@ async def test_a_server_and_a_name_have_one_active_credential_in_a_vault(acme: A
         await credentials.update(first.id, vault_id=vault.id, display_name="x")
 
 
-async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(acme: AsyncAnthropic):
+async def test_a_vault_has_at_most_twenty_credentials_under_concurrency(acme: AsyncAnthropic):
     vault = await acme.beta.vaults.create(display_name="Ada")
     credentials = acme.beta.vaults.credentials
     created = await at_once(
@@ -206,7 +206,7 @@ async def test_a_vault_has_twenty_credentials_at_most_whoever_is_first(acme: Asy
     assert len([item async for item in listed]) == 20
 
 
-async def test_a_vault_that_goes_takes_its_secrets_along(api: Served, acme: AsyncAnthropic):
+async def test_archiving_or_deleting_a_vault_removes_its_secrets(api: Served, acme: AsyncAnthropic):
     credentials = acme.beta.vaults.credentials
     kept = await acme.beta.vaults.create(display_name="kept")
     gone = await acme.beta.vaults.create(display_name="gone")

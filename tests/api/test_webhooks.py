@@ -52,7 +52,7 @@ async def api(tmp_path: Path) -> AsyncGenerator[Scene]:
             yield Scene(url, made.records, made, receiver)
 
 
-async def test_the_official_client_understands_every_event(api: Scene, acme: AsyncAnthropic):
+async def test_the_official_client_unwraps_every_event(api: Scene, acme: AsyncAnthropic):
     pytest.importorskip("standardwebhooks", reason="the extra anthropic[webhooks]")
     webhook = await api.create(acme)
     for index, type_ in enumerate(EVENT_TYPES):
@@ -72,7 +72,7 @@ async def test_the_official_client_understands_every_event(api: Scene, acme: Asy
         acme.beta.webhooks.unwrap(body + " ", headers=headers, key=webhook["secret"])
 
 
-async def test_every_event_is_one_that_the_official_client_knows(api: Scene, acme: AsyncAnthropic):
+async def test_every_event_type_is_known_to_the_official_client(api: Scene, acme: AsyncAnthropic):
     webhook = await api.create(acme)
     for type_ in EVENT_TYPES:
         await api.works.outbox.notify(Notification(tenant="acme", type=type_, id="x"))
@@ -85,7 +85,7 @@ async def test_every_event_is_one_that_the_official_client_knows(api: Scene, acm
         assert type(event.data).__name__.startswith("BetaWebhook")
 
 
-async def test_an_endpoint_is_made_changed_and_deleted(api: Scene, acme: AsyncAnthropic):
+async def test_an_endpoint_is_created_changed_and_deleted(api: Scene, acme: AsyncAnthropic):
     made = await api.create(acme)
     one = f"{HOOKS}/{made['id']}"
     assert made["secret"].startswith("whsec_")
@@ -103,7 +103,7 @@ async def test_an_endpoint_is_made_changed_and_deleted(api: Scene, acme: AsyncAn
         await get(acme, one)
 
 
-async def test_deliveries_are_listed_and_sent_again(api: Scene, acme: AsyncAnthropic):
+async def test_deliveries_are_listed_and_resent(api: Scene, acme: AsyncAnthropic):
     made = await api.create(acme)
     one = f"{HOOKS}/{made['id']}"
     pinged = await post(acme, f"{one}/ping")
@@ -124,7 +124,7 @@ async def test_deliveries_are_listed_and_sent_again(api: Scene, acme: AsyncAnthr
     assert await post(acme, f"{one}/resend_dead") == {"resent": 0}
 
 
-async def test_bad_endpoints_are_refused(acme: AsyncAnthropic):
+async def test_invalid_endpoints_are_refused(acme: AsyncAnthropic):
     good = {"url": "https://example.com/", "event_types": ["agent.created"]}
     bad: list[tuple[str, object]] = [
         ("url", "ftp://x/"),

@@ -11,7 +11,7 @@ from tests.api.work_api import hosted, site
 from mainspring.testing import Scripted, calls, says
 
 
-async def test_an_item_goes_through_all_its_states(tmp_path: Path):
+async def test_a_work_item_goes_through_all_its_states(tmp_path: Path):
     model = Scripted(calls("bash", command="ls"), says("Done."))
     async with site(tmp_path, model) as here, here.client() as admin:
         made = await hosted(admin, "go")
@@ -59,7 +59,7 @@ async def test_an_item_goes_through_all_its_states(tmp_path: Path):
             assert (state.ttl_seconds, state.lease_extended) == (90, False)
 
 
-async def test_an_item_is_marked_stopped_and_listed(tmp_path: Path):
+async def test_a_work_item_is_marked_stopped_and_listed(tmp_path: Path):
     model = Scripted(calls("bash", command="ls"), says("Done."))
     async with site(tmp_path, model) as here, here.client() as admin:
         made = await hosted(admin, "go")
@@ -86,14 +86,14 @@ async def test_an_item_is_marked_stopped_and_listed(tmp_path: Path):
 
 
 @pytest.mark.parametrize("block_ms", [0, 1000])
-async def test_a_poll_blocks_for_a_moment_only(tmp_path: Path, block_ms: int):
+async def test_a_poll_with_an_invalid_block_time_is_refused(tmp_path: Path, block_ms: int):
     async with site(tmp_path, Scripted(says("Hi."))) as here, here.client() as client:
         made = await hosted(client, "go")
         with pytest.raises(anthropic.BadRequestError, match="block_ms"):
             await client.beta.environments.work.poll(made.environment_id, block_ms=block_ms)
 
 
-async def test_a_workers_key_is_for_its_environment_only(tmp_path: Path):
+async def test_a_workers_key_is_valid_only_for_its_environment(tmp_path: Path):
     async with site(tmp_path, Scripted(otherwise=says("Hi."))) as here, here.client() as admin:
         mine, theirs = await hosted(admin, "go"), await hosted(admin, "go")
         key = await here.environment_key(mine.environment_id)

@@ -23,16 +23,16 @@ async def token_of(client: AsyncAnthropic, environment_id: str) -> tuple[str, st
     return item.id, json.loads(base64.urlsafe_b64decode(item.secret))["sessions_token"]
 
 
-def bearing(here: Site, token: str) -> AsyncAnthropic:
+def client_with_token(here: Site, token: str) -> AsyncAnthropic:
     return AsyncAnthropic(auth_token=token, base_url=here.url, max_retries=0)
 
 
-async def test_a_token_is_for_its_item_and_its_session(tmp_path: Path):
+async def test_a_token_is_valid_only_for_its_work_item_and_session(tmp_path: Path):
     async with site(tmp_path, Scripted(otherwise=says("Hi."))) as here, here.client() as admin:
         mine, theirs = await hosted(admin, "go"), await hosted(admin, "go")
         env = mine.environment_id
         work_id, token = await token_of(admin, env)
-        async with bearing(here, token) as client:
+        async with client_with_token(here, token) as client:
             work = client.beta.environments.work
             assert (await client.beta.sessions.retrieve(mine.id)).id == mine.id
             assert await collect(client.beta.sessions.events.list(mine.id))
@@ -58,12 +58,12 @@ async def test_a_token_is_for_its_item_and_its_session(tmp_path: Path):
             await work.stop(work_id, environment_id=env, force=True)
             beat = await work.heartbeat(work_id, environment_id=env)  # it still hears that
             assert beat.state == "stopped"
-        async with bearing(here, token[:-6] + "AAAAAA") as client:
+        async with client_with_token(here, token[:-6] + "AAAAAA") as client:
             with pytest.raises(anthropic.AuthenticationError):
                 await client.beta.sessions.retrieve(mine.id)
 
 
-async def test_a_worker_needs_nothing_but_the_secret_of_its_item(tmp_path: Path):
+async def test_a_worker_needs_only_the_secret_of_its_work_item(tmp_path: Path):
     """One process asks for work with the environment's key, another does it without."""
     workdir = tmp_path / "theirs"
     workdir.mkdir()
@@ -94,7 +94,7 @@ async def test_a_worker_needs_nothing_but_the_secret_of_its_item(tmp_path: Path)
         assert stopped.state == "stopped"
 
 
-async def test_a_token_opens_the_memory_of_its_session_and_no_other(tmp_path: Path):
+async def test_a_token_gives_access_only_to_the_memory_stores_of_its_session(tmp_path: Path):
     async with site(tmp_path, Scripted(says("Hi."))) as here, here.client() as admin:
         stores = [await admin.beta.memory_stores.create(name=name) for name in ("a", "b", "c")]
         mine, readable, foreign = [store.id for store in stores]
@@ -104,7 +104,7 @@ async def test_a_token_opens_the_memory_of_its_session_and_no_other(tmp_path: Pa
         ]
         made = await hosted(admin, "go", resources=attached)
         _, token = await token_of(admin, made.environment_id)
-        async with bearing(here, token) as client:
+        async with client_with_token(here, token) as client:
             memories = client.beta.memory_stores.memories
             kept = await memories.create(mine, path="/tea.md", content="green")
             found = await memories.retrieve(kept.id, memory_store_id=mine, view="full")

@@ -83,7 +83,7 @@ async def test_versions_are_compared_and_restored(settings: Settings, tmp_path: 
     assert capsys.readouterr().out == "the files are already those of version 1\n"
 
 
-def test_what_cannot_be_is_said_in_one_line(mainspring: Run, place: Path):
+def test_rollback_to_an_unknown_version_is_refused_in_one_line(mainspring: Run, place: Path):
     write_file(place / "AGENTS.md", "Be brief.")
     refused = mainspring("agents", "rollback", "4")
     assert refused.returncode == 1

@@ -37,15 +37,15 @@ DIFF = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old words\n+new words"
 
 
 @pytest.fixture
-def waiting(store: Path) -> str:
+def waiting_session(store: Path) -> str:
     """A session with two calls that wait; one would change a file."""
     store.parent.mkdir()
-    session_id = anyio.run(_asked, store.parent)
+    session_id = anyio.run(_write_approvals, store.parent)
     (store.parent / "log.db").rename(store)
     return session_id
 
 
-async def _asked(folder: Path) -> str:
+async def _write_approvals(folder: Path) -> str:
     async with service(folder, Scripted()) as home, home.client("default:admin") as client:
         home.worker.is_asleep = True
         await Tenants(home.log.store.records).ensure_root()
@@ -87,42 +87,46 @@ def inbox(store: Path, session_id: str) -> list[UserToolConfirmation]:
     return on_store(store, look)
 
 
-def listed(mainspring: Run, *arguments: str) -> list[dict[str, Any]]:
+def list_approvals(mainspring: Run, *arguments: str) -> list[dict[str, Any]]:
     shown = mainspring("approvals", "ls", "--json", *arguments)
     assert shown.returncode == 0, shown.stderr
     return [json.loads(line) for line in shown.stdout.splitlines()]
 
 
-def test_what_waits_is_listed_and_shown_with_what_it_would_do(mainspring: Run, waiting: str):
+def test_waiting_approvals_are_listed_and_shown_with_the_effect_of_the_call(
+    mainspring: Run, waiting_session: str
+):
     shown = mainspring("approvals", "ls")
     assert shown.returncode == 0, shown.stderr
     head, edit, shell = shown.stdout.splitlines()
     assert head.split() == ["ID", "AGENT", "TOOL", "WHAT", "ASKED"]
     assert "edit" in edit
     assert "make" in shell
-    [one, two] = listed(mainspring)
-    assert (one["session_id"], one["status"]) == (waiting, "waiting")
+    [one, two] = list_approvals(mainspring)
+    assert (one["session_id"], one["status"]) == (waiting_session, "waiting")
     whole = mainspring("approvals", "show", one["id"][-14:])
     assert whole.returncode == 0, whole.stderr
-    for words in (*DIFF.splitlines(), "asked because: edits ask", "user or more", waiting):
+    for words in (*DIFF.splitlines(), "asked because: edits ask", "user or more", waiting_session):
         assert words in whole.stdout
     assert "\x1b" not in mainspring("approvals", "show", two["id"]).stdout
 
 
-def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: Path, waiting: str):
-    one, _ = listed(mainspring)
+def test_a_denial_goes_into_the_inbox_with_the_name_of_the_person(
+    mainspring: Run, store: Path, waiting_session: str
+):
+    one, _ = list_approvals(mainspring)
     denied = mainspring("approvals", "deny", one["tool_use_id"], "-m", "not that", USER="olga")
     assert denied.returncode == 0, denied.stderr
     assert denied.stdout.startswith("denied edit")
-    [said] = inbox(store, waiting)
+    [said] = inbox(store, waiting_session)
     assert (said.tool_use_id, said.result) == (one["tool_use_id"], "deny")
     assert (said.deny_message, said.answered_by) == ("not that", WHO)
-    closed, left = listed(mainspring, "--all")
+    closed, left = list_approvals(mainspring, "--all")
     assert (closed["status"], left["status"]) == ("answered", "waiting")
     again = mainspring("approvals", "allow", one["id"], USER="vera")
     assert again.returncode == 1
     assert f"answered already: deny by {WHO}" in again.stderr
-    assert len(inbox(store, waiting)) == 1
+    assert len(inbox(store, waiting_session)) == 1
 
     async def noted(log: SessionLog) -> list[str]:
         page = await Audit(log.store.records).page("default", ListQuery())
@@ -131,28 +135,28 @@ def test_an_answer_goes_into_the_inbox_with_who_it_was(mainspring: Run, store: P
     assert on_store(store, noted) == ["cli approvals deny"]
 
 
-def test_several_are_shown_before_they_are_answered(
-    mainspring: Run, store: Path, waiting: str, place: Path, environ: dict[str, str]
+def test_answering_several_approvals_shows_them_first_and_needs_yes(
+    mainspring: Run, store: Path, waiting_session: str, place: Path, environ: dict[str, str]
 ):
-    ids = [item["id"] for item in listed(mainspring)]
+    ids = [item["id"] for item in list_approvals(mainspring)]
     refused = mainspring("approvals", "allow", *ids)
     assert refused.returncode == 1
     assert "+new words" in refused.stderr
     assert "add --yes" in refused.stderr
-    assert inbox(store, waiting) == []
+    assert inbox(store, waiting_session) == []
     with at_terminal("approvals", "allow", *ids, cwd=place, env=environ) as terminal:
         terminal.expect("+new words")
         terminal.expect("allow these 2? [y/N]")
         terminal.type("n\n")
         assert terminal.wait() != 0
-    assert inbox(store, waiting) == []
+    assert inbox(store, waiting_session) == []
     allowed = mainspring("approvals", "allow", *ids, "--yes", "--json")
     assert allowed.returncode == 0, allowed.stderr
     assert [json.loads(line)["id"] for line in allowed.stdout.splitlines()] == ids
-    assert [item.result for item in inbox(store, waiting)] == ["allow", "allow"]
+    assert [item.result for item in inbox(store, waiting_session)] == ["allow", "allow"]
 
 
-def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run, waiting: str):
+def test_invalid_approval_commands_are_refused_with_a_reason(mainspring: Run, waiting_session: str):
     assert "there is no approval" in mainspring("approvals", "allow", "appr_none").stderr
     several = mainspring("approvals", "show", "sevt_0")
     assert several.returncode == 1
@@ -164,7 +168,7 @@ def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run, waiting: str):
     assert "required with escalate_to" in wrong.stderr
 
 
-def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting: str):
+def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting_session: str):
     changed = mainspring(
         *("approvals", "policy", "--expires-after", "2h", "--escalate-after", "30m"),
         *("--escalate-to", "the night shift", "--escalated-role", "operator", "--four-eyes"),
@@ -179,6 +183,6 @@ def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting: str):
     assert "built in" in mainspring("approvals", "policy", "--reset").stdout
 
 
-def test_to_look_at_nothing_makes_nothing(mainspring: Run, store: Path):
+def test_listing_approvals_without_a_store_creates_no_store(mainspring: Run, store: Path):
     assert mainspring("approvals", "ls").returncode == 1
     assert not store.exists()

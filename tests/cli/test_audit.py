@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.fork_server import Run
 
 
-def test_what_is_done_at_the_machine_is_in_the_audit_without_secrets(mainspring: Run):
+def test_cli_operations_are_in_the_audit_log_without_secrets(mainspring: Run):
     made = json.loads(mainspring("keys", "create", "ci", "--json", USER="olga").stdout)
     mainspring("keys", "revoke", made["id"], USER="olga")
     listed = mainspring("audit", "ls")
@@ -26,32 +26,32 @@ def test_what_is_done_at_the_machine_is_in_the_audit_without_secrets(mainspring:
     assert {entry["made"] for entry in entries} == {made["id"]}
 
 
-def test_a_forged_entry_and_a_lost_end_are_found(mainspring: Run, store: Path):
+def test_audit_verify_detects_a_forged_entry_and_a_truncated_log(mainspring: Run, store: Path):
     for name in ("a", "b", "c"):
         mainspring("keys", "create", name)
     verified = mainspring("audit", "verify", "--json")
     assert verified.returncode == 0, verified.stderr
     head = json.loads(verified.stdout)["head"]
     assert mainspring("audit", "verify", "--head", head).returncode == 0
-    forge(store, swapped("200", "403"), seq=2)
+    forge(store, swap_sql("200", "403"), seq=2)
     found = mainspring("audit", "verify")
     assert found.returncode == 1
     assert "entry 2 was changed" in found.stdout
-    forge(store, swapped("403", "200"), seq=2)
+    forge(store, swap_sql("403", "200"), seq=2)
     assert mainspring("audit", "verify").returncode == 0
     forge(store, "delete from record", seq=3)
     assert mainspring("audit", "verify").returncode == 0
     assert mainspring("audit", "verify", "--head", head).returncode == 1
 
 
-def test_what_is_old_is_let_go_of(mainspring: Run):
+def test_audit_prune_takes_an_age_and_refuses_an_invalid_one(mainspring: Run):
     mainspring("keys", "create", "a")
     pruned = mainspring("audit", "prune", "--older-than", "30d", "--json")
     assert json.loads(pruned.stdout) == {"tenant_id": "default", "removed": 0}
     assert mainspring("audit", "prune", "--older-than", "soon").returncode == 2
 
 
-def swapped(old: str, new: str) -> str:
+def swap_sql(old: str, new: str) -> str:
     changed = f"replace(cast(body as text), '\"status\":{old}', '\"status\":{new}')"
     return f"update record set body = cast({changed} as blob)"
 

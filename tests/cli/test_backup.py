@@ -27,7 +27,7 @@ def keep_records(store: Path) -> None:
     anyio.run(keep)
 
 
-def test_what_was_backed_up_is_restored_into_another_file(
+def test_a_backup_is_restored_into_another_file(
     mainspring: Run, session_id: str, fork_id: str, store: Path, place: Path
 ):
     keep_records(store)
@@ -55,7 +55,7 @@ def test_what_was_backed_up_is_restored_into_another_file(
     assert "not empty" in again.stderr
 
 
-def test_a_file_moves_to_a_server_through_a_backup(
+def test_a_file_store_moves_to_postgres_and_back_through_backups(
     mainspring: Run, session_id: str, place: Path, postgres_url: str
 ):
     assert mainspring("backup", "all.backup").returncode == 0
@@ -70,7 +70,9 @@ def test_a_file_moves_to_a_server_through_a_backup(
     assert mainspring("restore", "back.backup", "--into", "back.db").returncode == 0
 
 
-def test_a_bad_backup_is_refused(mainspring: Run, session_id: str, store: Path, place: Path):
+def test_an_invalid_backup_is_refused_and_a_failed_one_overwrites_nothing(
+    mainspring: Run, session_id: str, store: Path, place: Path
+):
     del session_id
     bad = place / "bad.backup"
     bad.write_text("what was there before", encoding="utf-8")
@@ -88,7 +90,9 @@ def test_a_bad_backup_is_refused(mainspring: Run, session_id: str, store: Path, 
     assert not [item for item in place.iterdir() if item.name.startswith(".bad")]
 
 
-def test_a_damaged_session_is_named_and_status_tells(mainspring: Run, session_id: str, store: Path):
+def test_backup_names_a_damaged_session_and_exits_with_status_1(
+    mainspring: Run, session_id: str, store: Path
+):
     with sqlite3.connect(store) as db:
         db.execute("update event set body = replace(body, 'midnight', 'noon') where seq = 2")
     db.close()
@@ -98,12 +102,12 @@ def test_a_damaged_session_is_named_and_status_tells(mainspring: Run, session_id
     assert f"{session_id} is damaged" in made.stderr
 
 
-def test_there_is_nothing_to_back_up_where_no_store_is(mainspring: Run, place: Path):
+def test_backup_without_a_store_fails_and_creates_nothing(mainspring: Run, place: Path):
     assert mainspring("backup", "all.backup").returncode == 1
     assert list(place.iterdir()) == []
 
 
-def test_migrate_brings_old_tables_to_this_version(mainspring: Run, store: Path):
+def test_migrate_upgrades_old_tables_to_the_current_version(mainspring: Run, store: Path):
     prepare(store, MIGRATIONS[:1]).close()
     behind = mainspring("migrate", "--check", "--json")
     assert behind.returncode == 1
@@ -119,7 +123,7 @@ def test_migrate_brings_old_tables_to_this_version(mainspring: Run, store: Path)
     assert mainspring("migrate", "--to", "1", "--check").returncode == 2
 
 
-def test_migrate_makes_the_tables_of_a_new_database(mainspring: Run, postgres_url: str):
+def test_migrate_creates_the_tables_of_a_new_database(mainspring: Run, postgres_url: str):
     assert mainspring("migrate", "--check", "--store", postgres_url).returncode == 1
     assert mainspring("migrate", "--store", postgres_url).returncode == 0
     assert mainspring("migrate", "--check", "--store", postgres_url).returncode == 0

@@ -9,7 +9,9 @@ from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
 
 
-def test_ctrl_d_leaves_after_answers(chat: Chat, upstream: Upstream, mainspring: Run, place: Path):
+def test_ctrl_d_leaves_the_chat_and_the_turns_are_recorded(
+    chat: Chat, upstream: Upstream, mainspring: Run, place: Path
+):
     upstream.says("Good day.")
     upstream.says("Still here.")
     with chat() as terminal:
@@ -28,7 +30,9 @@ def test_ctrl_d_leaves_after_answers(chat: Chat, upstream: Upstream, mainspring:
     assert (place / ".mainspring/chat_history").read_text() == "hello\nand now?\n"
 
 
-def test_a_message_goes_on_after_a_backslash_and_in_an_open_fence(chat: Chat, upstream: Upstream):
+def test_a_message_continues_after_a_backslash_and_inside_an_open_fence(
+    chat: Chat, upstream: Upstream
+):
     with chat() as terminal:
         terminal.type("first\\\r")
         terminal.expect("… ")
@@ -42,7 +46,9 @@ def test_a_message_goes_on_after_a_backslash_and_in_an_open_fence(chat: Chat, up
         assert upstream.last_words() == "look:\n```\ncode\n```"
 
 
-def test_commands_tell_change_and_leave(chat: Chat, upstream: Upstream):
+def test_chat_commands_show_cost_suggest_names_change_the_model_and_exit(
+    chat: Chat, upstream: Upstream
+):
     with chat() as terminal:
         terminal.type("/cost\r")
         terminal.expect("nothing yet")
@@ -62,7 +68,7 @@ def test_commands_tell_change_and_leave(chat: Chat, upstream: Upstream):
         assert terminal.wait() == 0
 
 
-def test_ctrl_c_interrupts_the_reply_and_the_chat_goes_on(chat: Chat, upstream: Upstream):
+def test_ctrl_c_interrupts_the_reply_and_the_chat_continues(chat: Chat, upstream: Upstream):
     held = threading.Event()
     upstream.says("I was about to ", held)
     upstream.says("Never mind.")
@@ -77,7 +83,7 @@ def test_ctrl_c_interrupts_the_reply_and_the_chat_goes_on(chat: Chat, upstream: 
         terminal.expect("Never mind.")
 
 
-def test_what_is_typed_during_a_reply_is_shown_at_next_prompt_only(chat: Chat, upstream: Upstream):
+def test_input_typed_during_a_reply_appears_only_at_the_next_prompt(chat: Chat, upstream: Upstream):
     held = threading.Event()
     upstream.says("I am counting", held)
     upstream.says("Yes.")
@@ -93,7 +99,7 @@ def test_what_is_typed_during_a_reply_is_shown_at_next_prompt_only(chat: Chat, u
         assert upstream.last_words() == "are you done?"
 
 
-def test_ctrl_c_twice_at_the_prompt_leaves(chat: Chat):
+def test_ctrl_c_twice_at_the_prompt_exits_with_status_130(chat: Chat):
     with chat() as terminal:
         terminal.type("half a mess")
         terminal.expect("half a mess")
@@ -102,7 +108,7 @@ def test_ctrl_c_twice_at_the_prompt_leaves(chat: Chat):
         assert terminal.wait() == 130
 
 
-def test_a_chat_is_taken_up_again(chat: Chat, upstream: Upstream, mainspring: Run):
+def test_chat_resumes_an_earlier_session(chat: Chat, upstream: Upstream, mainspring: Run):
     assert mainspring("run", "remember seven", **upstream.variables).returncode == 0
     session = json.loads(mainspring("sessions", "ls", "--json").stdout)["id"]
     with chat("--resume", session[-8:]) as terminal:
@@ -112,14 +118,14 @@ def test_a_chat_is_taken_up_again(chat: Chat, upstream: Upstream, mainspring: Ru
     assert "remember seven" in [message["content"] for message in upstream.requests[-1]["messages"]]
 
 
-def test_without_a_terminal_lines_are_messages(mainspring: Run, upstream: Upstream):
+def test_without_a_terminal_each_input_line_is_a_message(mainspring: Run, upstream: Upstream):
     upstream.says("One.")
     upstream.says("Two.")
     result = mainspring("chat", stdin="a\nb\n", **upstream.variables)
     assert (result.returncode, result.stdout) == (0, "One.\nTwo.\n")
 
 
-def test_the_guide_answers_from_the_documentation_and_no_session_pays_for_it(
+def test_the_guide_answers_from_the_documentation_outside_the_session(
     mainspring: Run, upstream: Upstream, place: Path
 ):
     (place / "AGENTS.md").write_text("Be brief.\n")

@@ -17,7 +17,7 @@ from tests.written_files import write_file
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 
 
-def told(request: dict[str, Any]) -> str:
+def request_text(request: dict[str, Any]) -> str:
     """All that a model was told in a request."""
     return json.dumps(request["messages"])
 
@@ -26,7 +26,7 @@ def supervisor(go_on: threading.Event) -> Callable[[dict[str, Any]], tuple[Part,
     """An agent that calls two; the second one touches a file, the first waits for the test."""
 
     def answer(request: dict[str, Any]) -> tuple[Part, ...]:
-        said, has_results = told(request), '"role": "tool"' in told(request)
+        said, has_results = request_text(request), '"role": "tool"' in request_text(request)
         if "part one" in said and "look at" not in said:
             return (go_on, "CHILD WORDS one.")
         if "part two" in said and "look at" not in said:
@@ -43,7 +43,9 @@ def supervisor(go_on: threading.Event) -> Callable[[dict[str, Any]], tuple[Part,
     return answer
 
 
-def test_a_tree_shows_which_subagent_asks(chat: Chat, upstream: Upstream, place: Path):
+def test_the_subagent_tree_shows_which_subagent_asks_for_approval(
+    chat: Chat, upstream: Upstream, place: Path
+):
     go_on = threading.Event()
     upstream.otherwise = supervisor(go_on)
     with chat(NO_COLOR="1") as terminal:
@@ -73,11 +75,13 @@ def test_a_tree_shows_which_subagent_asks(chat: Chat, upstream: Upstream, place:
     assert (place / "made.txt").exists()
 
 
-def test_without_a_terminal_subagents_are_plain_lines(mainspring: Run, upstream: Upstream):
+def test_without_a_terminal_subagents_are_printed_as_plain_lines(
+    mainspring: Run, upstream: Upstream
+):
     def answer(request: dict[str, Any]) -> tuple[Part, ...]:
-        if "part one" in told(request) and "look at" not in told(request):
+        if "part one" in request_text(request) and "look at" not in request_text(request):
             return ("CHILD WORDS.",)
-        if '"role": "tool"' in told(request):
+        if '"role": "tool"' in request_text(request):
             return ("It is done.",)
         return (call("agent", description="look at", prompt="part one", subagent_type="explore"),)
 
@@ -93,7 +97,9 @@ def test_without_a_terminal_subagents_are_plain_lines(mainspring: Run, upstream:
     assert "\x1b" not in result.stderr
 
 
-def test_a_plan_is_shown_changed_and_carried_out(chat: Chat, upstream: Upstream, place: Path):
+def test_a_plan_is_shown_revised_and_carried_out_after_approval(
+    chat: Chat, upstream: Upstream, place: Path
+):
     upstream.says("What is it for?")
     upstream.says(call("write", file_path="a.txt", content="too early"))
     upstream.says(call("exit_plan_mode", plan="First a.txt, then b.txt."))
@@ -108,7 +114,7 @@ def test_a_plan_is_shown_changed_and_carried_out(chat: Chat, upstream: Upstream,
         terminal.expect("What is it for?")
         terminal.expect("mode plan: nothing is changed; /mode default leaves it")
         terminal.expect("> ")
-        assert "exit_plan_mode" in told(upstream.requests[0])
+        assert "exit_plan_mode" in request_text(upstream.requests[0])
         terminal.type("for fun\r")
         terminal.expect("First a.txt")
         terminal.expect("Carry out this plan?")
@@ -116,7 +122,7 @@ def test_a_plan_is_shown_changed_and_carried_out(chat: Chat, upstream: Upstream,
         assert not (place / "a.txt").exists()
         terminal.type("no b.txt\r")
         terminal.expect("Only a.txt.")
-        assert "no b.txt" in told(upstream.requests[-1])
+        assert "no b.txt" in request_text(upstream.requests[-1])
         terminal.expect("what to change: ")
         terminal.type("n\r")
         terminal.expect("still in plan mode")
@@ -128,15 +134,17 @@ def test_a_plan_is_shown_changed_and_carried_out(chat: Chat, upstream: Upstream,
         terminal.expect("approved; mode acceptEdits")
         terminal.expect("It is written.")
         terminal.expect("> ")
-        assert "The plan is approved; carry it out." in told(upstream.requests[-1])
-        assert "The permission mode is not plan" in told(upstream.requests[-1])
+        assert "The plan is approved; carry it out." in request_text(upstream.requests[-1])
+        assert "The permission mode is not plan" in request_text(upstream.requests[-1])
         assert terminal.text.count("Carry out this plan?") == 3
         terminal.type("/mode\r")
         terminal.expect("mode acceptEdits")
     assert (place / "a.txt").read_text() == "as planned"
 
 
-def test_a_plan_without_a_terminal_says_how_it_is_carried_out(mainspring: Run, upstream: Upstream):
+def test_a_plan_without_a_terminal_prints_the_command_that_carries_it_out(
+    mainspring: Run, upstream: Upstream
+):
     upstream.says("First this, then that.")
     result = mainspring("run", "--mode", "plan", "think", **upstream.variables)
     assert (result.returncode, result.stdout) == (0, "First this, then that.\n")
@@ -148,7 +156,7 @@ def test_a_plan_without_a_terminal_says_how_it_is_carried_out(mainspring: Run, u
     assert "carry the plan out" not in again.stderr
 
 
-def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstream, mainspring: Run):
+def test_chat_clears_forks_and_compacts_sessions(chat: Chat, upstream: Upstream, mainspring: Run):
     with chat() as terminal:
         for command in ("/fork", "/compact"):
             terminal.type(f"{command}\r")
@@ -161,7 +169,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
         terminal.type("and eight\r")
         terminal.expect("all I know")
         terminal.expect("> ")
-        assert "remember seven" in told(upstream.requests[-1])
+        assert "remember seven" in request_text(upstream.requests[-1])
         terminal.type("/compact the numbers\r")
         terminal.expect("older messages will be summarized")
         terminal.expect("2 turns")
@@ -170,7 +178,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
         terminal.expect("a new session begins; the previous one: mainspring chat --resume ")
         terminal.type("what was it?\r")
         terminal.expect("all I know")
-        assert "remember seven" not in told(upstream.requests[-1])
+        assert "remember seven" not in request_text(upstream.requests[-1])
         terminal.expect("> ")
         terminal.type("/exi")
         terminal.watch("/exit  leave")  # the list of completions
@@ -181,7 +189,7 @@ def test_sessions_are_cleared_forked_and_compacted(chat: Chat, upstream: Upstrea
     assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 3
 
 
-def test_a_rating_is_in_the_log_at_once_and_the_model_does_not_read_it(
+def test_a_rating_is_logged_and_not_sent_to_the_model(
     chat: Chat, upstream: Upstream, mainspring: Run
 ):
     with chat() as terminal:
@@ -203,10 +211,12 @@ def test_a_rating_is_in_the_log_at_once_and_the_model_does_not_read_it(
         terminal.type("and now?\r")
         terminal.expect("all I know")
         terminal.expect("> ")
-        assert "not what I meant" not in told(upstream.requests[-1])
+        assert "not what I meant" not in request_text(upstream.requests[-1])
 
 
-def test_unknown_commands_are_not_sent(chat: Chat, upstream: Upstream, place: Path):
+def test_unknown_slash_commands_are_not_sent_to_the_model(
+    chat: Chat, upstream: Upstream, place: Path
+):
     (place / ".claude/commands").mkdir(parents=True)
     greet = "---\ndescription: Greets.\nargument-hint: NAME\n---\nSay hello to $ARGUMENTS."
     (place / ".claude/commands/greet.md").write_text(greet)
@@ -220,19 +230,19 @@ def test_unknown_commands_are_not_sent(chat: Chat, upstream: Upstream, place: Pa
         terminal.type("/greet Ada\r")
         terminal.expect("all I know")
         terminal.expect("> ")
-        assert "Say hello to Ada." in told(upstream.requests[-1])
+        assert "Say hello to Ada." in request_text(upstream.requests[-1])
         terminal.type("//greet\r")
         terminal.expect("all I know")
         assert upstream.last_words() == "/greet"
 
 
-def test_run_calls_a_command_of_the_agent_by_its_name_and_the_session_is_called_as_it_was_typed(
+def test_run_expands_an_agent_command_and_titles_the_session_as_typed(
     mainspring: Run, upstream: Upstream, place: Path
 ):
     write_file(place / ".claude/commands/greet.md", "Say hello to $ARGUMENTS.")
     ran = mainspring("run", "/greet Ada", **upstream.variables)
     assert ran.returncode == 0, ran.stderr
-    assert "Say hello to Ada." in told(upstream.requests[-1])
+    assert "Say hello to Ada." in request_text(upstream.requests[-1])
     mainspring("run", "/etc/hosts is wrong", **upstream.variables)
     assert upstream.last_words() == "/etc/hosts is wrong"
     listed = mainspring("sessions", "ls", "--json").stdout.splitlines()
@@ -240,7 +250,7 @@ def test_run_calls_a_command_of_the_agent_by_its_name_and_the_session_is_called_
 
 
 @pytest.mark.slow
-def test_servers_ask_with_a_form_and_are_shown_and_reconnected(
+def test_mcp_servers_ask_with_a_form_and_can_be_listed_and_reconnected(
     chat: Chat, mainspring: Run, upstream: Upstream, place: Path
 ):
     if find_bubblewrap() is None:
@@ -270,11 +280,11 @@ def test_servers_ask_with_a_form_and_are_shown_and_reconnected(
             terminal.type(f"{keys}\r")
             terminal.expect(words)
             terminal.expect("[y/n] " if keys == "book" else "> ")
-    assert "'content': {'seat': 'aisle'}" in told(upstream.requests[1])
-    assert "Greet {'who': 'Ada'}" in told(upstream.requests[2])
+    assert "'content': {'seat': 'aisle'}" in request_text(upstream.requests[1])
+    assert "Greet {'who': 'Ada'}" in request_text(upstream.requests[2])
 
 
-def test_memory_in_chat_is_listed_changed_and_switched_off(
+def test_chat_lists_edits_and_disables_memory(
     upstream: Upstream, chat: Chat, mainspring: Run, place: Path
 ):
     (place / "edit.sh").write_text('#!/bin/sh\necho "We release on Fridays." > "$1"\n')
@@ -300,8 +310,8 @@ def test_memory_in_chat_is_listed_changed_and_switched_off(
         terminal.type("/exit\r")
         assert terminal.wait() == 0
     first, *_, last = upstream.requests
-    assert "> We release on Thursdays." in told(first)
-    assert "Fridays" not in told(last)
+    assert "> We release on Thursdays." in request_text(first)
+    assert "Fridays" not in request_text(last)
     assert mainspring("run", "-c", "Hello", **upstream.variables).returncode == 0
     names = [json.dumps(request["tools"]) for request in (first, last, upstream.requests[-1])]
     assert ["memory_search" in text for text in names] == [True, False, False]

@@ -26,11 +26,11 @@ def window(place: Path) -> None:
     write_file(place / ".mainspring/models.toml", '[models."ollama:test"]\nwindow = 100_000\n')
 
 
-def told(upstream: Upstream) -> str:
+def request_text(upstream: Upstream) -> str:
     return json.dumps(upstream.requests[-1])
 
 
-def test_paths_are_completed_and_what_is_mentioned_goes_along(
+def test_paths_are_completed_and_mentioned_files_are_attached(
     chat: Chat, upstream: Upstream, place: Path, mainspring: Run
 ):
     write_file(place / "src/prices.py", "RATE = 1.19\n")
@@ -44,7 +44,7 @@ def test_paths_are_completed_and_what_is_mentioned_goes_along(
         terminal.expect("attached: src/prices.py, src/, dot.png")
         terminal.expect("all I know")
         terminal.expect("> ")
-        sent = told(upstream)
+        sent = request_text(upstream)
         assert "RATE = 1.19" in sent
         assert "<folder path='src/'>" in sent
         assert base64.b64encode(PNG).decode() in mainspring("log", "export", "last").stdout
@@ -56,7 +56,7 @@ def test_paths_are_completed_and_what_is_mentioned_goes_along(
         assert terminal.wait() == 0
 
 
-def test_a_command_of_yours_is_run_and_read_with_the_next_message(
+def test_a_user_shell_command_runs_and_its_output_goes_with_the_next_message(
     chat: Chat, upstream: Upstream, place: Path
 ):
     (place / "notes.txt").write_text("x")
@@ -68,14 +68,14 @@ def test_a_command_of_yours_is_run_and_read_with_the_next_message(
         assert upstream.requests == []
         terminal.type("what was that?\r")
         terminal.expect("all I know")
-        assert "<shell command='ls; exit 3' exit_status=3>" in told(upstream)
+        assert "<shell command='ls; exit 3' exit_status=3>" in request_text(upstream)
         terminal.expect("> ")
         terminal.type("!sleep 600\r")
         terminal.press("\x03", until="exit status")
         terminal.expect("> ")
 
 
-def test_text_that_is_piped_in_runs_nothing_and_attaches_nothing(
+def test_piped_input_runs_no_command_and_attaches_no_file(
     mainspring: Run, upstream: Upstream, place: Path
 ):
     (place / "secret.txt").write_text("the secret")
@@ -88,7 +88,9 @@ def test_text_that_is_piped_in_runs_nothing_and_attaches_nothing(
     assert "the secret" not in json.dumps(upstream.requests)
 
 
-def test_a_rule_is_one_more_line_of_the_instructions(chat: Chat, upstream: Upstream, place: Path):
+def test_a_hash_line_adds_a_rule_to_the_instructions_file(
+    chat: Chat, upstream: Upstream, place: Path
+):
     (place / "CLAUDE.md").write_text("# Shop\n- old rule")
     with chat() as terminal:
         terminal.type("# never use tabs\r")
@@ -106,12 +108,10 @@ def test_a_rule_is_one_more_line_of_the_instructions(chat: Chat, upstream: Upstr
         assert (place / "CLAUDE.md").read_text() == "# Shop\n- old rule\n- never use tabs\n"
         terminal.type("go\r")
         terminal.expect("all I know")
-        assert "this rule of the project applies: - never use tabs" in told(upstream)
+        assert "this rule of the project applies: - never use tabs" in request_text(upstream)
 
 
-def test_history_is_searched_and_messages_of_several_lines_are_kept_whole(
-    chat: Chat, upstream: Upstream
-):
+def test_history_is_searchable_and_keeps_multiline_messages_whole(chat: Chat, upstream: Upstream):
     with chat() as terminal:
         terminal.type("first\x1b\rsecond \\ line\r")  # Alt-Enter
         terminal.expect("all I know")
@@ -132,7 +132,7 @@ def test_history_is_searched_and_messages_of_several_lines_are_kept_whole(
         assert upstream.last_words() == "first\nsecond \\ line"
 
 
-def test_pasted_lines_are_one_message_and_a_pasted_image_is_a_mention(
+def test_pasted_lines_are_one_message_and_a_pasted_image_path_is_attached(
     chat: Chat, upstream: Upstream, place: Path, mainspring: Run
 ):
     (place / "a dot.png").write_bytes(PNG)
@@ -163,7 +163,7 @@ def test_the_status_line_shows_model_mode_context_cost_and_cache(chat: Chat):
         terminal.watch("test · mode plan")
 
 
-def test_a_resumed_conversation_is_shown_and_another_session_is_picked(
+def test_a_resumed_conversation_is_shown_and_another_session_can_be_picked(
     chat: Chat, upstream: Upstream
 ):
     upstream.says("It is *seven*.")
@@ -186,14 +186,14 @@ def test_a_resumed_conversation_is_shown_and_another_session_is_picked(
         terminal.expect("> ")
         terminal.type("and?\r")
         terminal.expect("all I know")
-        assert "other things" not in told(upstream)
-        assert "the number?" in told(upstream)
+        assert "other things" not in request_text(upstream)
+        assert "the number?" in request_text(upstream)
     with chat("--continue") as terminal:
         assert "It is seven." in terminal.text
         assert "> and?" in terminal.text
 
 
-def test_rewind_takes_back_files_and_conversation(chat: Chat, upstream: Upstream, place: Path):
+def test_rewind_restores_files_and_conversation(chat: Chat, upstream: Upstream, place: Path):
     with chat("--mode", "acceptEdits") as terminal:
         terminal.type("/rewind\r")
         terminal.expect("nothing yet")
@@ -225,11 +225,11 @@ def test_rewind_takes_back_files_and_conversation(chat: Chat, upstream: Upstream
         assert not (place / "a.txt").exists()
         terminal.type("what now?\r")
         terminal.expect("all I know")
-        assert "hello" in told(upstream)
-        assert "change it" not in told(upstream)
+        assert "hello" in request_text(upstream)
+        assert "change it" not in request_text(upstream)
 
 
-def test_a_second_correction_of_the_same_thing_offers_a_diagnosis_or_a_clean_start(
+def test_a_second_correction_of_the_same_point_offers_diagnosis_or_clean_start(
     chat: Chat, upstream: Upstream
 ):
     with chat() as terminal:
@@ -265,7 +265,7 @@ def test_a_second_correction_of_the_same_thing_offers_a_diagnosis_or_a_clean_sta
         terminal.expect("reviewer (project)")
 
 
-def test_other_messages_are_no_corrections():
+def test_unrelated_messages_do_not_count_as_corrections():
     corrections = Corrections()
     for message in ("no", "add tests", "no, tests for parse()", "now the docs", "no, the docs"):
         assert not corrections.note(message), message
@@ -276,7 +276,7 @@ NAMES = st.text("ab/.", min_size=1, max_size=6).map(lambda name: name.strip("/")
 
 
 @given(st.lists(NAMES.filter(bool), max_size=30), st.text("ab/.", max_size=3), st.booleans())
-def test_every_path_that_has_what_was_typed_is_found_once(
+def test_every_path_containing_the_typed_text_is_found_exactly_once(
     paths: list[str], typed: str, is_finished: bool
 ):
     index = FileIndex()

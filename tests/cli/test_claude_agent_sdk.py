@@ -71,31 +71,31 @@ def play(place: Path, environ: dict[str, str], upstream: Upstream) -> Any:  # no
     return run
 
 
-def test_a_query_gets_its_answer(play: Any):  # noqa: ANN401
+def test_a_query_returns_the_reply(play: Any):  # noqa: ANN401
     assert play("query") == {"text": "Hello there.", "is_error": False, "turns": 1}
 
 
-def test_agents_of_the_program_are_called(play: Any):  # noqa: ANN401
+def test_agents_defined_by_the_program_are_called(play: Any):  # noqa: ANN401
     assert play("agents") == {"text": "Reviewed."}
 
 
-def test_hooks_of_the_program_see_and_refuse_calls(play: Any):  # noqa: ANN401
+def test_hooks_of_the_program_observe_and_deny_calls(play: Any):  # noqa: ANN401
     assert play("hooks") == {
         "seen": [["UserPromptSubmit", None], ["refused", "secret"]],
         "written": False,
     }
 
 
-def test_the_program_decides_about_calls_and_changes_their_input(play: Any):  # noqa: ANN401
+def test_the_can_use_tool_callback_denies_calls_and_changes_their_input(play: Any):  # noqa: ANN401
     assert play("can_use_tool") == {
         "asked": [["Write", "secret"], ["Write", "secret"]],
         "written": "public",
     }
 
 
-def test_a_budget_ends_the_query(play: Any):  # noqa: ANN401
+def test_exceeding_the_budget_ends_the_query_with_an_error(play: Any):  # noqa: ANN401
     assert play("budget") == {"subtype": "error_max_budget_usd", "is_error": True}
 
 
-def test_a_session_is_resumed_and_forked(play: Any):  # noqa: ANN401
+def test_a_session_can_be_resumed_and_forked(play: Any):  # noqa: ANN401
     assert play("fork") == {"is_new": True, "is_same": True, "text": "Hello there."}

@@ -30,7 +30,7 @@ TURNS: tuple[tuple[Part, ...], ...] = (
 )
 
 
-def told(request: dict[str, Any]) -> str:
+def request_text(request: dict[str, Any]) -> str:
     """Everything that the model was sent, as one text."""
     return json.dumps(request["messages"], ensure_ascii=False)
 
@@ -60,7 +60,7 @@ def run_project(place: Path, mainspring: Run, upstream: Upstream) -> list[dict[s
 
 def test_a_claude_code_project_runs_unchanged(run_project: list[dict[str, Any]], place: Path):
     main = [request for request in run_project if not is_reviewer(request)]
-    first, last = told(main[0]), told(main[-1])
+    first, last = request_text(main[0]), request_text(main[-1])
     names = {item["function"]["name"] for item in main[0]["tools"]}
     assert "prices are in cents, everywhere" in first  # CLAUDE.md
     assert (PROJECT / "docs" / "style.md").read_text(encoding="utf-8").split("\n")[0] in first
@@ -78,7 +78,7 @@ def test_a_claude_code_project_runs_unchanged(run_project: list[dict[str, Any]],
     assert (place / "shop" / "prices.txt").read_text(encoding="utf-8") == "apple 120\npear 96\n"
 
 
-def test_a_subagent_of_the_project_has_its_own_prompt_and_tools(run_project: list[dict[str, Any]]):
+def test_a_project_subagent_has_its_own_tools(run_project: list[dict[str, Any]]):
     [request] = [request for request in run_project if is_reviewer(request)]
     names = {item["function"]["name"] for item in request["tools"]}
     assert names == {"bash", "glob", "grep", "history_read", "history_search", "read"}

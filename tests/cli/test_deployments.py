@@ -20,7 +20,7 @@ from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 
 
 @pytest.fixture
-async def made(tmp_path: Path) -> AsyncGenerator[Works]:
+async def schedule_works(tmp_path: Path) -> AsyncGenerator[Works]:
     async with works(tmp_path, poster=HttpPoster()) as assembled:
         assembled.clock.now = clock.now()  # the commands look at the real one
         yield assembled
@@ -31,13 +31,13 @@ def settings(tmp_path: Path) -> Settings:
     return read_settings(store=str(tmp_path / "mainspring.db"), environ={}, folder=tmp_path)
 
 
-async def printed(act: Awaitable[int], capfd: pytest.CaptureFixture[str]) -> str:
+async def capture_output(act: Awaitable[int], capfd: pytest.CaptureFixture[str]) -> str:
     capfd.readouterr()
     assert await act == 0
     return capfd.readouterr().out
 
 
-async def deployed(made: Works) -> str:
+async def create_deployment(made: Works) -> str:
     asked = CreateDeployment(
         agent="agent_1",
         environment_id=made.environment_id,
@@ -48,31 +48,35 @@ async def deployed(made: Works) -> str:
     return (await made.deployments.create(TENANT, asked)).id
 
 
-async def test_deployments_are_listed_shown_paused_and_run_by_a_worker(
-    made: Works, settings: Settings, capfd: pytest.CaptureFixture[str]
+async def test_deployments_are_listed_shown_paused_and_run(
+    schedule_works: Works, settings: Settings, capfd: pytest.CaptureFixture[str]
 ):
-    id_ = await deployed(made)
-    out = await printed(
+    id_ = await create_deployment(schedule_works)
+    out = await capture_output(
         deployments.ls(settings, tenant=TENANT, everything=False, json=False), capfd
     )
     assert all(part in out for part in (id_, "nightly", "agent_1 v3", "0 3 * * * Europe/Paris"))
-    out = await printed(
+    out = await capture_output(
         deployments.pause(settings, tenant=TENANT, deployment=id_, json=True), capfd
     )
     assert json.loads(out)["paused_reason"] == {"type": "manual"}
-    out = await printed(
+    out = await capture_output(
         deployments.show(settings, tenant=TENANT, deployment=id_, json=False), capfd
     )
     assert "paused" in out
     assert len(out.splitlines()) == 3, "it does not say when it would run"
-    await printed(deployments.unpause(settings, tenant=TENANT, deployment=id_, json=False), capfd)
-    out = await printed(deployments.run(settings, tenant=TENANT, deployment=id_, json=True), capfd)
+    await capture_output(
+        deployments.unpause(settings, tenant=TENANT, deployment=id_, json=False), capfd
+    )
+    out = await capture_output(
+        deployments.run(settings, tenant=TENANT, deployment=id_, json=True), capfd
+    )
     run_id = json.loads(out)["run_id"]
-    made.clock.now = clock.now()
-    await made.firing.sweep()
-    await made.fire_due()
+    schedule_works.clock.now = clock.now()
+    await schedule_works.firing.sweep()
+    await schedule_works.fire_due()
     for as_json in (False, True):
-        out = await printed(
+        out = await capture_output(
             deployments.runs(
                 settings, tenant=TENANT, deployment=id_, failed=False, limit=5, json=as_json
             ),
@@ -82,17 +86,19 @@ async def test_deployments_are_listed_shown_paused_and_run_by_a_worker(
         assert "sesn_acme_0" in out
 
 
-async def test_webhooks_are_listed_and_what_was_given_up_is_sent_again(
-    made: Works, settings: Settings, capfd: pytest.CaptureFixture[str]
+async def test_webhooks_are_listed_and_failed_deliveries_are_resent(
+    schedule_works: Works, settings: Settings, capfd: pytest.CaptureFixture[str]
 ):
-    webhook = await made.webhooks.create(
+    webhook = await schedule_works.webhooks.create(
         TENANT, CreateWebhook(url="https://example.com/", event_types=("agent.created",))
     )
-    await made.outbox.notify(Notification(tenant=TENANT, type="agent.created", id="agent_1"))
-    out = await printed(webhooks.ls(settings, tenant=TENANT, json=False), capfd)
+    await schedule_works.outbox.notify(
+        Notification(tenant=TENANT, type="agent.created", id="agent_1")
+    )
+    out = await capture_output(webhooks.ls(settings, tenant=TENANT, json=False), capfd)
     assert webhook.id in out
     assert webhook.secret not in out
-    out = await printed(
+    out = await capture_output(
         webhooks.deliveries(
             settings, tenant=TENANT, webhook=webhook.id, dead=False, limit=5, json=True
         ),
@@ -100,15 +106,19 @@ async def test_webhooks_are_listed_and_what_was_given_up_is_sent_again(
     )
     delivery = json.loads(out)
     assert delivery["status"] == "pending"
-    out = await printed(
+    out = await capture_output(
         webhooks.resend(settings, tenant=TENANT, id_=delivery["id"], json=True), capfd
     )
     assert json.loads(out) == {"resent": 1}
-    out = await printed(webhooks.resend(settings, tenant=TENANT, id_=webhook.id, json=False), capfd)
+    out = await capture_output(
+        webhooks.resend(settings, tenant=TENANT, id_=webhook.id, json=False), capfd
+    )
     assert "0" in out
 
 
-async def test_what_is_not_there_is_said(made: Works, settings: Settings, tmp_path: Path):
+async def test_unknown_deployments_and_webhooks_are_reported(
+    schedule_works: Works, settings: Settings, tmp_path: Path
+):
     with pytest.raises(NotFound, match="depl_none"):
         await deployments.show(settings, tenant=TENANT, deployment="depl_none", json=False)
     with pytest.raises(NotFound):

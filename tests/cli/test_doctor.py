@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.fork_server import Run
 
 
-def test_doctor_looks_at_everything_and_changes_nothing(mainspring: Run, place: Path):
+def test_doctor_checks_everything_and_changes_nothing(mainspring: Run, place: Path):
     result = mainspring("doctor")
     assert result.returncode == 0, result.stdout
     for name in ("python", "platform", "disk", "sqlite", "sqlite fts5", "store", "ripgrep", "git"):
@@ -16,7 +16,7 @@ def test_doctor_looks_at_everything_and_changes_nothing(mainspring: Run, place: 
     assert list(place.iterdir()) == []
 
 
-def test_every_finding_has_a_consequence_and_every_lack_a_remedy(mainspring: Run):
+def test_every_finding_has_a_consequence_and_every_problem_a_fix(mainspring: Run):
     report = json.loads(mainspring("doctor", "--json").stdout)
     assert report["ok"]
     for finding in report["findings"]:
@@ -24,7 +24,7 @@ def test_every_finding_has_a_consequence_and_every_lack_a_remedy(mainspring: Run
         assert finding["status"] == "ok" or finding["fix"], finding
 
 
-def test_keys_are_told_by_name_never_by_value(mainspring: Run):
+def test_keys_are_reported_by_name_never_by_value(mainspring: Run):
     ran = mainspring("doctor", "--json", ANTHROPIC_API_KEY="sk-secret")
     keys = json.loads(ran.stdout)["keys"]
     assert keys["ANTHROPIC_API_KEY"]
@@ -32,19 +32,19 @@ def test_keys_are_told_by_name_never_by_value(mainspring: Run):
     assert "sk-secret" not in ran.stdout + mainspring("doctor", OPENAI_API_KEY="sk-secret").stdout
 
 
-def test_a_store_with_sessions_is_counted(mainspring: Run, session_id: str, store: Path):
+def test_doctor_counts_the_sessions_of_the_store(mainspring: Run, session_id: str, store: Path):
     del session_id
     assert f"{store} (1 session, " in mainspring("doctor").stdout
 
 
-def test_a_store_that_is_no_database_fails(mainspring: Run, place: Path):
+def test_doctor_fails_for_a_store_that_is_not_a_database(mainspring: Run, place: Path):
     (place / "notes.txt").write_text("not a database, and long enough to be read as one" * 9)
     result = mainspring("doctor", "--store", "notes.txt")
     assert result.returncode == 1
     assert "cannot be read" in result.stdout
 
 
-def test_a_store_that_cannot_be_made_fails(mainspring: Run):
+def test_doctor_fails_for_a_store_that_cannot_be_created(mainspring: Run):
     place = "/proc/x.db" if os.geteuid() == 0 else "/x.db"  # where even root cannot write
     result = mainspring("doctor", "--store", place, "--json")
     assert result.returncode == 1, result.stdout
@@ -52,14 +52,16 @@ def test_a_store_that_cannot_be_made_fails(mainspring: Run):
     assert store["status"] == "missing"
 
 
-def test_a_server_that_does_not_answer_fails_without_showing_the_password(mainspring: Run):
+def test_doctor_fails_for_an_unreachable_server_and_hides_the_password(mainspring: Run):
     result = mainspring("doctor", "--store", "postgresql://me:hunter2@127.0.0.1:1/logs")
     assert result.returncode == 1
     assert "postgresql://me@127.0.0.1:1/logs" in result.stdout
     assert "hunter2" not in result.stdout + result.stderr
 
 
-def test_protections_of_operators_own_files_are_told(mainspring: Run, session_id: str, store: Path):
+def test_weak_protection_of_the_operators_files_is_reported(
+    mainspring: Run, session_id: str, store: Path
+):
     del session_id
     store.chmod(0o644)
     report = json.loads(

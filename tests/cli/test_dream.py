@@ -9,7 +9,7 @@ from typing import TypeAlias
 Run: TypeAlias = Callable[..., CompletedProcess[str]]
 
 
-def test_a_dream_is_reviewed_applied_and_taken_back(mainspring: Run, place: Path):
+def test_a_dream_is_reviewed_applied_and_reverted(mainspring: Run, place: Path):
     model = ("--model", "scripted:demo")
     mainspring("run", "Always answer in French.", *model)
     assert not (place / "memory").exists()

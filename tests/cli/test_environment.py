@@ -48,7 +48,7 @@ def script(place: Path, name: str, *steps: dict[str, object]) -> str:
     return f"scripted:{name}"
 
 
-def tries(plan: Mapping[str, object], expects: str = "") -> dict[str, object]:
+def tries_plan(plan: Mapping[str, object], expects: str = "") -> dict[str, object]:
     call = {"tool": "environment_test", "input": {"plan": plan}}
     return {"calls": [call], "expects": expects}
 
@@ -64,16 +64,16 @@ def repository(place: Path) -> Path:
     return place
 
 
-async def test_what_the_tests_prove_is_saved_and_sessions_start_from_it(
+async def test_a_plan_proven_by_the_tests_is_saved_and_sessions_start_from_it(
     mainspring: Run, repository: Path
 ) -> None:
     without = {name: value for name, value in PLAN.items() if name != "services"}
     model = script(
         repository,
         "setup.yaml",
-        tries({"test": TEST, "pip": ["no-such-thing"]}),
-        tries(without, expects="no-such-thing"),
-        tries(PLAN, expects="Connection refused"),
+        tries_plan({"test": TEST, "pip": ["no-such-thing"]}),
+        tries_plan(without, expects="no-such-thing"),
+        tries_plan(PLAN, expects="Connection refused"),
         {"says": "It needs one package and one service.", "expects": "is saved"},
     )
     use = script(
@@ -116,7 +116,7 @@ def test_a_plan_whose_tests_fail_is_not_saved(mainspring: Run, repository: Path)
     model = script(
         repository,
         "setup.yaml",
-        tries({"test": TEST}),
+        tries_plan({"test": TEST}),
         {"says": "It is all set up and the tests pass!", "expects": "acme_notes"},
     )
     done = mainspring("environment", "setup", "-m", model)
@@ -125,14 +125,14 @@ def test_a_plan_whose_tests_fail_is_not_saved(mainspring: Run, repository: Path)
     assert mainspring("environment", "show").returncode == 1
 
 
-def test_a_setup_that_is_killed_goes_on(
+def test_a_killed_setup_is_continued_by_the_next_one(
     mainspring: Run, repository: Path, environ: dict[str, str]
 ) -> None:
     waits = "touch started; until [ -e go ]; do sleep 0.05; done"
     model = script(
         repository,
         "setup.yaml",
-        tries({"test": waits}),
+        tries_plan({"test": waits}),
         {"says": "proven", "expects": "is saved"},
     )
     words = ["environment", "setup", "-m", model]
@@ -159,7 +159,7 @@ def test_a_setup_that_is_killed_goes_on(
     assert not list((repository / ".mainspring/worktrees").glob("environment-*"))
 
 
-def test_a_folder_without_a_repository_is_refused(mainspring: Run, place: Path) -> None:
+def test_setup_outside_a_git_repository_is_refused(mainspring: Run, place: Path) -> None:
     done = mainspring("environment", "setup")
     assert done.returncode == 1
     assert "not a git repository" in done.stderr

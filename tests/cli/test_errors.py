@@ -12,7 +12,7 @@ from mainspring.log.sqlite.schema import APPLICATION_ID
 from mainspring.testing import Scripted, says
 
 
-def test_each_says_what_to_do(mainspring: Run, place: Path):
+def test_common_errors_come_with_a_hint(mainspring: Run, place: Path):
     (place / "bad").mkdir()
     (place / "bad" / "agent.yaml").write_text("max_turns: [\n")
     newer = place / "newer.db"
@@ -41,7 +41,9 @@ def test_each_says_what_to_do(mainspring: Run, place: Path):
         assert any(hint.startswith("hint: ") and fix in hint for hint in hints), ended.stderr
 
 
-def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
+def test_a_reached_limit_ends_with_status_4_and_the_session_can_continue(
+    mainspring: Run, place: Path
+):
     replies = "{calls: [{tool: read, input: {file_path: play.yaml}}]}, {says: Done}"
     (place / "play.yaml").write_text(f"[{{steps: [{replies}]}}]")
     script = ("--model", "scripted:play.yaml")
@@ -53,7 +55,9 @@ def test_a_limit_says_how_to_go_on(mainspring: Run, place: Path):
     assert (again.returncode, again.stdout) == (0, "Done\n"), again.stderr
 
 
-def test_session_of_model_in_python_says_so_and_goes_on_with_another(mainspring: Run, place: Path):
+def test_a_session_with_a_python_model_object_says_so_and_continues_with_another(
+    mainspring: Run, place: Path
+):
     store = str(place / ".mainspring" / "mainspring.db")
     first = run(Agent(name="porter"), "hello", model=Scripted(says("Hi.")), store=store)
     own = run(Agent(name="porter", model="mine"), "hi", model=Scripted(says("Hi.")), store=store)
@@ -66,7 +70,9 @@ def test_session_of_model_in_python_says_so_and_goes_on_with_another(mainspring:
     assert again.returncode == 0, again.stderr
 
 
-def test_in_python_an_error_speaks_of_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+def test_an_error_raised_in_python_gives_a_hint_for_python(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
     monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
     with pytest.raises(MainspringError, match="ANTHROPIC_API_KEY is not set") as raised:
         run(Agent(model="sonnet"), "hello", store=str(tmp_path / "log.db"))

@@ -46,7 +46,9 @@ def _bash(command: str) -> dict[str, Any]:
     return call("bash", command=command)
 
 
-def test_hooks_of_a_trusted_skill_run_while_used(mainspring: Run, upstream: Upstream, place: Path):
+def test_hooks_of_a_trusted_skill_run_while_the_skill_is_in_use(
+    mainspring: Run, upstream: Upstream, place: Path
+):
     folder = place / ".claude/skills/careful"
     (folder / "scripts").mkdir(parents=True)
     (folder / "SKILL.md").write_text(_SKILL)
@@ -71,7 +73,9 @@ def test_hooks_of_a_trusted_skill_run_while_used(mainspring: Run, upstream: Upst
     assert (place / "skill-log").read_text() == "once\n"
 
 
-def test_hooks_of_a_subagent_run_on_its_threads(mainspring: Run, upstream: Upstream, place: Path):
+def test_hooks_of_a_subagent_run_only_on_its_threads(
+    mainspring: Run, upstream: Upstream, place: Path
+):
     write_file(place / ".claude/agents/looker.md", _SUBAGENT)
     (place / "a.txt").write_text("x\n")
     broken = "---\nname: broken\ndescription: It.\nhooks:\n  Stop: nonsense\n---\nx\n"
@@ -108,7 +112,7 @@ def test_hooks_of_a_subagent_run_on_its_threads(mainspring: Run, upstream: Upstr
     assert not (place / "agent-log").exists()
 
 
-def test_a_skill_s_model_and_effort_and_the_word_ultrathink_hold_for_their_turn(
+def test_skill_model_and_effort_and_ultrathink_apply_to_one_turn(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     def skill(name: str, more: str, body: str) -> None:

@@ -23,7 +23,7 @@ def settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
     return read_settings(environ=NO_LOCAL_MODELS, folder=tmp_path)
 
 
-async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
+async def test_a_new_agent_is_written_trusted_and_recorded_as_version_1(
     settings: Settings, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
     status = await init(
@@ -52,7 +52,9 @@ async def test_a_new_agent_is_written_trusted_and_kept_as_its_first_version(
     assert (loaded.policy.mode, loaded.is_trusted, loaded.warnings) == ("acceptEdits", True, ())
 
 
-async def test_init_does_not_make_a_folder_trusted(settings: Settings, tmp_path: Path):
+async def test_init_does_not_trust_existing_settings_of_the_folder(
+    settings: Settings, tmp_path: Path
+):
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
     await init(settings, mode="acceptEdits", yes=True, json=True)
@@ -68,7 +70,7 @@ async def test_init_does_not_make_a_folder_trusted(settings: Settings, tmp_path:
         (None, None, False, "there is no terminal for questions"),
     ],
 )
-async def test_what_cannot_be_is_refused_and_nothing_written(
+async def test_invalid_options_are_refused_and_nothing_is_written(
     settings: Settings, tmp_path: Path, tools: str | None, model: str | None, yes: bool, why: str
 ):
     with pytest.raises(InvalidInput, match=why):
@@ -76,7 +78,7 @@ async def test_what_cannot_be_is_refused_and_nothing_written(
     assert not (tmp_path / "new").exists()
 
 
-async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
+async def test_models_are_discovered_from_keys_and_local_servers(tmp_path: Path):
     async def models(_request: web.Request) -> web.Response:
         return web.json_response({"object": "list", "data": [{"id": "qwen3:8b"}]})
 
@@ -102,7 +104,9 @@ async def test_models_are_found_by_keys_and_by_local_servers(tmp_path: Path):
     assert read_manifest(tmp_path / "agent/agent.yaml").model == "ollama:qwen3:8b"
 
 
-def test_a_terminal_asks_and_the_agent_runs(mainspring: Run, place: Path, environ: dict[str, str]):
+def test_init_asks_at_a_terminal_and_the_new_agent_runs(
+    mainspring: Run, place: Path, environ: dict[str, str]
+):
     with at_terminal("init", cwd=place, env={**environ, **NO_LOCAL_MODELS}) as terminal:
         terminal.expect("Name [project]")
         terminal.type("helper\n")
@@ -134,7 +138,7 @@ def test_a_terminal_asks_and_the_agent_runs(mainspring: Run, place: Path, enviro
     assert "exists already: nothing was written" in again.stderr
 
 
-def test_who_leaves_in_midst_of_questions_has_written_nothing(place: Path, environ: dict[str, str]):
+def test_leaving_init_during_the_questions_writes_nothing(place: Path, environ: dict[str, str]):
     with at_terminal("init", cwd=place, env={**environ, **NO_LOCAL_MODELS}) as terminal:
         terminal.expect("Name [project]")
         terminal.type("\x04")

@@ -42,7 +42,7 @@ SKILLS = tuple(
 )
 
 
-class Writing:
+class SessionWriter:
     """A session that is written as a run would."""
 
     def __init__(self, writer: Writer, prefix: str) -> None:
@@ -90,7 +90,7 @@ async def write_sessions(store: Path) -> None:
             await write_session(log, number, said)
         graded = await log.create(SessionCreated(origin=Origin(type="grader")))
         writer = await log.hold(graded.id, owner="w")
-        writing = Writing(writer, "")
+        writing = SessionWriter(writer, "")
         for _ in range(5):
             await writing.call("bash", "no", error="failed", command="grader only")
         await writer.release()
@@ -109,7 +109,7 @@ async def write_session(log: SessionLog, number: int, said: str) -> None:
     await writer.append(
         AgentAdopted(definition=definition.hash), SkillUsed(name="release", hash="", by="user")
     )
-    writing = Writing(writer, kept.hash)
+    writing = SessionWriter(writer, kept.hash)
     await writing.request(Usage(cache_creation_input_tokens=9_000))
     await writing.call("bash", "npm ERR! missing", error="failed", command="npm  test")
     await writing.call("read", "all of it", file_path="notes.md")
@@ -129,7 +129,7 @@ async def write_session(log: SessionLog, number: int, said: str) -> None:
     await writer.release()
 
 
-def test_insights_name_waste_failures_and_missing_rules(mainspring: Run, store: Path):
+def test_insights_report_waste_failures_and_missing_rules(mainspring: Run, store: Path):
     anyio.run(write_sessions, store)
     mainspring("sessions", "import", str(FOREIGN))
     report = json.loads(mainspring("insights", "--json").stdout)
@@ -172,6 +172,6 @@ def test_insights_name_waste_failures_and_missing_rules(mainspring: Run, store: 
     assert (recent["sessions"], recent["imported"]) == (3, 0)
 
 
-def test_without_sessions_it_says_so(mainspring: Run):
+def test_insights_without_sessions_say_that_there_are_none(mainspring: Run):
     done = mainspring("insights")
     assert (done.returncode, "there are no sessions yet" in done.stderr) == (1, True)

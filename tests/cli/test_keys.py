@@ -27,7 +27,7 @@ def put(store: Path, kind: str, id_: str) -> None:
     anyio.run(write)
 
 
-def test_a_key_is_made_on_the_store_shown_once_listed_and_revoked(mainspring: Run, store: Path):
+def test_a_key_is_created_shown_once_listed_and_revoked(mainspring: Run, store: Path):
     made = mainspring("keys", "create", "ci", "--role", "operator", "--daily-budget", "2.50")
     assert made.returncode == 0, made.stderr
     [secret] = made.stdout.splitlines()
@@ -45,7 +45,7 @@ def test_a_key_is_made_on_the_store_shown_once_listed_and_revoked(mainspring: Ru
     assert key.id in mainspring("keys", "ls", "--all").stdout
 
 
-def test_json_has_everything_and_the_secret_only_when_made(mainspring: Run, store: Path):
+def test_json_output_contains_the_secret_only_at_creation(mainspring: Run, store: Path):
     put(store, "environment", "env_1")
     limits = ("--environment", "env_1", "--expires-in", "30d")
     made = mainspring("keys", "create", "w", *limits, "--json")
@@ -57,7 +57,7 @@ def test_json_has_everything_and_the_secret_only_when_made(mainspring: Run, stor
     assert listed["id"] == key["id"]
 
 
-def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run):
+def test_invalid_key_tenant_and_halt_commands_are_refused_with_a_reason(mainspring: Run):
     nowhere = mainspring("keys", "create", "x", "--tenant", "nowhere")
     assert nowhere.returncode == 1
     assert "there is no tenant nowhere" in nowhere.stderr
@@ -71,12 +71,12 @@ def test_what_cannot_be_is_refused_with_a_reason(mainspring: Run):
     assert mainspring("halt", "--all", "--tenant", "acme").returncode == 2
 
 
-def test_to_look_at_nothing_makes_nothing(mainspring: Run, store: Path):
+def test_listing_keys_without_a_store_creates_no_store(mainspring: Run, store: Path):
     assert mainspring("keys", "ls").returncode == 1
     assert not store.exists()
 
 
-def test_tenants_are_made_changed_shown_and_disabled(mainspring: Run):
+def test_tenants_are_created_changed_shown_and_disabled(mainspring: Run):
     budgets = ("--daily-budget", "10", "--agent-budget", "*=2", "--agent-budget", "clerk=5")
     assert mainspring("tenants", "create", "acme", *budgets).returncode == 0
     assert mainspring("tenants", "set", "acme", "--rate", "600").returncode == 0
@@ -91,7 +91,7 @@ def test_tenants_are_made_changed_shown_and_disabled(mainspring: Run):
     assert "disabled" not in mainspring("tenants", "ls").stdout
 
 
-def test_agents_are_stopped_and_go_on(mainspring: Run, store: Path):
+def test_agents_are_halted_and_resumed(mainspring: Run, store: Path):
     put(store, "agent", "agent_1")
     halted = mainspring("halt", "--agent", "agent_1", "--reason", "it deletes things")
     assert halted.returncode == 0, halted.stderr
@@ -107,7 +107,7 @@ def test_agents_are_stopped_and_go_on(mainspring: Run, store: Path):
     assert "that is not stopped" in again.stderr
 
 
-def test_what_does_not_exist_is_not_halted_and_gets_no_key(mainspring: Run):
+def test_unknown_agents_tenants_and_environments_are_refused(mainspring: Run):
     missing = {
         "there is no agent agent_1": ("halt", "--agent", "agent_1"),
         "there is no tenant acme": ("halt", "--tenant", "acme"),

@@ -46,7 +46,7 @@ def run_calls(mainspring: Run, upstream: Upstream) -> tuple[str, str]:
     return json.dumps(upstream.requests[before + 1]), done.stderr
 
 
-def test_hooks_of_kiro_run_once_the_folder_is_trusted(
+def test_kiro_hooks_run_once_the_folder_is_trusted(
     mainspring: Run, upstream: Upstream, project: Path
 ):
     results, warnings = run_calls(mainspring, upstream)
@@ -76,7 +76,7 @@ def test_hooks_of_kiro_run_once_the_folder_is_trusted(
         ([], "must be an object"),
     ],
 )
-def test_an_invalid_hook_file_of_kiro_stops_the_run_and_is_an_error_of_validate(
+def test_an_invalid_kiro_hook_file_stops_the_run_and_fails_validation(
     mainspring: Run, project: Path, content: object, problem: str
 ):
     write_hooks(project, content)
@@ -84,12 +84,12 @@ def test_an_invalid_hook_file_of_kiro_stops_the_run_and_is_an_error_of_validate(
     assert refused.returncode != 0
     assert FILE in refused.stderr
     assert problem in refused.stderr
-    assert problem in str(validated(mainspring, status=1)["parts"])
+    assert problem in str(run_validate(mainspring, status=1)["parts"])
 
 
-def test_validate_reports_hook_files_of_kiro(mainspring: Run, project: Path):
+def test_validate_reports_kiro_hook_files(mainspring: Run, project: Path):
     write_file(project / ".kiro/hooks/old.json", json.dumps({"version": "1.0.0", "when": {}}))
-    report = validated(mainspring, status=0)
+    report = run_validate(mainspring, status=0)
     [part] = [part for part in report["parts"] if part["name"] == "hooks"]
     ignored = [item["what"] for item in part["not_honoured"]]
     assert ignored == [
@@ -98,11 +98,13 @@ def test_validate_reports_hook_files_of_kiro(mainspring: Run, project: Path):
         f"{FILE}: PreToolUse Bash: remind: KEEP COMMANDS SHORT",
     ]
     mainspring("policy", "trust")
-    [part] = [part for part in validated(mainspring, status=0)["parts"] if part["name"] == "hooks"]
+    [part] = [
+        part for part in run_validate(mainspring, status=0)["parts"] if part["name"] == "hooks"
+    ]
     assert part["honoured"] == ignored[1:]
 
 
-def validated(mainspring: Run, *, status: int) -> dict[str, Any]:
+def run_validate(mainspring: Run, *, status: int) -> dict[str, Any]:
     done = mainspring("validate", "--json")
     assert done.returncode == status, done.stdout
     return json.loads(done.stdout)

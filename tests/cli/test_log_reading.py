@@ -24,7 +24,7 @@ def lines(result: CompletedProcess[str]) -> list[Any]:
     return [json.loads(line) for line in result.stdout.splitlines()]
 
 
-def test_an_empty_place_says_so_and_stays_empty(mainspring: Run, place: Path):
+def test_ls_in_an_empty_folder_says_so_and_creates_nothing(mainspring: Run, place: Path):
     result = mainspring("log", "ls")
     assert (result.returncode, result.stdout) == (0, "")
     assert "no sessions yet in" in result.stderr
@@ -49,13 +49,13 @@ def test_ls_as_json_has_whole_ids(mainspring: Run, session_id: str, fork_id: str
     assert (session["id"], session["events"], session["holder"]) == (session_id, 6, None)
 
 
-def test_ls_says_when_there_are_more(mainspring: Run, fork_id: str):
+def test_ls_says_when_there_are_more_sessions(mainspring: Run, fork_id: str):
     result = mainspring("log", "ls", "--limit", "1")
     assert fork_id in result.stdout
     assert "there are more" in result.stderr
 
 
-def test_show_has_a_line_for_each_event(mainspring: Run, session_id: str):
+def test_show_prints_one_line_per_event(mainspring: Run, session_id: str):
     shown = mainspring("log", "show", session_id).stdout.splitlines()
     assert [line.split()[0] for line in shown] == ["1", "2", "3", "4", "5", "6"]
     assert [line.split()[3] for line in shown] == [
@@ -66,19 +66,21 @@ def test_show_has_a_line_for_each_event(mainspring: Run, session_id: str):
     assert shown[2].endswith('shell(command="pytest")')
 
 
-def test_show_lets_no_control_character_through(mainspring: Run, session_id: str):
+def test_show_prints_no_control_characters(mainspring: Run, session_id: str):
     shown = mainspring("log", "show", session_id).stdout
     assert "failed: 1 failed \N{REPLACEMENT CHARACTER}[31mred" in shown
     assert "\x1b" not in shown
 
 
-async def test_show_as_json_is_events_as_exported(mainspring: Run, session_id: str, store: Path):
+async def test_show_as_json_prints_events_as_exported(
+    mainspring: Run, session_id: str, store: Path
+):
     async with open_sqlite(store) as opened:
         expected = [encode_line(event) for event in await SessionLog(opened).read(session_id)]
     assert mainspring("log", "show", session_id, "--json").stdout.encode().splitlines() == expected
 
 
-def test_show_selects_by_place_type_and_thread(mainspring: Run, session_id: str, fork_id: str):
+def test_show_selects_by_sequence_type_and_thread(mainspring: Run, session_id: str, fork_id: str):
     def shown(*arguments: str) -> list[int]:
         return [line["seq"] for line in lines(mainspring("log", "show", *arguments, "--json"))]
 
@@ -90,20 +92,22 @@ def test_show_selects_by_place_type_and_thread(mainspring: Run, session_id: str,
     assert shown(fork_id) == [1, 2, 3, 4]
 
 
-def test_a_mistyped_type_is_suggested(mainspring: Run, session_id: str):
+def test_a_mistyped_event_type_gets_a_suggestion(mainspring: Run, session_id: str):
     result = mainspring("log", "show", session_id, "--type", "agent.mesage")
     assert result.stdout == ""
     assert "did you mean agent.message" in result.stderr
 
 
-def test_a_session_may_be_named_by_a_part_of_its_id(mainspring: Run, session_id: str):
+def test_a_session_can_be_named_by_part_of_its_id(mainspring: Run, session_id: str):
     whole = mainspring("log", "show", session_id).stdout
     assert mainspring("log", "show", session_id[-8:]).stdout == whole
     assert mainspring("log", "show", session_id[:20]).stdout == whole
     assert mainspring("log", "show", session_id.partition("_")[2][:20]).stdout == whole
 
 
-def test_a_part_of_several_ids_names_them(mainspring: Run, session_id: str, fork_id: str):
+def test_an_ambiguous_part_of_an_id_lists_the_matching_sessions(
+    mainspring: Run, session_id: str, fork_id: str
+):
     result = mainspring("log", "show", "sesn_")
     assert result.returncode == 1
     assert "could be any of 2 sessions" in result.stderr
@@ -111,11 +115,13 @@ def test_a_part_of_several_ids_names_them(mainspring: Run, session_id: str, fork
     assert fork_id in result.stderr
 
 
-def test_a_mistyped_id_is_suggested(mainspring: Run, session_id: str):
+def test_a_mistyped_session_id_gets_a_suggestion(mainspring: Run, session_id: str):
     assert f"did you mean {session_id}?" in mainspring("log", "show", session_id[:-1] + "~").stderr
 
 
-def test_a_reader_that_goes_away_is_no_error(session_id: str, place: Path, environ: dict[str, str]):
+def test_a_closed_output_pipe_is_not_an_error(
+    session_id: str, place: Path, environ: dict[str, str]
+):
     with subprocess.Popen(
         [sys.executable, "-m", "mainspring", "log", "show", session_id, "--json"],
         cwd=place,
@@ -130,7 +136,7 @@ def test_a_reader_that_goes_away_is_no_error(session_id: str, place: Path, envir
         assert process.wait(60) == 141
 
 
-async def test_follow_shows_what_another_process_appends_until_interrupted(
+async def test_follow_prints_events_appended_by_another_process_until_interrupted(
     session_id: str, store: Path, place: Path, environ: dict[str, str]
 ):
     command = [sys.executable, "-m", "mainspring", "log", "follow", session_id, "--json"]
@@ -154,7 +160,7 @@ async def test_follow_shows_what_another_process_appends_until_interrupted(
             assert [chunk async for chunk in process.stderr] == []
 
 
-def test_search_finds_what_was_said(mainspring: Run, session_id: str, fork_id: str):
+def test_search_finds_message_text(mainspring: Run, session_id: str, fork_id: str):
     del fork_id
     [line] = mainspring("log", "search", "local date").stdout.splitlines()
     assert line.split()[:2] == [session_id, "5"]
@@ -162,7 +168,9 @@ def test_search_finds_what_was_said(mainspring: Run, session_id: str, fork_id: s
     assert hit["snippet"] == "Freeze the clock."
 
 
-def test_search_in_one_session_and_without_success(mainspring: Run, session_id: str, fork_id: str):
+def test_search_in_one_session_without_a_match_says_so(
+    mainspring: Run, session_id: str, fork_id: str
+):
     del fork_id
     result = mainspring("log", "search", "clock", "--session", session_id)
     assert (result.returncode, result.stdout) == (0, "")

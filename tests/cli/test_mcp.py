@@ -30,7 +30,7 @@ def views(done: CompletedProcess[str]) -> dict[str, dict[str, object]]:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("notes")
-def test_a_stream_begins_with_the_servers_and_their_states(
+def test_the_init_event_of_a_stream_lists_the_servers_and_their_states(
     mainspring: Run, upstream: Upstream
 ) -> None:
     mainspring("mcp", "add", "broken", "--", "no-such-program")
@@ -75,7 +75,7 @@ def test_servers_are_added_checked_and_removed(mainspring: Run, place: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("notes")
-def test_what_a_server_offers_is_shown_and_called_without_a_model(
+def test_server_tools_are_listed_and_called_without_a_model(
     mainspring: Run, place: Path, environ: dict[str, str]
 ) -> None:
     tools = [json.loads(line) for line in mainspring("mcp", "tools", "--json").stdout.splitlines()]
@@ -98,7 +98,7 @@ def test_what_a_server_offers_is_shown_and_called_without_a_model(
     assert "there are: notes" in unknown.stderr
 
 
-def test_a_file_that_somebody_else_wrote_is_not_trusted_by_adding_to_it(
+def test_adding_a_server_to_an_untrusted_file_does_not_trust_the_file(
     mainspring: Run, place: Path
 ) -> None:
     (place / ".mcp.json").write_text('{"mcpServers": {"evil": {"command": "evil"}}}')
@@ -107,7 +107,7 @@ def test_a_file_that_somebody_else_wrote_is_not_trusted_by_adding_to_it(
     assert {view["detail"] for view in servers.values()} == {"this folder is not trusted"}
 
 
-def test_servers_of_other_programs_are_imported(
+def test_servers_configured_for_other_programs_are_imported(
     mainspring: Run, place: Path, environ: dict[str, str]
 ) -> None:
     file = Path(environ["HOME"]) / ".cursor" / "mcp.json"

@@ -32,7 +32,7 @@ def run(folder: Path, *args: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.slow
-def test_a_person_logs_in_uses_the_tools_and_logs_out(tmp_path: Path) -> None:
+def test_a_user_logs_in_uses_the_tools_and_logs_out(tmp_path: Path) -> None:
     with loopback_server(AuthorizingServer()) as server:
         assert run(tmp_path, "add", "books", server.mcp, "--scope", "user").returncode == 0
         before = run(tmp_path, "test", "books")

@@ -50,7 +50,9 @@ def headers_sent(server: LoopbackServer) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_inputs_are_asked_once_and_belong_to_their_project(person: Person, tmp_path: Path) -> None:
+def test_inputs_are_asked_for_once_and_belong_to_their_project(
+    person: Person, tmp_path: Path
+) -> None:
     with loopback_server(LoopbackServer(asks_for_token=False)) as server:
         entry = {"url": server.mcp, "headers": {"X-Key": "${input:key}", "X-At": "${input:at}"}}
         inputs = [
@@ -80,7 +82,7 @@ def test_inputs_are_asked_once_and_belong_to_their_project(person: Person, tmp_p
 
 
 @pytest.mark.slow
-def test_a_helper_gives_headers_and_runs_only_as_it_was_trusted(person: Person) -> None:
+def test_a_header_helper_supplies_headers_and_runs_only_while_trusted(person: Person) -> None:
     with loopback_server(LoopbackServer(asks_for_token=False)) as server:
         helper = f'echo "{{\\"Authorization\\": \\"Bearer {TOKEN}\\",'
         helper += ' \\"X-For\\": \\"$CLAUDE_CODE_MCP_SERVER_NAME\\"}"\n'

@@ -13,7 +13,7 @@ Run: TypeAlias = Callable[..., CompletedProcess[str]]
 FILE = "project_release_day.md"
 
 
-def test_a_memory_is_added_found_changed_restored_and_forgotten(mainspring: Run, place: Path):
+def test_a_memory_is_added_found_changed_restored_and_deleted(mainspring: Run, place: Path):
     assert "there are no memories here" in mainspring("memory", "ls").stderr
     options = ("--name", "Release day", "--type", "project")
     added = mainspring("memory", "add", "We release on Thursdays.", *options)
@@ -35,7 +35,9 @@ def test_a_memory_is_added_found_changed_restored_and_forgotten(mainspring: Run,
     assert (missing.returncode, missing.stderr) == (1, f"error: there is no memory {FILE}\n")
 
 
-def test_a_session_without_memory_stays_so_and_a_full_memory_says_so(mainspring: Run, place: Path):
+def test_a_session_without_memory_stays_without_and_a_full_memory_is_reported(
+    mainspring: Run, place: Path
+):
     mainspring("memory", "add", "We release on Thursdays.", "--name", "Release day")
     steps = [{"steps": [{"says": "one"}, {"says": "two"}]}]
     (place / "model.json").write_text(json.dumps(steps))
@@ -52,7 +54,7 @@ def test_a_session_without_memory_stays_so_and_a_full_memory_says_so(mainspring:
     assert "the quota is 400. Merge or forget memories first" in full.stderr
 
 
-def test_a_search_finds_what_was_said_in_sessions_beside_memories(mainspring: Run, place: Path):
+def test_memory_search_also_finds_text_of_sessions(mainspring: Run, place: Path):
     mainspring("memory", "add", "The harbour invoice is paid in May.", "--name", "Invoice")
     steps = [{"steps": [{"says": "The harbour crane was painted yellow."}]}]
     (place / "model.json").write_text(json.dumps(steps))
@@ -74,7 +76,7 @@ def test_a_search_finds_what_was_said_in_sessions_beside_memories(mainspring: Ru
     assert "sesn_" in mainspring("memory", "search", "crane").stdout
 
 
-def test_a_memory_reaches_the_team_once_a_person_has_accepted_it(mainspring: Run, place: Path):
+def test_a_memory_reaches_the_team_only_after_a_person_accepts_it(mainspring: Run, place: Path):
     mainspring("memory", "add", "Use two workers.", "--name", "Tests", "--type", "procedure")
     path = "procedure_tests.md"
     none = mainspring("memory", "propose", path, "--to", "team")
@@ -114,7 +116,7 @@ def test_a_memory_reaches_the_team_once_a_person_has_accepted_it(mainspring: Run
     assert mainspring("memory", "team", "off").stdout == "off\n"
 
 
-def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
+def test_a_secret_is_not_saved_as_a_memory(mainspring: Run, place: Path):
     token = "ghp_" + "a1B2c3D4e5F6g7H8i9J0k1L2m3N4o5P6q7R8"
     refused = mainspring("memory", "add", f"The token is {token}", "--name", "Token")
     assert refused.returncode == 1
@@ -122,7 +124,9 @@ def test_a_secret_is_not_remembered(mainspring: Run, place: Path):
     assert not list((place / "memory").glob("*.md"))
 
 
-def test_notes_of_other_programs_are_imported_once_and_exported(mainspring: Run, place: Path):
+def test_notes_of_other_programs_are_imported_once_and_can_be_exported(
+    mainspring: Run, place: Path
+):
     vault = place / "vault"
     (vault / "people").mkdir(parents=True)
     (vault / ".obsidian").mkdir()
@@ -158,7 +162,7 @@ def test_documents_are_added_found_and_removed(mainspring: Run, place: Path):
     assert (missing.returncode, "gone.pdf" in missing.stderr) == (1, True)
 
 
-def test_a_table_of_vectors_is_set_checked_and_removed(mainspring: Run, place: Path):
+def test_a_vector_table_is_set_used_and_removed(mainspring: Run, place: Path):
     table = write_table(place / "table.npz")
     assert "searches by words only" in mainspring("memory", "vectors").stderr
     assert "table.npz" in mainspring("memory", "vectors", str(table)).stderr
@@ -171,7 +175,7 @@ def test_a_table_of_vectors_is_set_checked_and_removed(mainspring: Run, place: P
     assert mainspring("memory", "search", "cat", "--json").stdout == ""
 
 
-def test_an_encrypted_scope_is_unreadable_on_disk_and_works_as_before(
+def test_an_encrypted_scope_is_unreadable_on_disk_and_otherwise_works(
     mainspring: Run, place: Path, environ: dict[str, str]
 ):
     mainspring("memory", "add", "We release on Thursdays.", "--name", "Release day")
@@ -206,7 +210,7 @@ def test_an_encrypted_scope_is_unreadable_on_disk_and_works_as_before(
     assert mainspring("memory", "doctor").returncode == 0
 
 
-def test_an_embedding_model_is_set_asked_and_changed(mainspring: Run):
+def test_an_embedding_model_is_set_called_and_changed(mainspring: Run):
     with embedding_server() as server:
         setting = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "sk-test"}
         mainspring("memory", "add", "The kitten sleeps.", "--name", "Home")

@@ -49,7 +49,7 @@ def change(mainspring: Run, git: Git, place: Path, name: str, text: str, new: st
     assert git(place, "commit", "-m", new).returncode == 0
 
 
-def test_what_two_machines_remember_is_merged_with_all_versions(
+def test_memories_of_two_machines_are_merged_with_their_versions(
     mainspring: Run, git: Git, place: Path, other: Path
 ):
     change(mainspring, git, place, "release", "Release is on Monday.\n", "Sky")
@@ -69,7 +69,7 @@ def test_what_two_machines_remember_is_merged_with_all_versions(
     assert "Lunch is at noon." in mainspring("memory", "show", "reference_lunch.md").stdout
 
 
-def test_a_conflict_is_shown_and_overwritten_by_nobody_but_a_person(
+def test_a_merge_conflict_is_shown_and_resolved_only_by_a_person(
     mainspring: Run, git: Git, place: Path, other: Path
 ):
     change(mainspring, git, place, "door", "The door is red.\n", "Sky")

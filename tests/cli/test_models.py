@@ -25,15 +25,15 @@ def lines(result: CompletedProcess[str]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def priced(place: Path) -> str:
+def priced_model(place: Path) -> str:
     write_file(place / ".mainspring/models.toml", PRICED)
     return "ollama:dear"
 
 
-def test_ls_has_windows_prices_and_whether_a_key_is_set(mainspring: Run, priced: str):
+def test_ls_shows_windows_prices_and_whether_a_key_is_set(mainspring: Run, priced_model: str):
     views = {view["id"]: view for view in lines(mainspring("models", "ls", "--json"))}
-    assert views[priced]["price_date"] == "2026-11-01"
-    assert (views[priced]["window"], views[priced]["key_is_set"]) == (100_000, True)
+    assert views[priced_model]["price_date"] == "2026-11-01"
+    assert (views[priced_model]["window"], views[priced_model]["key_is_set"]) == (100_000, True)
     assert views["scripted:demo"]["key"] is None
     [sonnet] = [view for view in views.values() if "sonnet" in view["aliases"]]
     assert (sonnet["key"], sonnet["key_is_set"]) == ("ANTHROPIC_API_KEY", False)
@@ -43,7 +43,7 @@ def test_ls_has_windows_prices_and_whether_a_key_is_set(mainspring: Run, priced:
     assert "sk-test" not in shown
 
 
-def test_an_expired_price_is_shown_once(mainspring: Run, upstream: Upstream, place: Path):
+def test_an_expired_price_is_reported_once(mainspring: Run, upstream: Upstream, place: Path):
     price = '{ input = "1", output = "2", cache_read = "1", cache_write = "1", valid_until = %s }'
     rows = "".join(
         f'[models."ollama:{name}"]\nwindow = 9_000\nmax_output = 900\nprice = {price % day}\n'
@@ -65,21 +65,23 @@ def test_an_expired_price_is_shown_once(mainspring: Run, upstream: Upstream, pla
     assert "set the current price in .mainspring/models.toml" in told[0]
 
 
-def test_test_makes_one_call_and_measures_it(mainspring: Run, upstream: Upstream, priced: str):
+def test_models_test_makes_one_call_and_measures_it(
+    mainspring: Run, upstream: Upstream, priced_model: str
+):
     upstream.says("ready")
     address = {"OLLAMA_BASE_URL": upstream.url}
-    [view] = lines(mainspring("models", "test", priced, "--json", **address))
-    assert (view["model"], view["text"]) == (priced, "ready")
+    [view] = lines(mainspring("models", "test", priced_model, "--json", **address))
+    assert (view["model"], view["text"]) == (priced_model, "ready")
     assert 0 < view["first_seconds"] <= view["seconds"]
     assert view["cost_usd"] == "0.0039"
     upstream.says(401)
-    failed = mainspring("models", "test", priced, **address)
+    failed = mainspring("models", "test", priced_model, **address)
     assert failed.returncode == 1
     assert "as the test says" in failed.stderr
     assert "did you mean" in mainspring("models", "test", "sonet").stderr
 
 
-def test_drill_has_the_second_model_do_the_work(mainspring: Run, upstream: Upstream):
+def test_drill_makes_the_second_model_do_the_work(mainspring: Run, upstream: Upstream):
     upstream.says("ready")
     upstream.says(call("look_up", key="alpha"))
     upstream.says("It is indigo-47.")
@@ -96,15 +98,17 @@ def test_drill_has_the_second_model_do_the_work(mainspring: Run, upstream: Upstr
     assert "there is nothing to fail over to" in alone.stderr
 
 
-def test_cost_adds_up_by_what_is_asked_for(mainspring: Run, upstream: Upstream, priced: str):
+def test_cost_is_summed_by_the_requested_grouping(
+    mainspring: Run, upstream: Upstream, priced_model: str
+):
     address = {"OLLAMA_BASE_URL": upstream.url}
     upstream.says(call("history_search", query="x"))
-    mainspring("run", "one", "--model", priced, **address)
+    mainspring("run", "one", "--model", priced_model, **address)
     mainspring("run", "two", "--model", "ollama:free", **address)
     first, second = lines(mainspring("cost", "--json"))
     assert (first["cost_usd"], first["calls"], second["cost_usd"]) == ("0.0078", 2, "0")
     models = lines(mainspring("cost", "--by", "model", "--json"))
-    assert {bill["key"]: bill["calls"] for bill in models} == {priced: 2, "ollama:free": 1}
+    assert {bill["key"]: bill["calls"] for bill in models} == {priced_model: 2, "ollama:free": 1}
     [agent] = lines(mainspring("cost", "--by", "agent", "--json"))
     assert (agent["key"], agent["usage"]["output_tokens"]) == ("project", 60)
     assert len(lines(mainspring("cost", "--by", "day", "--json"))) == 1
@@ -124,7 +128,7 @@ def session(mainspring: Run, upstream: Upstream) -> str:
     return view["id"]
 
 
-def test_context_shows_every_call_in_parts(mainspring: Run, session: str):
+def test_context_shows_the_parts_of_every_model_call(mainspring: Run, session: str):
     calls = lines(mainspring("context", "show", session, "--json"))
     assert [entry["call"] for entry in calls] == [1, 2, 3]
     assert [entry["cache_break"] for entry in calls] == [None, None, "model changed"]
@@ -141,9 +145,7 @@ def test_context_shows_every_call_in_parts(mainspring: Run, session: str):
     assert "there is no call 4" in mainspring("context", "show", session, "--call", "4").stderr
 
 
-def test_context_says_who_put_each_part_there_and_how_often_a_tool_was_called(
-    mainspring: Run, session: str
-):
+def test_context_shows_the_source_of_each_part_and_tool_call_counts(mainspring: Run, session: str):
     [shot] = lines(mainspring("context", "show", session, "--call", "2", "--json"))
     sources = {(part["place"], part["source"], part["reason"]): part for part in shot["sources"]}
     assert sum(part["tokens"] for part in shot["sources"]) == 1000
@@ -162,7 +164,9 @@ def test_context_says_who_put_each_part_there_and_how_often_a_tool_was_called(
 PARTS = ("tools", "system_static", "system_dynamic", "history", "newest")
 
 
-def test_a_raw_request_is_what_was_sent(mainspring: Run, upstream: Upstream, session: str):
+def test_a_raw_request_matches_the_request_that_was_sent(
+    mainspring: Run, upstream: Upstream, session: str
+):
     requests = lines(mainspring("context", "show", session, "--raw"))
     assert len(requests) == len(upstream.requests) == 3
     for rebuilt, sent in zip(requests, upstream.requests, strict=True):
@@ -181,9 +185,7 @@ def test_a_raw_request_is_what_was_sent(mainspring: Run, upstream: Upstream, ses
 
 
 @pytest.mark.parametrize("server", ["OLLAMA", "LMSTUDIO"])
-def test_without_a_key_a_model_on_this_machine_is_used(
-    mainspring: Run, upstream: Upstream, server: str
-):
+def test_without_a_key_a_local_model_is_used(mainspring: Run, upstream: Upstream, server: str):
     upstream.models = ["nomic-embed-text", "qwen3:8b", "gemma"]
     upstream.says("Hello from here.")
     done = mainspring("run", "hi", **{f"{server}_BASE_URL": upstream.url})
@@ -192,7 +194,7 @@ def test_without_a_key_a_model_on_this_machine_is_used(
     assert upstream.requests[-1]["model"] == "qwen3:8b"
 
 
-def test_a_server_elsewhere_or_without_models_is_not_used(mainspring: Run, upstream: Upstream):
+def test_a_remote_server_or_one_without_models_is_not_used(mainspring: Run, upstream: Upstream):
     for address in (upstream.url, "http://models.example.com/v1"):
         done = mainspring("run", "hi", OLLAMA_BASE_URL=address)
         assert done.returncode == 0

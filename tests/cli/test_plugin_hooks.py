@@ -52,7 +52,7 @@ def _plugin(root: Path) -> Path:
     return root
 
 
-def test_a_plugin_s_hook_finds_its_plugin_and_reaches_the_context(
+def test_a_plugin_hook_finds_its_plugin_and_adds_to_the_context(
     mainspring: Run, upstream: Upstream, tmp_path: Path, environ: dict[str, str]
 ):
     source = _plugin(tmp_path / "powers")

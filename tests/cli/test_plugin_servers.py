@@ -8,7 +8,7 @@ from tests.cli.upstream import Upstream, call
 from tests.mcp.peers import NOTES_SERVER
 
 
-def test_the_server_of_a_plugin_runs_as_long_as_the_plugin_is_what_was_trusted(
+def test_the_server_of_a_plugin_runs_only_while_the_plugin_is_trusted(
     mainspring: Run, upstream: Upstream, tmp_path: Path, environ: dict[str, str]
 ):
     source = tmp_path / "toolbox"

@@ -49,7 +49,7 @@ def settings(home: Path) -> Path:
         (["--tool", "write", "--input", '{"file_path": ".git/config"}'], 3, "is protected"),
     ],
 )
-def test_check_says_what_would_be_decided_and_why(
+def test_check_prints_the_decision_and_its_reason(
     mainspring: Run, arguments: list[str], status: int, words: str
 ):
     result = mainspring("policy", "check", *arguments)
@@ -80,14 +80,14 @@ def test_check_in_json_names_the_rule(mainspring: Run):
         (["Bash(ls)", "--mode", "yolo"], 1, "is not a mode"),
     ],
 )
-def test_a_senseless_check_fails(mainspring: Run, arguments: list[str], status: int, words: str):
+def test_an_invalid_check_fails(mainspring: Run, arguments: list[str], status: int, words: str):
     result = mainspring("policy", "check", *arguments)
     assert (result.returncode, result.stdout) == (status, "")
     assert words in result.stderr
 
 
 @pytest.mark.usefixtures("settings")
-def test_explain_lists_rules_in_the_order_they_are_asked(mainspring: Run):
+def test_explain_lists_rules_in_evaluation_order(mainspring: Run):
     first, head, *rows = mainspring("policy", "explain").stdout.splitlines()
     assert first.startswith("mode default: reads in the workspace are allowed")
     assert head.split() == ["ORDER", "DOES", "RULE", "SCOPE", "FILE", "MEANING"]
@@ -103,12 +103,12 @@ def test_explain_lists_rules_in_the_order_they_are_asked(mainspring: Run):
 
 
 @pytest.mark.usefixtures("home")
-def test_explain_says_that_there_are_no_rules(mainspring: Run):
+def test_explain_says_when_there_are_no_rules(mainspring: Run):
     assert "no rules" in mainspring("policy", "explain").stdout
 
 
 @pytest.mark.usefixtures("home")
-def test_a_folder_s_settings_hold_once_it_is_trusted(mainspring: Run, place: Path):
+def test_settings_of_a_folder_apply_once_it_is_trusted(mainspring: Run, place: Path):
     write(place / ".claude/settings.json", RULES)
     before = mainspring("policy", "check", "Bash(npm test)")
     assert before.returncode == 3
@@ -124,7 +124,7 @@ def test_a_folder_s_settings_hold_once_it_is_trusted(mainspring: Run, place: Pat
     assert "no such folder" in mainspring("policy", "trust", "nowhere").stderr
 
 
-def test_settings_that_cannot_be_read_are_named(mainspring: Run, home: Path):
+def test_unreadable_settings_are_reported_with_file_and_rule(mainspring: Run, home: Path):
     file = home / ".mainspring/settings.json"
     write(file, {"permissions": {"deny": ["Read([a)"]}})
     result = mainspring("policy", "explain")
@@ -158,7 +158,7 @@ def views(result: CompletedProcess[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.usefixtures("home")
-def test_other_rules_are_tried_over_past_sessions(mainspring: Run, place: Path, past: str):
+def test_other_rules_are_tested_against_past_sessions(mainspring: Run, place: Path, past: str):
     rules = {"permissions": {"allow": ["Bash(npm test)"], "deny": ["Bash(git push *)"]}}
     write(place / "rules.json", rules)
     result = mainspring("policy", "test", "rules.json", "--over", past[-8:])
@@ -182,7 +182,7 @@ def test_other_rules_are_tried_over_past_sessions(mainspring: Run, place: Path, 
 
 
 @pytest.mark.usefixtures("home")
-def test_a_trial_says_what_it_is_about(mainspring: Run, place: Path, past: str):
+def test_policy_test_needs_either_a_session_or_all(mainspring: Run, place: Path, past: str):
     write(place / "rules.json", RULES)
     assert mainspring("policy", "test", "rules.json").returncode == 2
     assert mainspring("policy", "test", "rules.json", "--over", past, "--all").returncode == 2

@@ -6,7 +6,9 @@ from pathlib import Path
 from tests.fork_server import Run
 
 
-def test_session_moves_from_a_file_to_a_server(mainspring: Run, session_id: str, postgres_url: str):
+def test_a_session_moves_from_a_file_to_a_server(
+    mainspring: Run, session_id: str, postgres_url: str
+):
     exported = mainspring("log", "export", session_id).stdout
     imported = mainspring("log", "import", "-", "--store", postgres_url, stdin=exported)
     assert imported.returncode == 0, imported.stderr
@@ -14,20 +16,22 @@ def test_session_moves_from_a_file_to_a_server(mainspring: Run, session_id: str,
     assert mainspring("log", "export", session_id, "--store", postgres_url).stdout == exported
 
 
-def test_an_empty_server_says_so(mainspring: Run, postgres_url: str):
+def test_ls_on_an_empty_server_says_so(mainspring: Run, postgres_url: str):
     result = mainspring("log", "ls", "--store", postgres_url)
     assert (result.returncode, result.stdout) == (0, "")
     assert "no sessions yet in postgresql://" in result.stderr
 
 
-def test_doctor_reaches_the_server(mainspring: Run, postgres_url: str):
+def test_doctor_checks_the_server(mainspring: Run, postgres_url: str):
     result = mainspring("doctor", "--store", postgres_url, "--json")
     assert result.returncode == 0, result.stdout
     [store] = [load for load in json.loads(result.stdout)["findings"] if load["name"] == "store"]
     assert "(PostgreSQL " in store["found"]
 
 
-def test_a_missing_driver_is_named_with_way_to_get_it(mainspring_from_nothing: Run, place: Path):
+def test_a_missing_driver_is_reported_with_the_install_command(
+    mainspring_from_nothing: Run, place: Path
+):
     hidden = place / "hidden"
     hidden.mkdir()
     without = "raise ModuleNotFoundError('hidden', name='psycopg')"

@@ -21,14 +21,16 @@ def user(content: object) -> str:
     return json.dumps({"type": "user", "message": {"role": "user", "content": content}}) + "\n"
 
 
-def test_text_is_the_final_reply_alone(mainspring: Run, upstream: Upstream):
+def test_text_output_is_only_the_final_reply(mainspring: Run, upstream: Upstream):
     upstream.says("First I look.", call("glob", pattern="*.md"))
     upstream.says("There are *none*.")
     result = mainspring("-p", "any notes?", **upstream.variables)
     assert (result.returncode, result.stdout) == (0, "There are *none*.\n")
 
 
-def test_json_is_one_object_with_the_id_that_resume_takes(mainspring: Run, upstream: Upstream):
+def test_json_output_is_one_object_whose_session_id_can_be_resumed(
+    mainspring: Run, upstream: Upstream
+):
     upstream.says("Good day.")
     result = mainspring("run", "hi", "-p", "--output-format", "json", **upstream.variables)
     assert result.returncode == 0
@@ -47,7 +49,9 @@ def test_json_is_one_object_with_the_id_that_resume_takes(mainspring: Run, upstr
     assert (second["num_turns"], second["usage"]["output_tokens"]) == (1, 20)  # of this run
 
 
-def test_a_stream_has_each_part_of_a_reply_and_each_result(mainspring: Run, upstream: Upstream):
+def test_stream_json_has_each_part_of_a_reply_and_each_tool_result(
+    mainspring: Run, upstream: Upstream
+):
     upstream.says("I write it.", call("write", file_path="a.txt", content="x"))
     upstream.says("Then not.")
     result = mainspring(
@@ -75,7 +79,7 @@ def test_a_stream_has_each_part_of_a_reply_and_each_result(mainspring: Run, upst
     assert len({line["uuid"] for line in lines(result.stdout)}) == 6
 
 
-def test_pieces_of_a_reply_add_up_to_it(mainspring: Run, upstream: Upstream):
+def test_partial_messages_add_up_to_the_reply(mainspring: Run, upstream: Upstream):
     upstream.says("One, ", "two.", call("glob", pattern="*.md"))
     upstream.says("Three.")
     result = mainspring(
@@ -96,7 +100,7 @@ def test_pieces_of_a_reply_add_up_to_it(mainspring: Run, upstream: Upstream):
     assert json.loads(given) == {"pattern": "*.md"}
 
 
-def test_rules_of_the_command_line_allow_and_deny(mainspring: Run, upstream: Upstream, place: Path):
+def test_command_line_rules_allow_and_deny(mainspring: Run, upstream: Upstream, place: Path):
     upstream.says(call("write", file_path="a.txt", content="x"), call("read", file_path="b.txt"))
     upstream.says("So.")
     (place / "b.txt").write_text("secret")
@@ -114,7 +118,7 @@ def test_rules_of_the_command_line_allow_and_deny(mainspring: Run, upstream: Ups
     assert "parenthesis" in wrong.stderr
 
 
-def test_failures_have_a_subtype_and_a_status(mainspring: Run, upstream: Upstream):
+def test_failures_have_a_subtype_and_an_exit_status(mainspring: Run, upstream: Upstream):
     upstream.says(call("glob", pattern="*"))
     limited = mainspring(
         *("-p", "go", "--max-turns", "1", "--output-format", "json"), **upstream.variables
@@ -129,9 +133,7 @@ def test_failures_have_a_subtype_and_a_status(mainspring: Run, upstream: Upstrea
     assert "401" in end["errors"][0]
 
 
-def test_messages_on_standard_input_are_answered_one_after_the_other(
-    mainspring: Run, upstream: Upstream
-):
+def test_messages_on_standard_input_are_answered_in_order(mainspring: Run, upstream: Upstream):
     upstream.says("To one.")
     upstream.says("To two.")
     block = {"type": "text", "text": "two", "cache_control": {"type": "ephemeral"}}
@@ -154,7 +156,7 @@ def test_messages_on_standard_input_are_answered_one_after_the_other(
     "line",
     ["hello", '{"type":"user"}', '{"type":"dance"}', '{"type":"user","message":{"content":[1]}}'],
 )
-def test_a_line_that_is_no_message_ends_the_input_with_an_error(
+def test_an_invalid_input_line_ends_the_input_with_an_error(
     line: str, mainspring: Run, upstream: Upstream
 ):
     upstream.says("To one.")
@@ -168,7 +170,7 @@ def test_a_line_that_is_no_message_ends_the_input_with_an_error(
     assert "line 2 of standard input" in result.stderr
 
 
-def test_an_interrupt_from_standard_input_ends_the_run_and_not_the_session(
+def test_an_interrupt_on_standard_input_ends_the_run_but_not_the_session(
     upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     upstream.says("I begin. ", threading.Event(), "never said")
@@ -203,7 +205,7 @@ def test_an_interrupt_from_standard_input_ends_the_run_and_not_the_session(
     assert process.returncode == 0
 
 
-def test_formats_that_do_not_go_together_are_refused(mainspring: Run):
+def test_incompatible_formats_are_refused(mainspring: Run):
     for arguments, problem in (
         (("-p", "--input-format=stream-json"), "needs --output-format stream-json"),
         (
@@ -217,7 +219,9 @@ def test_formats_that_do_not_go_together_are_refused(mainspring: Run):
         assert (result.returncode, problem in result.stderr) == (2, True), result.stderr
 
 
-def test_a_session_works_in_a_worktree(mainspring: Run, upstream: Upstream, place: Path):
+def test_worktree_option_runs_the_session_in_a_git_worktree(
+    mainspring: Run, upstream: Upstream, place: Path
+):
     upstream.otherwise = lambda _: ("Done.",)
     lonely = mainspring("-p", "go", "--worktree", "feature", **upstream.variables)
     assert lonely.returncode == 1

@@ -27,7 +27,7 @@ def authority(tmp_path: Path) -> tuple[CertificateAuthority, Path]:
 
 
 @contextmanager
-def proxying(
+def run_proxy(
     upstream: Upstream, authority: CertificateAuthority
 ) -> Generator[tuple[str, list[str]]]:
     """A proxy that is `models.test` itself; its address, and whom it was asked for."""
@@ -60,11 +60,11 @@ def pump(source: socket.socket, sink: socket.socket) -> None:
             sink.sendall(content)
 
 
-def test_a_model_is_asked_through_the_proxy_with_the_authority_that_is_named(
+def test_a_model_is_called_through_the_proxy_with_the_configured_authority(
     mainspring_from_nothing: Run, upstream: Upstream, authority: tuple[CertificateAuthority, Path]
 ):
     ours, file = authority
-    with proxying(upstream, ours) as (proxy, asked):
+    with run_proxy(upstream, ours) as (proxy, asked):
         variables = {
             "MAINSPRING_MODEL": "ollama:test",
             "OLLAMA_BASE_URL": f"https://{NAME}/v1",
@@ -80,7 +80,7 @@ def test_a_model_is_asked_through_the_proxy_with_the_authority_that_is_named(
     assert set(asked) == {f"CONNECT {NAME}:443 HTTP/1.1"}
 
 
-def test_no_proxy_names_hosts_that_are_asked_directly(mainspring: Run, upstream: Upstream):
+def test_no_proxy_hosts_are_called_directly(mainspring: Run, upstream: Upstream):
     with socket.create_server(("127.0.0.1", 0)) as closed:
         nobody = f"http://127.0.0.1:{closed.getsockname()[1]}"
     variables = {**upstream.variables, "HTTP_PROXY": nobody}

@@ -59,7 +59,9 @@ def session(place: Path, mainspring: Run, upstream: Upstream) -> str:
     return session_id
 
 
-def test_a_session_full_of_secrets_is_replayed(mainspring: Run, upstream: Upstream, session: str):
+def test_a_session_with_redacted_secrets_can_be_replayed(
+    mainspring: Run, upstream: Upstream, session: str
+):
     sent = json.dumps(upstream.requests)
     assert TOKEN not in sent
     for words in (

@@ -20,7 +20,9 @@ def session(mainspring: Run, upstream: Upstream) -> str:
     return session_id
 
 
-def test_a_session_goes_again_as_it_went(mainspring: Run, upstream: Upstream, session: str):
+def test_an_unchanged_session_replays_identically_without_model_calls(
+    mainspring: Run, upstream: Upstream, session: str
+):
     asked = len(upstream.requests)
     result = mainspring("replay", session[-8:])
     assert (result.returncode, result.stderr) == (0, "")
@@ -31,7 +33,9 @@ def test_a_session_goes_again_as_it_went(mainspring: Run, upstream: Upstream, se
     assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 1
 
 
-def test_a_difference_is_shown_and_is_status_1(mainspring: Run, session: str, place: Path):
+def test_a_replay_difference_is_shown_with_exit_status_1(
+    mainspring: Run, session: str, place: Path
+):
     # what a model may say is a fact of this place, and stands in every request
     (place / ".mainspring/models.toml").write_text(
         '[models."ollama:test"]\nwindow = 8_192\nmax_output = 500\n'
@@ -43,7 +47,9 @@ def test_a_difference_is_shown_and_is_status_1(mainspring: Run, session: str, pl
     assert "+max_tokens 500" in result.stdout
 
 
-def test_with_another_prompt_a_fork_goes_on(mainspring: Run, upstream: Upstream, session: str):
+def test_replay_with_another_prompt_continues_in_a_fork(
+    mainspring: Run, upstream: Upstream, session: str
+):
     upstream.says(call("history_search", query="key"))
     upstream.says("Under the stone.")
     result = mainspring("replay", session, "--prompt", "find the stone", **upstream.variables)
@@ -57,7 +63,9 @@ def test_with_another_prompt_a_fork_goes_on(mainspring: Run, upstream: Upstream,
     assert json.loads(fork)["turns"] == 3
 
 
-def test_with_another_model_it_goes_on_live(mainspring: Run, upstream: Upstream, session: str):
+def test_replay_with_another_model_continues_with_live_calls(
+    mainspring: Run, upstream: Upstream, session: str
+):
     result = mainspring(
         "replay", session, "--model", "ollama:other", "--from", "12", **upstream.variables
     )
@@ -65,7 +73,9 @@ def test_with_another_model_it_goes_on_live(mainspring: Run, upstream: Upstream,
     assert {request["model"] for request in upstream.requests[3:]} == {"other"}
 
 
-def test_a_recorded_test_runs(mainspring: Run, session: str, place: Path, environ: dict[str, str]):
+def test_a_recorded_test_passes(
+    mainspring: Run, session: str, place: Path, environ: dict[str, str]
+):
     result = mainspring("test", "record", session, "-o", "replays")
     assert result.returncode == 0
     name = f"find_the_key_{session[-8:]}"

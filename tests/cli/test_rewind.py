@@ -47,7 +47,7 @@ async def _work(
 
 
 @pytest.fixture
-def worked(settings: Settings, place: Path) -> str:
+def worked_session(settings: Settings, place: Path) -> str:
     """A session that has made a file, then changed it and made another."""
     (place / "own.txt").write_text("mine")
     replies = (
@@ -72,16 +72,18 @@ MADE = {"a.txt": "one", "own.txt": "mine"}
 CHANGED = {"a.txt": "two", "deep/b.txt": "b", "own.txt": "mine"}
 
 
-def rewound(mainspring: Run, *arguments: str) -> dict[str, Any]:
+def rewind_session(mainspring: Run, *arguments: str) -> dict[str, Any]:
     result = mainspring("sessions", "rewind", *arguments, "--json")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
 
-def test_a_rewind_of_files_and_talk_can_be_undone(mainspring: Run, worked: str, place: Path):
+def test_a_rewind_of_files_and_conversation_can_be_undone(
+    mainspring: Run, worked_session: str, place: Path
+):
     assert files(place) == CHANGED
     (place / "own.txt").write_text("mine, edited since")
-    view = rewound(mainspring, worked[-8:], "--yes")
+    view = rewind_session(mainspring, worked_session[-8:], "--yes")
     assert files(place) == MADE
     assert {item["path"]: item["change"] for item in view["changed"]} == {
         "a.txt": "modified", "deep/b.txt": "removed", "own.txt": "modified",
@@ -91,32 +93,36 @@ def test_a_rewind_of_files_and_talk_can_be_undone(mainspring: Run, worked: str, 
     assert "change it" not in shown
     assert mainspring("log", "verify", "--all").returncode == 0
     undo = mainspring(
-        "sessions", "rewind", worked, "--to", str(view["undo"]), "--files-only", "--yes"
+        "sessions", "rewind", worked_session, "--to", str(view["undo"]), "--files-only", "--yes"
     )
     assert undo.stdout.startswith("restored 3 files as after event")
     assert files(place) == {**CHANGED, "own.txt": "mine, edited since"}
 
 
-def test_what_would_change_is_shown_and_nothing_is_done(mainspring: Run, worked: str, place: Path):
-    shown = mainspring("sessions", "rewind", worked, "--dry-run")
+def test_a_dry_run_shows_the_changes_and_changes_nothing(
+    mainspring: Run, worked_session: str, place: Path
+):
+    shown = mainspring("sessions", "rewind", worked_session, "--dry-run")
     assert shown.stdout.splitlines()[:2] == ["modified  a.txt", "removed   deep/b.txt"]
     assert files(place) == CHANGED
-    refused = mainspring("sessions", "rewind", worked)
+    refused = mainspring("sessions", "rewind", worked_session)
     assert refused.returncode == 1
     assert "no terminal for a confirmation" in refused.stderr
     assert "--yes" in refused.stderr
     assert files(place) == CHANGED
 
 
-def test_a_terminal_shows_changes_and_asks(worked: str, place: Path, environ: dict[str, str]):
-    with at_terminal("sessions", "rewind", worked, cwd=place, env=environ) as terminal:
+def test_rewind_at_a_terminal_shows_changes_and_asks(
+    worked_session: str, place: Path, environ: dict[str, str]
+):
+    with at_terminal("sessions", "rewind", worked_session, cwd=place, env=environ) as terminal:
         terminal.expect("removed   deep/b.txt")
         terminal.expect("Go back?")
         terminal.type("n\r")
         terminal.expect("nothing was changed")
         assert terminal.wait() == 1
     assert files(place) == CHANGED
-    with at_terminal("sessions", "rewind", worked, cwd=place, env=environ) as terminal:
+    with at_terminal("sessions", "rewind", worked_session, cwd=place, env=environ) as terminal:
         terminal.expect("Go back?")
         terminal.type("y\r")
         terminal.expect("continue: mainspring run --resume ")
@@ -124,20 +130,25 @@ def test_a_terminal_shows_changes_and_asks(worked: str, place: Path, environ: di
     assert files(place) == MADE
 
 
-def test_turns_are_counted_back_to_the_beginning(mainspring: Run, worked: str, place: Path):
-    assert rewound(mainspring, worked, "--turns", "1", "--yes")["changed"] == []
+def test_turns_are_counted_back_from_the_end(mainspring: Run, worked_session: str, place: Path):
+    assert rewind_session(mainspring, worked_session, "--turns", "1", "--yes")["changed"] == []
     assert files(place) == CHANGED
-    rewound(mainspring, worked, "--turns", "2", "--yes", "--files-only")
+    rewind_session(mainspring, worked_session, "--turns", "2", "--yes", "--files-only")
     assert files(place) == MADE
-    rewound(mainspring, worked, "--turns", "4", "--yes", "--files-only")
+    rewind_session(mainspring, worked_session, "--turns", "4", "--yes", "--files-only")
     assert files(place) == {"own.txt": "mine"}
-    assert "had 4 turns" in mainspring("sessions", "rewind", worked, "--turns", "5", "--yes").stderr
-    nowhere = mainspring("sessions", "rewind", worked, "--to", "9999", "--yes")
+    assert (
+        "had 4 turns"
+        in mainspring("sessions", "rewind", worked_session, "--turns", "5", "--yes").stderr
+    )
+    nowhere = mainspring("sessions", "rewind", worked_session, "--to", "9999", "--yes")
     assert "has events 1 to" in nowhere.stderr
 
 
-async def test_a_fork_can_be_rewound(mainspring: Run, worked: str, place: Path, settings: Settings):
-    first = await anyio.to_thread.run_sync(rewound, mainspring, worked, "--yes")
+async def test_a_fork_can_be_rewound(
+    mainspring: Run, worked_session: str, place: Path, settings: Settings
+):
+    first = await anyio.to_thread.run_sync(rewind_session, mainspring, worked_session, "--yes")
     await _work(
         settings,
         first["fork"],
@@ -145,11 +156,11 @@ async def test_a_fork_can_be_rewound(mainspring: Run, worked: str, place: Path, 
         replies=(calls("write", file_path="c.txt", content="c"), says("done")),
     )
     assert files(place) == {**MADE, "c.txt": "c"}
-    second = await anyio.to_thread.run_sync(rewound, mainspring, first["fork"], "--yes")
+    second = await anyio.to_thread.run_sync(rewind_session, mainspring, first["fork"], "--yes")
     assert files(place) == MADE
     assert second["changed"] == [{"path": "c.txt", "change": "removed"}]
     # by what it has inherited, as far back as its parent could
-    await anyio.to_thread.run_sync(rewound, mainspring, second["fork"], "--yes")
+    await anyio.to_thread.run_sync(rewind_session, mainspring, second["fork"], "--yes")
     assert files(place) == {"own.txt": "mine"}
     async with opened(Path(settings.store)) as log:
         inherited = await log.read(second["fork"])
@@ -157,11 +168,11 @@ async def test_a_fork_can_be_rewound(mainspring: Run, worked: str, place: Path, 
     assert len(said) == 1
 
 
-async def test_a_session_that_runs_is_left_alone(mainspring: Run, worked: str, place: Path):
+async def test_a_running_session_is_not_rewound(mainspring: Run, worked_session: str, place: Path):
     async with opened(place / ".mainspring/mainspring.db") as log:
-        writer = await log.hold(worked, owner="elsewhere", seconds=600)
+        writer = await log.hold(worked_session, owner="elsewhere", seconds=600)
         refused = await anyio.to_thread.run_sync(
-            lambda: mainspring("sessions", "rewind", worked, "--yes")
+            lambda: mainspring("sessions", "rewind", worked_session, "--yes")
         )
         await writer.release()
     assert refused.returncode == 1
@@ -170,7 +181,9 @@ async def test_a_session_that_runs_is_left_alone(mainspring: Run, worked: str, p
     assert files(place) == CHANGED
 
 
-async def test_what_rules_hide_is_never_touched(mainspring: Run, place: Path, settings: Settings):
+async def test_files_hidden_by_deny_rules_are_never_restored(
+    mainspring: Run, place: Path, settings: Settings
+):
     (place / ".claude").mkdir()
     rules = {"permissions": {"deny": ["Read(./.env)"]}}
     (place / ".claude/settings.json").write_text(json.dumps(rules))
@@ -178,40 +191,44 @@ async def test_what_rules_hide_is_never_touched(mainspring: Run, place: Path, se
     replies = (calls("write", file_path="a.txt", content="one"), says("made"))
     session = await _work(settings, None, "make it", replies=replies)
     (place / ".env").write_text("KEY=2")
-    view = await anyio.to_thread.run_sync(rewound, mainspring, session, "--yes")
+    view = await anyio.to_thread.run_sync(rewind_session, mainspring, session, "--yes")
     assert view["changed"] == [{"path": "a.txt", "change": "removed"}]
     assert (place / ".env").read_text() == "KEY=2"
 
 
-def test_snapshots_and_differences_are_listed(mainspring: Run, worked: str, place: Path):
-    head, *rows = mainspring("sessions", "snapshots", worked).stdout.splitlines()
+def test_snapshots_and_diffs_are_listed(mainspring: Run, worked_session: str, place: Path):
+    head, *rows = mainspring("sessions", "snapshots", worked_session).stdout.splitlines()
     assert head.split() == ["EVENT", "TIME", "TURN", "FILES", "CHANGED"]
     assert [row.split()[3:] for row in rows] == [
         ["1", "1"], ["1", "2", "+1"], ["3", "3", "+1", "~1"],
     ]  # fmt: skip
     views = [
         json.loads(line)
-        for line in mainspring("sessions", "snapshots", worked, "--json").stdout.splitlines()
+        for line in mainspring(
+            "sessions", "snapshots", worked_session, "--json"
+        ).stdout.splitlines()
     ]
     first, second, _ = (str(view["seq"]) for view in views)
-    between = mainspring("sessions", "diff", worked, "--from", first, "--to", second)
+    between = mainspring("sessions", "diff", worked_session, "--from", first, "--to", second)
     assert between.stdout.startswith("added     a.txt\n@@ -0,0 +1 @@\n+")
     (place / "a.txt").write_text("other\n")
     (place / "own.txt").write_bytes(b"\0\1")
-    changed = mainspring("sessions", "diff", worked, "--from", second).stdout
+    changed = mainspring("sessions", "diff", worked_session, "--from", second).stdout
     assert "+other\n" in changed
     assert "modified  own.txt\n(not text)\n" in changed
     (place / "own.txt").unlink()
-    now = mainspring("sessions", "diff", worked, "--names")
+    now = mainspring("sessions", "diff", worked_session, "--names")
     assert now.stdout.splitlines() == [
         "added     a.txt", "added     deep/b.txt", "removed   own.txt",
     ]  # fmt: skip
 
 
-def test_a_session_without_changes_rewinds_its_conversation(mainspring: Run, session_id: str):
+def test_a_session_without_snapshots_rewinds_only_its_conversation(
+    mainspring: Run, session_id: str
+):
     assert "there are no snapshots" in mainspring("sessions", "snapshots", session_id).stderr
     refused = mainspring("sessions", "rewind", session_id, "--files-only", "--yes")
     assert refused.returncode == 1
     assert "there are no snapshots" in refused.stderr
-    view = rewound(mainspring, session_id)
+    view = rewind_session(mainspring, session_id)
     assert (view["to"], view["snapshot"], view["changed"]) == (1, None, [])

@@ -29,7 +29,7 @@ def sessions(mainspring: Run) -> list[dict[str, Any]]:
     return [json.loads(line) for line in mainspring("sessions", "ls", "--json").stdout.splitlines()]
 
 
-def test_the_offline_model_answers_and_says_that_it_is_one(mainspring: Run):
+def test_the_offline_model_answers_and_says_that_it_is_offline(mainspring: Run):
     result = mainspring("run", "hello")
     assert result.returncode == 0
     assert result.stdout.startswith("[offline demonstration model] You said: 'hello'")
@@ -42,7 +42,7 @@ def test_the_offline_model_answers_and_says_that_it_is_one(mainspring: Run):
     assert f"mainspring run --resume {session['id']}" in result.stderr
 
 
-def test_piped_the_reply_is_plain_and_alone_on_standard_output(mainspring: Run, upstream: Upstream):
+def test_in_a_pipe_standard_output_is_only_the_plain_reply(mainspring: Run, upstream: Upstream):
     upstream.says("I look.", call("history_search", query="key"))
     upstream.says(STORY)
     result = mainspring("run", "-", stdin="tell it\n", **upstream.variables)
@@ -52,7 +52,9 @@ def test_piped_the_reply_is_plain_and_alone_on_standard_output(mainspring: Run, 
     assert upstream.requests[0]["messages"][-1]["content"] == "tell it"
 
 
-def test_terminal_replies_are_markdown(upstream: Upstream, place: Path, environ: dict[str, str]):
+def test_replies_at_a_terminal_are_rendered_as_markdown(
+    upstream: Upstream, place: Path, environ: dict[str, str]
+):
     upstream.says(call("history_search", query="key"), call("history_search", query="x", limit=0))
     upstream.says(STORY)
     env = {**environ, **upstream.variables}
@@ -68,7 +70,7 @@ def test_terminal_replies_are_markdown(upstream: Upstream, place: Path, environ:
     assert "\x1b[" in terminal.raw
 
 
-def test_words_that_could_steer_a_terminal_are_not_passed_on(
+def test_control_characters_in_a_reply_do_not_reach_the_terminal(
     upstream: Upstream, mainspring: Run, place: Path, environ: dict[str, str]
 ):
     upstream.says("red \x1b[31m alert \x07")
@@ -81,7 +83,7 @@ def test_words_that_could_steer_a_terminal_are_not_passed_on(
     assert "\x1b" not in mainspring("run", "go", **upstream.variables).stdout
 
 
-def test_json_is_every_event_and_then_the_result(mainspring: Run):
+def test_json_output_is_every_event_followed_by_the_result(mainspring: Run):
     result = mainspring("run", "hello", "--json")
     *told, last = [json.loads(line) for line in result.stdout.splitlines()]
     shown = mainspring("log", "show", last["session_id"], "--json").stdout
@@ -90,13 +92,13 @@ def test_json_is_every_event_and_then_the_result(mainspring: Run):
     assert last["text"].startswith("[offline demonstration model]")
 
 
-def test_nothing_asked_is_an_error(mainspring: Run):
+def test_a_missing_prompt_is_an_error(mainspring: Run):
     assert "no prompt: standard input" in mainspring("run").stderr
     assert mainspring("run").returncode == 1
     assert sessions(mainspring) == []
 
 
-def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run):
+def test_a_model_without_a_key_is_refused_before_a_session_is_created(mainspring: Run):
     result = mainspring("run", "hello", "--model", "sonnet")
     assert result.returncode == 1
     assert "ANTHROPIC_API_KEY is not set" in result.stderr
@@ -104,7 +106,9 @@ def test_a_model_without_a_key_is_refused_before_anything_begins(mainspring: Run
     assert sessions(mainspring) == []
 
 
-def test_git_sees_what_a_team_shares_and_not_what_sessions_leave(mainspring: Run, place: Path):
+def test_the_generated_gitignore_hides_session_files_but_not_shared_ones(
+    mainspring: Run, place: Path
+):
     git(place, "init", "-q")
     write_file(place / "poet" / "AGENTS.md", "Rhyme.")
     git(place, "add", "poet")
@@ -121,7 +125,7 @@ def test_git_sees_what_a_team_shares_and_not_what_sessions_leave(mainspring: Run
     assert (place / ".mainspring" / ".gitignore").read_text() == "mine\n"
 
 
-def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
+def test_a_model_error_exits_with_status_1(mainspring: Run, upstream: Upstream):
     upstream.says(400)
     result = mainspring("run", "hello", **upstream.variables)
     assert result.returncode == 1
@@ -129,13 +133,15 @@ def test_a_model_that_fails_is_status_1(mainspring: Run, upstream: Upstream):
     assert sessions(mainspring)[0]["reason"] == "model_error"
 
 
-def test_folder_s_instructions_are_given_to_model(mainspring: Run, upstream: Upstream, place: Path):
+def test_instructions_of_the_folder_are_sent_to_the_model(
+    mainspring: Run, upstream: Upstream, place: Path
+):
     (place / "AGENTS.md").write_text("Answer in rhymes.")
     mainspring("run", "hello", **upstream.variables)
     assert "Answer in rhymes." in json.dumps(upstream.requests[0]["messages"][0])
 
 
-def test_an_agent_s_folder_says_what_it_is_and_resuming_finds_it_again(
+def test_an_agent_folder_defines_the_agent_and_resuming_loads_it_again(
     mainspring: Run, upstream: Upstream, place: Path, tmp_path: Path
 ):
     folder = place / "agents" / "poet"
@@ -159,7 +165,7 @@ def test_an_agent_s_folder_says_what_it_is_and_resuming_finds_it_again(
     assert second["model"] == "verse"
 
 
-def test_what_is_wrong_in_an_agent_s_file_is_named_with_its_line(mainspring: Run, place: Path):
+def test_an_error_in_agent_yaml_is_reported_with_its_line(mainspring: Run, place: Path):
     (place / "agent.yaml").write_text("name: x\nlimits:\n  max_turns: many\n")
     result = mainspring("run", "hello")
     assert result.returncode == 1
@@ -167,7 +173,7 @@ def test_what_is_wrong_in_an_agent_s_file_is_named_with_its_line(mainspring: Run
     assert "there is no such folder" in mainspring("run", "x", "--agent", "nowhere").stderr
 
 
-def test_a_limit_ends_it_with_status_4(mainspring: Run, upstream: Upstream):
+def test_reaching_max_turns_exits_with_status_4(mainspring: Run, upstream: Upstream):
     for number in range(3):
         upstream.says(call("history_search", query=str(number)))
     result = mainspring("run", "go", "--max-turns", "2", **upstream.variables)
@@ -176,13 +182,13 @@ def test_a_limit_ends_it_with_status_4(mainspring: Run, upstream: Upstream):
     assert len(upstream.requests) == 2
 
 
-def test_money_is_an_amount_above_nothing(mainspring: Run):
+def test_max_cost_must_be_a_positive_amount(mainspring: Run):
     assert mainspring("run", "x", "--max-cost", "much").returncode == 2
     assert mainspring("run", "x", "--max-cost", "0").returncode == 2
     assert mainspring("run", "x", "--max-cost", "$0.50").returncode == 0
 
 
-def test_ctrl_c_interrupts_the_reply_and_keeps_what_was_said(
+def test_ctrl_c_interrupts_the_reply_and_keeps_the_text_so_far(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     held = threading.Event()
@@ -200,7 +206,7 @@ def test_ctrl_c_interrupts_the_reply_and_keeps_what_was_said(
     assert "I was about to" in mainspring("sessions", "show", session["id"]).stdout
 
 
-def test_ctrl_c_twice_leaves_at_once_and_the_session_can_go_on(
+def test_ctrl_c_twice_exits_at_once_and_the_session_can_be_resumed(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str], store: Path
 ):
     held = threading.Event()
@@ -224,7 +230,7 @@ def test_ctrl_c_twice_leaves_at_once_and_the_session_can_go_on(
     assert "That is all I know." in result.stdout
 
 
-def test_continue_goes_on_with_the_last_active_session(mainspring: Run, upstream: Upstream):
+def test_continue_resumes_the_most_recently_active_session(mainspring: Run, upstream: Upstream):
     mainspring("run", "first", **upstream.variables)
     older = sessions(mainspring)[-1]
     mainspring("run", "second", **upstream.variables)
@@ -248,7 +254,7 @@ def test_continue_in_a_folder_without_sessions_says_so(mainspring: Run):
     assert "there are no sessions yet" in result.stderr
 
 
-def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
+def test_a_run_killed_during_a_reply_can_be_resumed_at_once(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     with interrupted_run(upstream, place, environ, "write it down") as process:
@@ -266,7 +272,7 @@ def test_after_kill_9_in_the_middle_of_a_reply_resume_goes_on_at_once(
     assert "nothing to do" in again.stderr
 
 
-def test_resuming_what_is_not_there_creates_nothing(mainspring: Run, place: Path):
+def test_resuming_without_a_store_creates_nothing(mainspring: Run, place: Path):
     result = mainspring("run", "--resume", "abc")
     assert result.returncode == 1
     assert "there are no sessions yet" in result.stderr

@@ -16,14 +16,14 @@ from tests.fork_server import Run
 DEMO = ("--model", "scripted:demo")
 
 
-def test_what_is_piped_in_beside_a_prompt_is_part_of_it(mainspring: Run, upstream: Upstream):
+def test_piped_input_is_appended_to_the_prompt(mainspring: Run, upstream: Upstream):
     upstream.says("Fine.")
     mainspring("run", "review", stdin="-old\n+new\n", **upstream.variables)
     said = upstream.requests[0]["messages"][-1]["content"]
     assert said == "review\n\n<stdin>\n-old\n+new\n</stdin>"
 
 
-def test_pipe_that_says_nothing_does_not_keep_prompt_waiting(place: Path, environ: dict[str, str]):
+def test_an_open_pipe_without_data_does_not_delay_the_prompt(place: Path, environ: dict[str, str]):
     reading, writing = os.pipe()
     try:
         done = subprocess.run(
@@ -41,7 +41,7 @@ def test_pipe_that_says_nothing_does_not_keep_prompt_waiting(place: Path, enviro
     assert "You said: 'hello'" in done.stdout
 
 
-def test_a_command_that_nobody_has_is_not_sent_to_the_model(mainspring: Run):
+def test_an_unknown_slash_command_is_not_sent_to_the_model(mainspring: Run):
     unknown = mainspring("run", "/reveiw this", *DEMO)
     assert (unknown.returncode, "there is no command /reveiw" in unknown.stderr) == (1, True)
     assert "did you mean /context?" in mainspring("run", "/contxt", *DEMO).stderr
@@ -50,7 +50,9 @@ def test_a_command_that_nobody_has_is_not_sent_to_the_model(mainspring: Run):
     assert "You said: '/usr/bin/x fails'" in mainspring("run", "/usr/bin/x fails", *DEMO).stdout
 
 
-def test_a_message_to_a_session_run_elsewhere_is_delivered_once(mainspring: Run, store: Path):
+def test_a_message_to_a_session_held_by_another_process_is_delivered_once(
+    mainspring: Run, store: Path
+):
     first = mainspring("run", "hello", "--json", *DEMO)
     session_id = json.loads(first.stdout.splitlines()[-1])["session_id"]
 
@@ -67,14 +69,14 @@ def test_a_message_to_a_session_run_elsewhere_is_delivered_once(mainspring: Run,
     assert mainspring("run", "--resume", session_id, *DEMO).stdout.count("You said: 'more'") == 1
 
 
-def test_a_model_that_cannot_be_reached_is_told_once_with_what_to_do(mainspring: Run):
+def test_an_unreachable_model_is_reported_once_with_a_hint(mainspring: Run):
     ran = mainspring("run", "hello", "--model", "ollama:x", OLLAMA_BASE_URL="http://127.0.0.1:9/v1")
     assert ran.returncode == 1
     assert ran.stderr.count("cannot connect to 127.0.0.1:9: Connection refused") == 1
     assert "hint: `ollama serve` starts it; OLLAMA_BASE_URL names another address" in ran.stderr
 
 
-def test_a_model_that_the_catalogue_does_not_have_is_used_with_a_warning(mainspring: Run):
+def test_a_model_missing_from_the_catalogue_is_used_with_a_warning(mainspring: Run):
     unknown = mainspring("run", "hello", "--model", "openai:gpt-4o", OPENAI_API_KEY="")
     assert "OPENAI_API_KEY is not set" in unknown.stderr
     known = mainspring(

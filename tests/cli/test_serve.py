@@ -11,7 +11,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import Keys
 
 
-def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
+def test_a_failed_start_creates_no_key(mainspring: Run, store: Path):
     async def has_key() -> bool:
         async with open_sqlite(store) as opened:
             return await Keys(opened.records).has_any()
@@ -34,14 +34,16 @@ def test_a_start_that_fails_takes_no_key_along(mainspring: Run, store: Path):
         (("--host", "nowhere.invalid"), "nowhere.invalid:0: cannot listen on this address"),
     ],
 )
-def test_a_wrong_option_is_told_at_the_start(mainspring: Run, options: tuple[str, ...], told: str):
+def test_an_invalid_option_is_reported_at_startup(
+    mainspring: Run, options: tuple[str, ...], told: str
+):
     failed = mainspring("serve", "--port", "0", *options)
     assert failed.returncode == 1
     assert told in failed.stderr
     assert "bug" not in failed.stderr
 
 
-def test_a_new_store_is_not_made_where_sessions_work(mainspring: Run, place: Path):
+def test_a_new_store_is_not_created_inside_the_workspaces_folder(mainspring: Run, place: Path):
     (place / "there").mkdir()
     (place / "by-another-name").symlink_to(place / "there")
     refused = mainspring(
@@ -54,7 +56,9 @@ def test_a_new_store_is_not_made_where_sessions_work(mainspring: Run, place: Pat
     assert list((place / "there").iterdir()) == []
 
 
-def test_an_old_store_gets_a_warning(mainspring: Run, place: Path, store: Path, session_id: str):
+def test_an_existing_store_inside_the_workspaces_folder_gets_a_warning(
+    mainspring: Run, place: Path, store: Path, session_id: str
+):
     del session_id  # what has made the store
     told = mainspring(
         "serve", "--port", "0", "--model", "nonesuch", MAINSPRING_WORKSPACES=str(store.parent)

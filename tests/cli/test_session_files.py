@@ -20,7 +20,7 @@ with open(pathlib.Path(__file__).with_name("told.jsonl"), "a") as file:
 SECRET = "sk-ant-api03-" + "Zq8xT4mK" * 11 + "-AAAA"
 
 
-def hooked(environ: dict[str, str]) -> Path:
+def write_hook_settings(environ: dict[str, str]) -> Path:
     """The user's settings with a hook that keeps what it is told."""
     home = Path(environ["HOME"], ".mainspring")
     home.mkdir()
@@ -50,10 +50,10 @@ def the_session(mainspring: Run) -> str:
     return json.loads(mainspring("sessions", "ls", "--json").stdout)["id"]
 
 
-def test_hooks_read_a_transcript_that_is_written_while_the_session_runs(
+def test_hooks_read_a_transcript_that_grows_while_the_session_runs(
     mainspring: Run, upstream: Upstream, environ: dict[str, str], place: Path
 ):
-    file = hooked(environ)
+    file = write_hook_settings(environ)
     (place / "notes.txt").write_text(f"key {SECRET}\n", encoding="utf-8")
     upstream.says("I look.", call("bash", command="cp notes.txt copy.txt && cat copy.txt"))
     upstream.says(call("agent", description="review", prompt="review it", subagent_type="explore"))
@@ -150,7 +150,7 @@ def test_a_session_is_exported_in_every_format(
     assert raw == mainspring("log", "export", session).stdout
 
 
-def test_a_session_is_renamed_and_found_by_what_was_said(mainspring: Run, session_id: str):
+def test_a_session_is_renamed_and_found_by_message_text(mainspring: Run, session_id: str):
     renamed = mainspring("sessions", "rename", session_id, "Dates  at midnight")
     assert renamed.returncode == 0, renamed.stderr
     [listed] = read_lines(mainspring("sessions", "ls", "--json").stdout)

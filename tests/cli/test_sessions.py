@@ -21,11 +21,11 @@ from mainspring.runtime.session.run_result import RunResult
 from mainspring.wiring.runtime_assembly import open_runtime
 
 
-def listed(mainspring: Run) -> list[dict[str, Any]]:
+def list_sessions(mainspring: Run) -> list[dict[str, Any]]:
     return [json.loads(line) for line in mainspring("sessions", "ls", "--json").stdout.splitlines()]
 
 
-def test_ls_tells_how_sessions_stand_and_what_they_took(
+def test_ls_shows_status_turns_and_usage_of_sessions(
     mainspring: Run, upstream: Upstream, session_id: str, fork_id: str
 ):
     mainspring("run", "count to three", "--max-turns", "1", **upstream.variables)
@@ -40,18 +40,18 @@ def test_ls_tells_how_sessions_stand_and_what_they_took(
     assert rows[2].startswith(fork_id)
     assert " running " in rows[2]
     assert rows[3].startswith(session_id)
-    views = listed(mainspring)
+    views = list_sessions(mainspring)
     assert [view["turns"] for view in views] == [1, 1, 0, 0]
     assert views[1]["usage"]["cache_read_input_tokens"] == 900
     assert (views[1]["model"], views[1]["agent"]) == ("ollama:test", "project")
 
 
-def test_an_empty_place_says_how_to_begin(mainspring: Run, place: Path):
+def test_ls_in_an_empty_folder_says_how_to_start(mainspring: Run, place: Path):
     assert "mainspring run" in mainspring("sessions", "ls").stderr
     assert list(place.iterdir()) == []
 
 
-def test_show_is_the_conversation(mainspring: Run, session_id: str):
+def test_show_prints_the_conversation(mainspring: Run, session_id: str):
     shown = mainspring("sessions", "show", session_id)
     assert shown.stdout.splitlines() == [
         "> It fails at midnight.",
@@ -65,53 +65,53 @@ def test_show_is_the_conversation(mainspring: Run, session_id: str):
     assert shown.stderr == ""
 
 
-def test_a_fork_goes_its_own_way(mainspring: Run, upstream: Upstream):
+def test_a_fork_continues_independently_of_its_parent(mainspring: Run, upstream: Upstream):
     mainspring("run", "one", **upstream.variables)
-    [first] = listed(mainspring)
+    [first] = list_sessions(mainspring)
     result = mainspring("sessions", "fork", first["id"][-8:], "--title", "other", "--json")
     fork = json.loads(result.stdout)
     assert fork["parent"] == first["id"]
     mainspring("run", "two", "--resume", fork["id"], **upstream.variables)
-    views = {view["id"]: view for view in listed(mainspring)}
+    views = {view["id"]: view for view in list_sessions(mainspring)}
     assert (views[fork["id"]]["title"], views[fork["id"]]["turns"]) == ("other", 2)
     assert views[first["id"]]["turns"] == 1
     refused = mainspring("sessions", "fork", first["id"], "--at", "99")
     assert "it cannot fork at 99" in refused.stderr
 
 
-def test_cancel_interrupts_what_another_process_runs(
+def test_cancel_interrupts_a_session_run_by_another_process(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     with interrupted_run(upstream, place, environ) as process:
-        [session] = listed(mainspring)
+        [session] = list_sessions(mainspring)
         assert session["status"] == "running"
         assert mainspring("sessions", "cancel", session["id"]).returncode == 0
         assert process.wait(60) == 130
-    [session] = listed(mainspring)
+    [session] = list_sessions(mainspring)
     assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
     again = mainspring("sessions", "cancel", session["id"])
     assert again.returncode == 1
     assert "is not running: idle" in again.stdout
 
 
-def test_cancel_ends_what_a_killed_process_left(
+def test_cancel_ends_the_turn_left_by_a_killed_process(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     with interrupted_run(upstream, place, environ) as process:
         process.send_signal(signal.SIGKILL)
-    [session] = listed(mainspring)
+    [session] = list_sessions(mainspring)
     assert mainspring("sessions", "cancel", session["id"]).returncode == 0
-    [session] = listed(mainspring)
+    [session] = list_sessions(mainspring)
     assert (session["status"], session["reason"]) == ("idle", "interrupted_streaming")
     assert len(upstream.requests) == 1
 
 
-def test_rm_deletes(mainspring: Run, session_id: str):
+def test_rm_deletes_a_session(mainspring: Run, session_id: str):
     assert mainspring("sessions", "rm", session_id, "--yes").returncode == 0
-    assert listed(mainspring) == []
+    assert list_sessions(mainspring) == []
 
 
-class Asking(AllowAll):
+class AskingAuthorizer(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         return Decision(decision="ask", gate="mode")
 
@@ -132,7 +132,7 @@ DEPLOYER = Agent(
 
 
 async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> RunResult:
-    async with open_runtime(store=str(store), authorizer=Asking()) as runtime:
+    async with open_runtime(store=str(store), authorizer=AskingAuthorizer()) as runtime:
         runtime.models.put("scripted:test", Scripted(*steps))
         if session_id is None:
             session = await runtime.start(DEPLOYER, "ship it")
@@ -145,59 +145,65 @@ async def _play(store: Path, session_id: str | None, *steps: ScriptLine) -> RunR
 
 
 @pytest.fixture
-def waiting(store: Path) -> RunResult:
+def waiting_run(store: Path) -> RunResult:
     """A session in which two calls wait for a person."""
     steps = calls("deploy", path="prod") + calls("deploy", path="test")
     return anyio.run(_play, store, None, steps)
 
 
-def test_an_answer_lets_a_call_run_or_tells_why_not(
-    mainspring: Run, waiting: RunResult, store: Path
+def test_answers_allow_a_call_or_deny_it_with_a_reason(
+    mainspring: Run, waiting_run: RunResult, store: Path
 ):
-    one, other = waiting.waiting_for
-    assert listed(mainspring)[0]["status"] == "requires_action"
+    one, other = waiting_run.waiting_for
+    assert list_sessions(mainspring)[0]["status"] == "requires_action"
     denied = mainspring(
-        "sessions", "answer", waiting.session_id, one[-8:], "deny", "--message", "not on Friday"
+        "sessions", "answer", waiting_run.session_id, one[-8:], "deny", "--message", "not on Friday"
     )
     assert denied.returncode == 0
     assert denied.stdout.startswith("deny deploy")
-    allowed = mainspring("sessions", "answer", waiting.session_id, other, "allow")
-    assert f"mainspring run --resume {waiting.session_id[-8:]}" in allowed.stderr
-    assert anyio.run(_play, store, waiting.session_id, says("half of it")).reason == "completed"
-    shown = mainspring("sessions", "show", waiting.session_id).stdout
+    allowed = mainspring("sessions", "answer", waiting_run.session_id, other, "allow")
+    assert f"mainspring run --resume {waiting_run.session_id[-8:]}" in allowed.stderr
+    assert anyio.run(_play, store, waiting_run.session_id, says("half of it")).reason == "completed"
+    shown = mainspring("sessions", "show", waiting_run.session_id).stdout
     assert "✗ deploy prod" in shown
     assert "not on Friday" in shown
     assert "✓ deploy test" in shown
 
 
-def test_an_answer_to_what_does_not_wait_names_what_does(mainspring: Run, waiting: RunResult):
-    result = mainspring("sessions", "answer", waiting.session_id, "nonsense", "allow")
+def test_an_answer_to_an_unknown_call_lists_the_waiting_calls(
+    mainspring: Run, waiting_run: RunResult
+):
+    result = mainspring("sessions", "answer", waiting_run.session_id, "nonsense", "allow")
     assert result.returncode == 1
     assert "nonsense is not a call that waits" in result.stderr
-    assert f"deploy {waiting.waiting_for[0][-8:]}" in result.stderr
-    assert mainspring("sessions", "answer", waiting.session_id, "x", "perhaps").returncode == 2
+    assert f"deploy {waiting_run.waiting_for[0][-8:]}" in result.stderr
+    assert mainspring("sessions", "answer", waiting_run.session_id, "x", "perhaps").returncode == 2
 
 
-def test_run_says_what_waits_and_how_to_answer_it(mainspring: Run, waiting: RunResult):
-    result = mainspring("run", "--resume", waiting.session_id, "--model", "demo")
+def test_run_lists_waiting_calls_with_the_command_that_answers_them(
+    mainspring: Run, waiting_run: RunResult
+):
+    result = mainspring("run", "--resume", waiting_run.session_id, "--model", "demo")
     assert result.returncode == 3
-    for call_id, path in zip(waiting.waiting_for, ("prod", "test"), strict=True):
+    for call_id, path in zip(waiting_run.waiting_for, ("prod", "test"), strict=True):
         assert f"waits deploy {path}" in result.stderr
-        answer = f"mainspring sessions answer {waiting.session_id} {call_id} allow|deny"
+        answer = f"mainspring sessions answer {waiting_run.session_id} {call_id} allow|deny"
         assert answer in result.stderr
 
 
-async def test_the_answer_is_in_the_inbox_once(mainspring: Run, waiting: RunResult, store: Path):
-    call_id = waiting.waiting_for[0]
+async def test_a_repeated_answer_is_in_the_inbox_once(
+    mainspring: Run, waiting_run: RunResult, store: Path
+):
+    call_id = waiting_run.waiting_for[0]
     for _ in range(2):
         await anyio.to_thread.run_sync(
-            lambda: mainspring("sessions", "answer", waiting.session_id, call_id, "allow")
+            lambda: mainspring("sessions", "answer", waiting_run.session_id, call_id, "allow")
         )
     async with opened(store) as log:
-        assert len(await log.store.pending(waiting.session_id)) == 1
+        assert len(await log.store.pending(waiting_run.session_id)) == 1
 
 
-def test_top_lists_what_runs_or_waits(
+def test_top_lists_running_and_waiting_sessions(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     assert "no session runs or waits" in mainspring("top").stderr

@@ -39,7 +39,7 @@ def _project(place: Path) -> None:
     (plugin / "skills/fly/SKILL.md").write_text(skill)
 
 
-def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
+def test_env_output_style_plugins_and_status_line_apply_once_the_project_is_trusted(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     _project(place)
@@ -95,7 +95,7 @@ def test_env_style_plugins_and_status_line_hold_once_the_project_is_trusted(
         assert "OTHER BYTES" not in terminal.text
 
 
-def test_the_api_key_helper_of_the_user_gives_the_key(
+def test_the_users_api_key_helper_supplies_the_key(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
     own = Path(environ["HOME"]) / ".claude"

@@ -24,7 +24,7 @@ def names(mainspring: Run) -> list[str]:
     return [json.loads(line)["name"] for line in lines]
 
 
-def test_all_skills_of_a_folder_are_installed_but_dangerous_ones(mainspring: Run, source: Path):
+def test_install_all_skips_dangerous_and_already_installed_skills(mainspring: Run, source: Path):
     done = mainspring("skill", "install", str(source), "--all", "--yes", "--project")
     assert done.returncode == 1
     assert "bad is skipped: a scan finds" in done.stderr
@@ -34,7 +34,7 @@ def test_all_skills_of_a_folder_are_installed_but_dangerous_ones(mainspring: Run
     assert "pdf is skipped: it is installed already; --replace" in again.stderr
 
 
-def test_of_two_with_one_name_the_one_in_skills_is_installed_and_of_a_link_what_it_leads_to(
+def test_duplicates_install_the_skill_under_skills_and_links_install_their_target(
     mainspring: Run, source: Path, place: Path
 ):
     for where in ("docs/fr", "a-copy"):
@@ -48,7 +48,9 @@ def test_of_two_with_one_name_the_one_in_skills_is_installed_and_of_a_link_what_
     assert not (place / ".mainspring/skills/docx").is_symlink()
 
 
-def test_root_is_meant_if_nothing_is_said_and_others_are_mentioned(mainspring: Run, source: Path):
+def test_the_root_skill_is_installed_by_default_and_others_are_mentioned(
+    mainspring: Run, source: Path
+):
     done = mainspring("skill", "install", str(source), "--yes", "--trust-anyway", "--project")
     assert "installed all-in-one" in done.stdout
     assert "3 more skills there: --all or --only installs them" in done.stderr
@@ -64,7 +66,7 @@ def test_a_disabled_skill_is_not_used_until_it_is_enabled(mainspring: Run, sourc
     assert names(mainspring) == ["pdf"]
 
 
-def test_skills_are_found_in_folders_and_catalogues(mainspring: Run, source: Path, tmp_path: Path):
+def test_skill_find_searches_folders_and_catalogues(mainspring: Run, source: Path, tmp_path: Path):
     found = mainspring("skill", "find", "write", "letters", "--in", str(source), "--json")
     assert json.loads(found.stdout.splitlines()[0])["name"] == "docx"
     catalogue = tmp_path / "marketplace.json"
@@ -82,7 +84,7 @@ def test_skills_are_found_in_folders_and_catalogues(mainspring: Run, source: Pat
     assert "the catalogue is not JSON" in broken.stderr
 
 
-def test_validate_says_what_marketplace_or_a_folder_of_skills_offers(mainspring: Run, place: Path):
+def test_validate_describes_marketplaces_and_folders_of_skills(mainspring: Run, place: Path):
     for name in ("one", "two"):
         (place / "catalog" / name).mkdir(parents=True)
         text = f"---\nname: {name}\ndescription: Does {name}.\n---\n"

@@ -12,7 +12,7 @@ from tests.cli.upstream import Upstream
 
 
 @pytest.fixture
-def running(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
+def run_at_terminal(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
     """`mainspring run` at a terminal."""
 
     @contextmanager
@@ -28,12 +28,12 @@ def items(first: int, last: int) -> str:
     return "".join(f"{number}. item number {number}\n" for number in range(first, last))
 
 
-def test_a_list_of_300_items_appears_as_it_streams(running: Chat, upstream: Upstream):
+def test_a_list_of_300_items_appears_as_it_streams(run_at_terminal: Chat, upstream: Upstream):
     go_on = threading.Event()
     upstream.says(
         "They are:\n", items(1, 150), "150. item num", go_on, "ber 150\n", items(151, 301)
     )
-    with running() as terminal:
+    with run_at_terminal() as terminal:
         terminal.watch("They are:")
         terminal.watch(" 148 item number 148")  # rendered: the reply is not over
         terminal.watch("150. item num")  # as it came: the item is not over
@@ -44,10 +44,12 @@ def test_a_list_of_300_items_appears_as_it_streams(running: Chat, upstream: Upst
     assert shown == [[str(number), "item", "number", str(number)] for number in range(1, 301)]
 
 
-def test_words_of_a_paragraph_appear_before_it_is_over(running: Chat, upstream: Upstream):
+def test_words_of_a_paragraph_appear_before_the_paragraph_ends(
+    run_at_terminal: Chat, upstream: Upstream
+):
     go_on = threading.Event()
     upstream.says("The **first** words ", go_on, "and the last.\n\nNext.")
-    with running() as terminal:
+    with run_at_terminal() as terminal:
         terminal.watch("The **first** words")
         go_on.set()
         assert terminal.wait() == 0
@@ -56,13 +58,13 @@ def test_words_of_a_paragraph_appear_before_it_is_over(running: Chat, upstream: 
 
 
 @pytest.mark.parametrize("columns", [12, 24, 80])
-def test_rows_that_are_written_again_fit_into_narrow_windows(
-    columns: int, running: Chat, upstream: Upstream
+def test_redrawn_rows_fit_into_narrow_windows(
+    columns: int, run_at_terminal: Chat, upstream: Upstream
 ):
     words = "words 世界 that go on and on, with averyveryverylongwordinthemiddle of it. " * 6
     go_on = threading.Event()
     upstream.says(words, go_on, "\n\n- item one of a list that wraps\n- two")
-    with running(columns) as terminal:
+    with run_at_terminal(columns) as terminal:
         terminal.watch("of it.")
         live = terminal.screen(columns)
         go_on.set()
@@ -74,7 +76,9 @@ def test_rows_that_are_written_again_fit_into_narrow_windows(
     assert spoken.count("averyveryvery") == 6
 
 
-def test_a_light_theme_has_no_dark_boxes(upstream: Upstream, place: Path, environ: dict[str, str]):
+def test_the_light_theme_has_no_dark_backgrounds(
+    upstream: Upstream, place: Path, environ: dict[str, str]
+):
     colours: dict[str, str] = {}
     for theme in ("dark", "light"):
         upstream.says("Call `price()`.\n\n```py\nx = 1\n```\n")
@@ -87,10 +91,10 @@ def test_a_light_theme_has_no_dark_boxes(upstream: Upstream, place: Path, enviro
     assert "\x1b[1;34mprice()" in colours["light"]
 
 
-def test_a_window_that_grows_keeps_everything_in_place(running: Chat, upstream: Upstream):
+def test_enlarging_the_window_duplicates_no_text(run_at_terminal: Chat, upstream: Upstream):
     go_on = threading.Event()
     upstream.says("some words that wrap in a narrow window ", go_on, "and more.\n\nThe end.")
-    with running(24) as terminal:
+    with run_at_terminal(24) as terminal:
         terminal.watch("window")
         terminal.resize(80)
         go_on.set()

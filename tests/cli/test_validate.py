@@ -30,7 +30,7 @@ def settings(tmp_path: Path, project: Path, monkeypatch: pytest.MonkeyPatch) -> 
     return read_settings(environ={"GITHUB_TOKEN": "hush-hush-hush"}, folder=project)
 
 
-async def checked(
+async def run_validate(
     settings: Settings, capsys: pytest.CaptureFixture[str], *, strict: bool = False
 ) -> tuple[int, dict[str, Any]]:
     status = await validate_command.validate(settings, folder=None, strict=strict, json=True)
@@ -46,10 +46,10 @@ def not_honoured(report: dict[str, Any], name: str) -> dict[str, str]:
     return {item["what"]: item["why"] for item in part(report, name)["not_honoured"]}
 
 
-async def test_a_claude_code_project_is_told_what_is_honoured_and_what_is_not_and_why(
+async def test_validate_lists_the_supported_and_unsupported_parts_of_a_claude_code_project(
     settings: Settings, capsys: pytest.CaptureFixture[str]
 ):
-    status, report = await checked(settings, capsys)
+    status, report = await run_validate(settings, capsys)
     assert (status, report["ok"], report["errors"]) == (0, True, 0)
     told = part(report, "instructions")["honoured"]
     assert told[:3] == [
@@ -76,11 +76,11 @@ async def test_a_claude_code_project_is_told_what_is_honoured_and_what_is_not_an
     assert "hush" not in json.dumps(report)
 
 
-async def test_once_somebody_trusts_the_folder_its_hooks_and_permissions_hold(
+async def test_hooks_and_permissions_of_a_trusted_folder_are_listed_as_supported(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     trust(project, home=Path(settings.home))
-    _, report = await checked(settings, capsys)
+    _, report = await run_validate(settings, capsys)
     held = part(report, "permissions and sandbox")["honoured"]
     assert ".claude/settings.json: mode acceptEdits" in held
     [guard, notify] = part(report, "hooks")["honoured"]
@@ -88,7 +88,7 @@ async def test_once_somebody_trusts_the_folder_its_hooks_and_permissions_hold(
     assert "notify-send" in notify
 
 
-async def test_every_problem_has_its_place_and_how_to_mend_it(
+async def test_every_problem_is_reported_with_its_position_and_fix(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     write_file(project / "agent.yaml", "name: shop\ntools: [raed]\nlimits:\n  max_turns: many\n")
@@ -111,14 +111,14 @@ async def test_every_problem_has_its_place_and_how_to_mend_it(
     assert lines[-1].startswith("3 errors, ")
 
 
-async def test_models_and_tools_that_there_are_not_are_told(
+async def test_unknown_models_and_tools_are_reported(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     write_file(project / "agent.yaml", "name: shop\nmodel: opuss\n")
     head = "description: Reads.\ntools: Read, WebSerch, mcp__x, Agent(explore)\nmodel: sonet"
     write_file(project / "agents/reader.md", f"---\n{head}\n---\nRead.")
     write_file(project / "agents/other.md", "---\ndescription: Acts.\nmodel: inherit\n---\nAct.")
-    _, report = await checked(settings, capsys)
+    _, report = await run_validate(settings, capsys)
     [wrong] = part(report, "agent")["findings"]
     assert (wrong["level"], wrong["line"], wrong["what"]) == ("error", 2, "unknown model 'opuss'")
     assert wrong["fix"].startswith("did you mean opus?")
@@ -128,7 +128,7 @@ async def test_models_and_tools_that_there_are_not_are_told(
     assert not [item for item in why if item.startswith("other") or "mcp__" in item]
 
 
-async def test_hooks_of_a_plugin_that_nobody_vouches_for_are_told_with_the_way_to_do_it(
+async def test_untrusted_plugin_hooks_are_reported_with_the_command_that_trusts_them(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     root = project / ".mainspring/plugins/kit"
@@ -136,26 +136,26 @@ async def test_hooks_of_a_plugin_that_nobody_vouches_for_are_told_with_the_way_t
     write_file(root / "skills/mute/SKILL.md", "---\nname: mute\n---\nIt has no description.")
     hook = {"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}
     write_file(root / "hooks/hooks.json", json.dumps(hook))
-    _, report = await checked(settings, capsys)
+    _, report = await run_validate(settings, capsys)
     assert part(report, "plugins")["honoured"] == ["kit: 1 skill, 1 hook"]
     assert f"skill scan {root} --trust" in not_honoured(report, "plugins")["kit: hooks"]
 
 
-async def test_strict_makes_a_failure_of_a_warning(
+async def test_strict_turns_warnings_into_failures(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     write_file(project / "agent.yaml", "colour: blue\n")
-    assert (await checked(settings, capsys))[0] == 0
-    status, report = await checked(settings, capsys, strict=True)
+    assert (await run_validate(settings, capsys))[0] == 0
+    status, report = await run_validate(settings, capsys, strict=True)
     assert (status, report["ok"]) == (1, False)
 
 
-async def test_what_the_manifest_permits_needs_trust_and_what_it_forbids_does_not(
+async def test_permissions_granted_by_the_manifest_need_trust_and_denials_do_not(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     text = "permissions: {mode: plan, allow: [Read], deny: [WebFetch]}\nenvironment: {image: x}\n"
     write_file(project / "agent.yaml", text)
-    _, report = await checked(settings, capsys)
+    _, report = await run_validate(settings, capsys)
     held = part(report, "permissions and sandbox")["honoured"]
     assert {"agent.yaml: deny WebFetch", "agent.yaml: mode plan"} <= set(held)
     assert {"agent.yaml: allow Read", "agent.yaml: environment"} <= not_honoured(
@@ -163,7 +163,7 @@ async def test_what_the_manifest_permits_needs_trust_and_what_it_forbids_does_no
     ).keys()
 
 
-def test_nothing_in_a_folder_is_fatal_to_the_look_at_it(settings: Settings, project: Path):
+def test_malformed_files_do_not_abort_validation(settings: Settings, project: Path):
     write_file(
         project / "agent.yaml", "permissions: {deny: ['(']}\nenvironment: {networking: {type: x}}"
     )
@@ -176,7 +176,7 @@ def test_nothing_in_a_folder_is_fatal_to_the_look_at_it(settings: Settings, proj
     }
 
 
-def test_the_command_says_it_in_words_and_by_its_exit_status(mainspring: Run, place: Path):
+def test_the_validate_command_prints_problems_and_exits_with_status_1(mainspring: Run, place: Path):
     write_file(place / "AGENTS.md", "Be brief.")
     write_file(place / "agent.yaml", "limits: {max_turns: x}")
     result = mainspring("validate", ".")
@@ -185,14 +185,14 @@ def test_the_command_says_it_in_words_and_by_its_exit_status(mainspring: Run, pl
     assert "✓ AGENTS.md (project)" in result.stdout
 
 
-async def test_instructions_that_are_long_or_contradict_each_other_are_warned_about(
+async def test_long_or_contradictory_instructions_get_a_warning(
     settings: Settings, project: Path, capsys: pytest.CaptureFixture[str]
 ):
     write_file(
         project / "AGENTS.md", "# Style\n\n- Always use tabs.\n- Never push.\n" + "word " * 9_000
     )
     write_file(project / ".claude/rules/style.md", "Be brief.\n\n* **Never** use the tabs!\n")
-    _, report = await checked(settings, capsys)
+    _, report = await run_validate(settings, capsys)
     whats = [item["what"] for item in part(report, "instructions")["findings"]]
     assert "contradicts AGENTS.md:3" in whats
     assert [what for what in whats if "characters, all of them in every request" in what]

@@ -18,7 +18,7 @@ def own(environ: dict[str, str], tmp_path: Path) -> Path:
     return path
 
 
-def test_a_secret_is_kept_listed_and_removed_and_its_value_never_shown(mainspring: Run, own: Path):
+def test_a_secret_is_saved_listed_and_removed_and_its_value_never_shown(mainspring: Run, own: Path):
     hosts = ("--host", "api.test", "--host", "*.x.test")
     kept = mainspring("vault", "set", "TOKEN", *hosts, "--json", stdin=VALUE + "\n")
     assert kept.returncode == 0, kept.stderr
@@ -44,7 +44,7 @@ def test_a_typed_value_is_not_echoed(own: Path, place: Path, environ: dict[str, 
     assert own.exists()
 
 
-def test_a_value_is_not_taken_from_the_command_line(mainspring: Run, own: Path):
+def test_a_value_on_the_command_line_is_refused(mainspring: Run, own: Path):
     assert mainspring("vault", "set", "TOKEN", VALUE).returncode == 2
     assert not own.exists()
 
@@ -58,7 +58,7 @@ def test_a_value_is_not_taken_from_the_command_line(mainspring: Run, own: Path):
         (("rm", "TOKEN"), "", "no 'TOKEN'"),
     ],
 )
-def test_what_cannot_be_is_said_in_one_line(
+def test_invalid_vault_commands_are_refused_without_showing_the_value(
     mainspring: Run, own: Path, arguments: tuple[str, ...], stdin: str, why: str
 ):
     refused = mainspring("vault", *arguments, stdin=stdin)
@@ -67,7 +67,7 @@ def test_what_cannot_be_is_said_in_one_line(
     assert VALUE not in refused.stdout + refused.stderr
 
 
-def test_another_key_is_refused_by_the_vault_and_by_what_writes_the_log(mainspring: Run, own: Path):
+def test_a_wrong_vault_key_is_refused_by_vault_and_run(mainspring: Run, own: Path):
     mainspring("vault", "set", "TOKEN", stdin=VALUE)
     wrong = {"MAINSPRING_VAULT_KEY": "A" * 43 + "="}
     for command in (("vault", "ls"), ("run", "hello")):

@@ -40,12 +40,12 @@ def container(name: str, *texts: str, scope: str = "agent", day: int = 1) -> Con
     return Container(scope=scope, name=name, hash=str(hash(texts)), passages=passages)
 
 
-def found(index: PassageIndex, query: str, *scopes: str) -> list[tuple[str, int]]:
+def find_positions(index: PassageIndex, query: str, *scopes: str) -> list[tuple[str, int]]:
     hits = index.search(query, scopes or ("agent",), 10)
     return [(hit.container, hit.position) for hit in hits]
 
 
-def test_a_passage_is_found_by_other_forms_of_its_words_and_explains_its_rank(
+def test_a_passage_is_found_by_inflected_words_and_explains_its_rank(
     open_store: OpenStore,
 ):
     index = PassageIndex(open_store())
@@ -65,11 +65,11 @@ def test_a_container_is_replaced_and_removed_with_all_its_words(
     index = PassageIndex(open_store())
     index.put(container("a", "the quagga crossed", "the river"), container("b", "a quagga slept"))
     index.put(container("a", "an okapi crossed"))
-    assert found(index, "quagga") == [("b", 0)]
-    assert found(index, "okapi") == [("a", 0)]
+    assert find_positions(index, "quagga") == [("b", 0)]
+    assert find_positions(index, "okapi") == [("a", 0)]
     index.remove("agent", "b")
     index.purge()
-    assert found(index, "quagga") == []
+    assert find_positions(index, "quagga") == []
     index.close()
     postgres.execute("checkpoint")
     files = [*tmp_path.iterdir(), *(postgres.folder / "base").rglob("*")]
@@ -78,7 +78,7 @@ def test_a_container_is_replaced_and_removed_with_all_its_words(
 
 @pytest.mark.parametrize("queries", [100, pytest.param(1_000, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("arrays_from", [0, math.inf])
-def test_random_queries_find_nothing_in_scopes_that_were_not_asked(
+def test_random_queries_find_nothing_outside_their_scopes(
     open_store: OpenStore, arrays_from: float, queries: int
 ):
     index, random = PassageIndex(open_store(), arrays_from=arrays_from), Random(7)
@@ -107,14 +107,14 @@ def test_random_queries_find_nothing_in_scopes_that_were_not_asked(
     index.close()
 
 
-def test_a_reopened_index_finds_the_same_and_an_index_of_other_stems_starts_over(
+def test_a_reopened_index_finds_the_same_and_other_stems_reset_it(
     open_store: OpenStore,
 ):
     index = PassageIndex(open_store())
     index.put(container("a", "the zebra crossed"))
     index.close()
     again = PassageIndex(open_store())
-    assert found(again, "zebras") == [("a", 0)]
+    assert find_positions(again, "zebras") == [("a", 0)]
     again.close()
     store = open_store()
     store.require("other stems")
@@ -122,7 +122,7 @@ def test_a_reopened_index_finds_the_same_and_an_index_of_other_stems_starts_over
     store.close()
 
 
-def test_writers_at_the_same_time_lose_nothing(open_store: OpenStore):
+def test_concurrent_writers_lose_nothing(open_store: OpenStore):
     PassageIndex(open_store()).close()
 
     def write(writer: int) -> None:
@@ -136,13 +136,13 @@ def test_writers_at_the_same_time_lose_nothing(open_store: OpenStore):
         list(pool.map(write, range(4)))
     index = PassageIndex(open_store())
     assert len(index.hashes("agent")) == 41
-    assert {at for at, _ in found(index, "shared text")} >= {"shared"}
+    assert {at for at, _ in find_positions(index, "shared text")} >= {"shared"}
     assert len(index.search("zebra", ["agent"], 100)) == 40
     index.close()
 
 
 @pytest.mark.parametrize("arrays_from", [0, math.inf])
-def test_any_text_is_a_query(open_store: OpenStore, arrays_from: float):
+def test_any_text_can_be_a_query(open_store: OpenStore, arrays_from: float):
     index = PassageIndex(open_store(), arrays_from=arrays_from)
     index.put(container("a", "plain text"), container("empty"), container("no words", "", "..."))
     for query in (
@@ -175,7 +175,7 @@ STEPS = st.lists(
 
 @settings(max_examples=examples(0.25))
 @given(steps=STEPS, queries=st.lists(TEXTS, min_size=1, max_size=2))
-def test_both_stores_rank_alike_after_any_changes_and_so_do_their_passages_in_memory(
+def test_both_stores_rank_alike_in_memory_and_in_the_store(
     steps: list[tuple[str, str, list[str]]], queries: list[str], postgres: Postgres
 ):
     """A container without texts is removed instead."""
@@ -210,11 +210,11 @@ def assert_same(hits: list[PassageHit], others: list[PassageHit]) -> None:
         assert hit.scored.overlap == pytest.approx(other.scored.overlap)
 
 
-def test_postgres_is_asked_again_after_a_lost_connection(postgres_url: str, postgres: Postgres):
+def test_postgres_is_queried_again_after_a_lost_connection(postgres_url: str, postgres: Postgres):
     index = PassageIndex(PostgresPassages(postgres_url))
     index.put(container("a", "the zebra crossed"))
     postgres.disconnect()
     with suppress(StoreFailed):  # the connection is found lost
-        found(index, "zebra")
-    assert found(index, "zebra") == [("a", 0)]
+        find_positions(index, "zebra")
+    assert find_positions(index, "zebra") == [("a", 0)]
     index.close()

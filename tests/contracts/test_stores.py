@@ -11,10 +11,10 @@ from mainspring.log.sqlite import open_sqlite
 
 
 @pytest.mark.parametrize("case", store_contract(), ids=str)
-async def test_sqlite(case: StoreCase, tmp_path: Path):
+async def test_sqlite_fulfils_the_store_contract(case: StoreCase, tmp_path: Path):
     await case.run(partial(open_sqlite, tmp_path / "mainspring.db"))
 
 
 @pytest.mark.parametrize("case", store_contract(), ids=str)
-async def test_postgres(case: StoreCase, postgres_tables_url: str):
+async def test_postgres_fulfils_the_store_contract(case: StoreCase, postgres_tables_url: str):
     await case.run(partial(open_postgres, postgres_tables_url))

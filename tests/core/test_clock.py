@@ -12,7 +12,7 @@ from mainspring.core.clock import from_micros, to_micros
 @example(2**51 - 1)
 @example(2**51)
 @example(0)
-def test_a_moment_comes_back_to_the_microsecond(micros: int):
+def test_a_moment_is_exact_to_the_microsecond(micros: int):
     moment = from_micros(micros)
     assert to_micros(moment) == micros
     assert moment == datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=micros)

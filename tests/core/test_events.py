@@ -46,12 +46,12 @@ def test_every_type_has_a_sample_and_a_golden_file():
 
 
 @for_each("kind", sorted(SAMPLES))
-def test_an_event_is_written_as_its_golden_file_says(kind: str):
+def test_an_event_is_encoded_as_its_golden_file(kind: str):
     assert encode_payload(SAMPLES[kind]) == (GOLDEN / f"v{FORMAT}" / f"{kind}.json").read_bytes()
 
 
 @for_each("path", RELEASED)
-def test_every_released_format_is_still_understood(path: Path):
+def test_every_released_format_can_be_decoded(path: Path):
     version = int(path.parent.name.removeprefix("v"))
     payload = read_payload(path.stem, path.read_bytes(), version)
     assert not isinstance(payload, UnknownPayload)
@@ -59,7 +59,7 @@ def test_every_released_format_is_still_understood(path: Path):
         assert encode_payload(payload) == path.read_bytes()
 
 
-def test_the_vocabulary_has_every_managed_agents_type():
+def test_every_managed_agents_event_type_exists():
     assert set(get_args(sdk_types.BetaManagedAgentsSessionEventType)) <= set(PAYLOAD_TYPES)
 
 
@@ -69,7 +69,7 @@ def sdk_adapter() -> TypeAdapter[object]:
 
 
 @for_each("kind", MANAGED_TYPES)
-def test_the_official_sdk_understands_our_events(kind: str):
+def test_the_official_sdk_parses_our_events(kind: str):
     payload = SAMPLES[kind]
     if isinstance(payload, AgentToolResult):  # blobs are ours; the API resolves them on the way out
         payload = msgspec.structs.replace(payload, content=(TEXT, FOUND))
@@ -79,24 +79,24 @@ def test_the_official_sdk_understands_our_events(kind: str):
     assert getattr(event, "type") == kind  # noqa: B009 (the union has no common type to the checker)
 
 
-def test_a_type_from_a_newer_version_is_kept_with_its_exact_bytes():
+def test_an_event_of_an_unknown_type_is_kept_with_its_exact_bytes():
     body = b'{"type":"agent.dreamt","of":["electric sheep"],"n":1.0}'
     payload = decode_payload(body)
     assert payload == UnknownPayload(type="agent.dreamt")
-    event = made(body=body, payload=payload)
+    event = make_event(body=body, payload=payload)
     assert read_line(msgspec.json.decode(encode_line(event), type=EventLine)) == event
 
 
-def test_a_known_type_in_a_newer_shape_is_kept_and_in_ours_refused():
+def test_a_known_type_in_a_newer_format_is_kept_and_in_ours_refused():
     body = b'{"type":"user.message","content":[{"type":"hologram","data":"x"}]}'
     assert read_payload("user.message", body, FORMAT + 1) == UnknownPayload(type="user.message")
     with pytest.raises(MalformedEvent, match="hologram"):
         read_payload("user.message", body, FORMAT)
 
 
-def test_a_field_that_a_newer_version_added_survives_in_the_stored_bytes():
+def test_an_unknown_field_survives_in_the_stored_bytes():
     body = b'{"type":"user.interrupt","reason":"lunch"}'
-    assert b'"reason":"lunch"' in encode_line(made(body=body, payload=decode_payload(body)))
+    assert b'"reason":"lunch"' in encode_line(make_event(body=body, payload=decode_payload(body)))
 
 
 @for_each(
@@ -112,17 +112,17 @@ def test_a_field_that_a_newer_version_added_survives_in_the_stored_bytes():
         (b"\xff\xfe", "not an event"),
     ],
 )
-def test_what_is_not_an_event_is_refused_with_the_reason(body: bytes, complaint: str):
+def test_an_invalid_event_is_refused_with_the_reason(body: bytes, complaint: str):
     with pytest.raises(MalformedEvent, match=complaint):
         decode_payload(body)
 
 
-def test_text_that_is_not_unicode_cannot_be_written():
+def test_text_that_is_not_unicode_cannot_be_encoded():
     with pytest.raises(MalformedEvent, match="cannot be written"):
         encode_payload(UserMessage(content=(TextBlock("\ud800"),)))
 
 
-def test_an_old_event_is_lifted_through_every_version_between():
+def test_an_old_event_is_upcast_through_every_version():
     def rename(fields: dict[str, object]) -> dict[str, object]:
         return {"type": "user.message", "content": [{"type": "text", "text": fields["words"]}]}
 
@@ -154,7 +154,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(st.characters(codec="utf-8"), max_size=8), JSON, max_size=5))
-def test_any_tool_input_comes_back_as_it_was(given_input: dict[str, object]):
+def test_any_tool_input_is_unchanged_after_encoding_and_decoding(given_input: dict[str, object]):
     payload = AgentToolUse(name="any", input=given_input)
     body = encode_payload(payload)
     assert decode_payload(body) == payload
@@ -162,12 +162,12 @@ def test_any_tool_input_comes_back_as_it_was(given_input: dict[str, object]):
 
 
 @given(st.text(st.characters(codec="utf-8")))
-def test_any_text_is_found_again_in_its_message(text: str):
+def test_any_text_is_unchanged_in_its_message(text: str):
     body = encode_payload(UserMessage(content=(TextBlock(text),)))
     assert message_text(decode_payload(body)) == text
 
 
-def made(*, body: bytes, payload: AnyPayload) -> Event:
+def make_event(*, body: bytes, payload: AnyPayload) -> Event:
     return Event(
         id="sevt_1",
         session_id="sesn_1",

@@ -37,7 +37,7 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
     """Run an example's offline command in a copy of it; its folder, and every event."""
 
     def run(name: str) -> tuple[Path, Facts]:
-        folder = copied(name, tmp_path / name)
+        folder = copy_example(name, tmp_path / name)
         trusting, running = offline_commands(name)
         trusted = fork_server.run(*trusting, cwd=folder, env=environ)
         assert trusted.returncode == 0, trusted.stderr
@@ -49,7 +49,7 @@ def play(tmp_path: Path, environ: dict[str, str]) -> Play:
     return run
 
 
-def copied(name: str, folder: Path) -> Path:
+def copy_example(name: str, folder: Path) -> Path:
     """The example as it is before anybody has run it here as its README says."""
 
     def left(place: str, names: list[str]) -> set[str]:
@@ -76,11 +76,11 @@ def offline_commands(name: str) -> list[list[str]]:
     return [words[1:] for words in spelled]
 
 
-def published(events: Facts) -> set[str]:
+def published_artifacts(events: Facts) -> set[str]:
     return {event["name"] for event in events if event["type"] == "artifact.published"}
 
 
-def called(events: Facts) -> list[str]:
+def called_subagents(events: Facts) -> list[str]:
     """The types of the subagents, in order."""
     born = [event for event in events if event["type"] == "session.thread_created"]
     return [event["agent_name"] for event in born]
@@ -91,27 +91,27 @@ def unittests(project: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(words, cwd=project, capture_output=True, text=True, timeout=60)
 
 
-def test_maintainer_mends_cause_and_its_report_has_what_was_measured(play: Play, tmp_path: Path):
+def test_the_maintainer_fixes_the_cause_and_reports_measurements(play: Play, tmp_path: Path):
     before = unittests(
-        copied("repo-maintainer", tmp_path / "before" / "repo-maintainer") / "project"
+        copy_example("repo-maintainer", tmp_path / "before" / "repo-maintainer") / "project"
     )
     assert (before.returncode, "FAILED (failures=1)" in before.stderr) == (1, True)
     folder, events = play("repo-maintainer")
     after = unittests(folder / "project")
     assert (after.returncode, "Ran 6 tests" in after.stderr) == (0, True)
-    assert called(events) == ["explore", "verify"]
+    assert called_subagents(events) == ["explore", "verify"]
     report = (folder / "REPORT.md").read_text()
     assert "-    return [amount // parts] * parts" in report
     assert "AssertionError: 1998 != 2000" in report
     first, last = report.index("5 of 6 tests pass, exit"), report.index("6 of 6 tests pass, exit")
     assert first < last
-    assert published(events) == {"REPORT.md"}
+    assert published_artifacts(events) == {"REPORT.md"}
 
 
-def test_every_citation_of_the_analyst_leads_to_a_line_that_says_it(play: Play):
+def test_every_citation_of_the_research_analyst_refers_to_a_supporting_line(play: Play):
     folder, events = play("research-analyst")
     documents = {file.stem: file.read_text().splitlines() for file in folder.glob("documents/*")}
-    assert called(events) == ["reader"] * len(documents)
+    assert called_subagents(events) == ["reader"] * len(documents)
     report = (folder / "out" / "report.md").read_text()
     text, _, quotations = report.partition("## Quotations")
     quoted = {
@@ -129,7 +129,7 @@ def test_every_citation_of_the_analyst_leads_to_a_line_that_says_it(play: Play):
     page = Page((folder / "out" / "report.html").read_text())
     assert set(page.links) == {f"#{name}-{line}" for name, line in cited}
     assert {link[1:] for link in page.links} <= page.ids
-    assert published(events) == {"out/report.html", "out/report.md"}
+    assert published_artifacts(events) == {"out/report.html", "out/report.md"}
 
 
 class Page(HTMLParser):
@@ -155,7 +155,7 @@ class Page(HTMLParser):
         assert self._open.pop() == tag
 
 
-def test_charts_and_page_of_the_analyst_have_the_numbers_of_the_data(play: Play):
+def test_charts_and_page_of_the_data_analyst_match_the_data(play: Play):
     folder, events = play("data-analyst")
     with (folder / "data" / "crossings.csv").open(newline="") as file:
         listed = list(csv.DictReader(file))
@@ -164,7 +164,7 @@ def test_charts_and_page_of_the_analyst_have_the_numbers_of_the_data(play: Play)
     months = {row["week"][:7] for row in rows}
     assert marks(folder / "out" / "passengers.svg", "circle") == len(routes) * len(months)
     assert marks(folder / "out" / "late.svg", "rect") == len(routes)
-    text, inked = rendered(folder / "out" / "report.pdf")
+    text, inked = read_pdf(folder / "out" / "report.pdf")
     assert inked > 0.02
     assert f"{len(listed)} rows, {len(rows)} used (1 reported twice, 2 without numbers)" in text
     for name in ("", *routes):
@@ -175,7 +175,9 @@ def test_charts_and_page_of_the_analyst_have_the_numbers_of_the_data(play: Play)
         assert f"{100 * late:.1f} %" in text
     script = (folder / "offline.yaml").read_text()
     assert f"{sum(int(row['passengers']) for row in rows)}" not in script.replace(",", "")
-    assert published(events) == {f"out/{n}" for n in ("report.pdf", "passengers.svg", "late.svg")}
+    assert published_artifacts(events) == {
+        f"out/{n}" for n in ("report.pdf", "passengers.svg", "late.svg")
+    }
 
 
 def marks(file: Path, shape: str) -> int:
@@ -183,7 +185,7 @@ def marks(file: Path, shape: str) -> int:
     return sum(element.get("class") == "mark" for element in drawn)
 
 
-def rendered(file: Path) -> tuple[str, float]:
+def read_pdf(file: Path) -> tuple[str, float]:
     """The text of a PDF's only page in one line, and how much of it is not white."""
     with pypdfium2.PdfDocument(file) as document:
         assert len(document) == 1
@@ -194,14 +196,14 @@ def rendered(file: Path) -> tuple[str, float]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_example_validates_and_its_skills_are_well_formed(name: str, environ: dict[str, str]):
+def test_an_example_validates_and_its_skills_are_valid(name: str, environ: dict[str, str]):
     ended = fork_server.run("validate", cwd=EXAMPLES / name, env=environ)
     assert (ended.returncode, "0 errors, 0 warnings" in ended.stdout) == (0, True), ended.stdout
     for skill in (EXAMPLES / name / "skills").iterdir():
         assert check_strict(skill) == []
 
 
-def test_the_table_of_examples_names_them_all():
+def test_the_table_of_examples_is_complete():
     text = (EXAMPLES / "README.md").read_text()
     found = {file.parent.name for file in EXAMPLES.glob("*/agent.yaml")}
     assert found == set(NAMES) == set(re.findall(r"\]\(([\w-]+)/README\.md\)", text))

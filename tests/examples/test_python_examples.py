@@ -49,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "python"
 
 
-def test_every_program_is_short_and_has_a_line_in_the_readme():
+def test_every_program_is_short_and_listed_in_the_readme():
     programs = {path.stem: path.read_text(encoding="utf-8") for path in FOLDER.glob("*.py")}
     assert programs.keys() >= PRINTED.keys()
     assert {name for name, text in programs.items() if text.count("\n") > 25} == set()
@@ -73,7 +73,7 @@ async def test_the_unchanged_program_runs_with_a_provider(folder: Path, environ:
         assert await last_line(folder, "two_agents", url, environ) == PRINTED["two_agents"]
 
 
-def test_the_recording_holds_for_its_agent_and_fails_for_a_changed_one(
+def test_the_recording_matches_its_agent_and_fails_for_a_changed_one(
     recorded_session: RecordedSession,
 ):
     program = runpy.run_path(str(FOLDER / "recorded_test.py"))
@@ -85,7 +85,7 @@ def test_the_recording_holds_for_its_agent_and_fails_for_a_changed_one(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PRINTED)
-async def test_a_program_that_is_killed_at_any_request_ends_the_same_way(
+async def test_a_program_killed_at_any_request_ends_the_same_way(
     name: str, folder: Path, environ: dict[str, str]
 ):
     at = 1
@@ -111,7 +111,7 @@ async def test_a_program_that_is_killed_at_any_request_ends_the_same_way(
 
 
 @pytest.mark.slow
-async def test_a_tool_that_is_killed_goes_on_from_its_stash(folder: Path, environ: dict[str, str]):
+async def test_a_killed_tool_continues_from_its_stash(folder: Path, environ: dict[str, str]):
     stashed = 0
 
     async def kill_after_some_pages(process: Process) -> None:

@@ -54,7 +54,7 @@ async def test_200_sessions_survive_a_minute_of_kills(on_postgres: Order, place:
         assert await made.takeovers()  # `bench/run.py takeover` says how long they take
 
 
-async def test_sessions_on_sqlite_survive_the_death_of_the_one_process(tmp_path: Path):
+async def test_sessions_on_sqlite_survive_the_death_of_the_only_process(tmp_path: Path):
     order = Order(url=str(tmp_path / "log.db"), folder=str(tmp_path), steps=5)
     async with fleet(replace(order, latency_seconds=0.2)) as made:
         await made.submit(8)
@@ -67,7 +67,7 @@ async def test_sessions_on_sqlite_survive_the_death_of_the_one_process(tmp_path:
         await made.check()
 
 
-async def test_a_worker_that_drains_gives_its_sessions_to_others_at_once(on_postgres: Order):
+async def test_a_draining_worker_hands_its_sessions_over_at_once(on_postgres: Order):
     async with fleet(replace(on_postgres, steps=8, latency_seconds=0.3, is_blind=True)) as made:
         await made.submit(6)
         worker = made.start()
@@ -79,7 +79,7 @@ async def test_a_worker_that_drains_gives_its_sessions_to_others_at_once(on_post
         await made.check()
 
 
-async def test_a_stopped_worker_is_replaced_and_its_words_do_not_count(on_postgres: Order):
+async def test_a_stopped_worker_is_replaced_and_its_writes_are_fenced(on_postgres: Order):
     order = replace(on_postgres, steps=8, latency_seconds=0.3, is_gentle=True)
     async with fleet(order) as made:
         await made.submit(6)
@@ -95,7 +95,7 @@ async def test_a_stopped_worker_is_replaced_and_its_words_do_not_count(on_postgr
         await made.check()
 
 
-@pytest.mark.slow  # tests/service_e2e/test_crashes.py is the short one
+@pytest.mark.slow  # tests/service_e2e/test_service_crashes.py is the short one
 async def test_sessions_survive_a_restart_of_the_database(on_postgres: Order, postgres: Postgres):
     order = replace(on_postgres, steps=8, latency_seconds=0.3, concurrency=6)
     async with fleet(order) as made:

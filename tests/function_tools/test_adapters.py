@@ -54,7 +54,7 @@ def add(a: int, b: int) -> int:
     return a + b
 
 
-async def test_a_tool_of_langchain_is_a_tool():
+async def test_a_langchain_tool_can_be_adapted():
     made = from_langchain(Weather(), read_only=True)
     assert made.spec.input_schema["required"] == ["city"]
     assert made.traits({}).read_only
@@ -101,7 +101,7 @@ anyio.run(main)
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PACKAGES, reason="langchain-core: run `make peers`")
-def test_tools_of_the_real_langchain_package_are_tools():
+def test_tools_of_the_real_langchain_package_can_be_adapted():
     """It runs here with the packages of `make peers` behind our own."""
     result = subprocess.run(
         [sys.executable, "-c", REAL],
@@ -121,7 +121,7 @@ def test_tools_of_the_real_langchain_package_are_tools():
     assert (third[0], "it sank" in third[1]) == (False, True)
 
 
-async def test_a_function_with_an_openai_definition_is_a_tool():
+async def test_a_function_with_an_openai_definition_can_be_adapted():
     for definition in (SUM, SUM["function"]):
         made = from_openai(definition, add)  # pyright: ignore[reportArgumentType] (a plain dict)
         assert (made.spec.name, made.spec.description) == ("add", "Add two numbers.")
@@ -133,7 +133,7 @@ async def test_a_function_with_an_openai_definition_is_a_tool():
         from_openai({"name": "add"}, add)
 
 
-class Snake:
+class SnakeCaseClient:
     """Pages and results as `mcp` has them since version 2."""
 
     schema, error = "input_schema", "is_error"
@@ -153,13 +153,13 @@ class Snake:
         return SimpleNamespace(content=[text], **{self.error: failed})
 
 
-class Camel(Snake):
+class CamelCaseClient(SnakeCaseClient):
     schema, error = "inputSchema", "isError"
     cursor, structured = "nextCursor", "structuredContent"
 
 
-@pytest.mark.parametrize("client", [Snake(), Camel()])
-async def test_the_tools_of_a_connected_mcp_server_are_tools(client: Snake):
+@pytest.mark.parametrize("client", [SnakeCaseClient(), CamelCaseClient()])
+async def test_tools_of_a_connected_mcp_server_can_be_adapted(client: SnakeCaseClient):
     first, second = await from_mcp(client, read_only=True)
     assert (first.spec.name, second.spec.name) == ("first", "second")
     assert len(first.spec.description) == 2_048
@@ -171,7 +171,7 @@ async def test_the_tools_of_a_connected_mcp_server_are_tools(client: Snake):
 
 
 async def test_an_endless_list_of_tools_is_refused():
-    class Endless(Snake):
+    class Endless(SnakeCaseClient):
         async def list_tools(self, *, cursor: str | None = None) -> SimpleNamespace:
             tools = [SimpleNamespace(name="t", description="", input_schema={})] * 500
             return SimpleNamespace(tools=tools, next_cursor="more")

@@ -61,7 +61,7 @@ def test_a_bare_decorator_takes_name_description_and_schema_from_the_function():
     }
 
 
-def test_the_function_can_still_be_called_as_it_was_written():
+def test_the_function_can_still_be_called_directly():
     assert search.function("whales", limit=2) == "whales 2 None"
 
 
@@ -77,7 +77,7 @@ def test_without_options_the_traits_are_the_safe_ones():
     assert (traits.read_only, traits.concurrent, traits.in_doubt) == (False, False, "report")
 
 
-async def test_a_probe_settles_doubt_unless_told_otherwise():
+async def test_a_probe_sets_in_doubt_to_probe_unless_overridden():
     async def probe(call: Call) -> ToolResult | None:
         return None
 
@@ -89,7 +89,7 @@ async def test_a_probe_settles_doubt_unless_told_otherwise():
     assert tool(pay, probe=probe).probe is probe
 
 
-async def test_rich_types_are_converted_before_the_function_sees_them():
+async def test_rich_types_are_converted_before_the_call():
     given = {
         "colour": "red",
         "line": {"start": {"x": 1}, "ends": [{"x": 2, "y": 3}]},
@@ -103,7 +103,7 @@ async def test_rich_types_are_converted_before_the_function_sees_them():
     }
 
 
-def test_every_wrong_field_is_named_at_once_however_deep():
+def test_every_invalid_field_is_named_at_once_at_any_depth():
     given = {
         "color": "red",
         "line": {"ends": [{"x": "2"}, {"x": 1, "y": None}, {}]},
@@ -138,7 +138,7 @@ async def test_a_call_with_an_invalid_input_does_not_reach_the_function():
     assert ran == []
 
 
-def test_unusual_types_are_looked_into_as_far_as_they_can_be():
+def test_unusual_types_are_validated_as_far_as_possible():
     def act(pair: tuple[int, str], one: int | list[int], box: Box[int, str], any_: object) -> None:
         """Act."""
 
@@ -160,7 +160,7 @@ def test_unusual_types_are_looked_into_as_far_as_they_can_be():
     assert "- pair: expected `array` of length 2" in (made.invalid({"pair": [1]}) or "")
 
 
-def test_a_long_list_of_problems_is_cut():
+def test_a_long_list_of_problems_is_shortened():
     @tool
     def total(numbers: list[int]) -> int:
         """Add."""
@@ -169,7 +169,7 @@ def test_a_long_list_of_problems_is_cut():
     assert (total.invalid({"numbers": ["x"] * 30}) or "").endswith("\n- and 10 more")
 
 
-async def test_a_pydantic_model_is_a_parameter_like_any_other():
+async def test_a_pydantic_model_can_be_a_parameter():
     @tool
     def grow(tree: Tree, spare: Leaf | None = None) -> Tree:
         """Grow.
@@ -200,7 +200,7 @@ async def test_a_pydantic_model_is_a_parameter_like_any_other():
         "Do it.\nArgs:\n  size (int, optional): How big.\nRaises:\n  size: never.",
     ],
 )
-def test_a_parameter_is_described_in_any_of_the_usual_ways(docstring: str):
+def test_a_parameter_is_described_in_any_docstring_style(docstring: str):
     def act(size: int) -> None: ...
 
     act.__doc__ = docstring
@@ -209,7 +209,7 @@ def test_a_parameter_is_described_in_any_of_the_usual_ways(docstring: str):
     assert properties(made)["size"]["description"] == "How big."
 
 
-def test_what_is_written_at_the_parameter_goes_before_the_docstring():
+def test_an_annotation_overrides_the_docstring():
     @tool
     def act(
         a: Annotated[int, "The a."], b: Annotated[int, msgspec.Meta(description="The b.", ge=1)]
@@ -226,7 +226,7 @@ def test_what_is_written_at_the_parameter_goes_before_the_docstring():
     assert act.invalid({"a": 1, "b": 0}) is not None
 
 
-async def test_a_parameter_for_the_call_receives_it_and_is_not_shown():
+async def test_a_call_parameter_is_injected_and_not_in_the_schema():
     @tool
     async def where(what: str, call: Call) -> str:
         """Say where."""
@@ -278,11 +278,13 @@ def wordless(x: int) -> None: ...
         (lambda: None, "a tool's name is"),
     ],
 )
-def test_a_function_that_cannot_be_a_tool_says_why(function: Callable[..., object], words: str):
+def test_a_function_that_cannot_be_a_tool_is_refused_with_a_reason(
+    function: Callable[..., object], words: str
+):
     with pytest.raises(InvalidInput, match=words):
         tool(function)
 
 
-def test_a_promise_to_probe_needs_a_probe():
+def test_in_doubt_probe_needs_a_probe():
     with pytest.raises(InvalidInput, match="needs probe="):
         tool(in_doubt="probe")(paint.function)

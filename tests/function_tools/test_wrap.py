@@ -33,11 +33,11 @@ async def echo(text: str, call: Call) -> str:
     return f"{call.name}: {text}"
 
 
-async def test_a_call_within_its_time_limit_is_not_touched():
+async def test_a_call_within_its_time_limit_is_unchanged():
     assert await with_timeout(echo, 5).run(CALL) == ToolResult.text("echo: hi")
 
 
-async def test_a_call_over_its_time_limit_fails_in_words():
+async def test_a_call_over_its_time_limit_fails_with_a_message():
     async def run(call: Call) -> ToolResult:
         await anyio.sleep_forever()
         return ToolResult.text("never")
@@ -48,7 +48,7 @@ async def test_a_call_over_its_time_limit_fails_in_words():
     assert plain_text(outcome.content).startswith("echo was stopped: it took longer than 0.01 s")
 
 
-async def test_a_renamed_tool_sees_its_calls_under_its_own_name():
+async def test_a_renamed_tool_gets_its_calls_under_its_own_name():
     seen: list[str] = []
 
     async def probe(call: Call) -> ToolResult | None:
@@ -64,7 +64,7 @@ async def test_a_renamed_tool_sees_its_calls_under_its_own_name():
     assert renamed(echo, "say").probe is None
 
 
-async def test_a_refused_input_is_told_and_not_run():
+async def test_a_rejected_input_is_reported_and_not_run():
     def polite(given: Mapping[str, object]) -> str | None:
         return "no shouting" if str(given["text"]).isupper() else None
 
@@ -77,21 +77,21 @@ async def test_a_refused_input_is_told_and_not_run():
     assert quiet.invalid({}) == echo.invalid({})
 
 
-def test_wrappers_keep_what_they_do_not_change():
+def test_wrappers_keep_everything_they_do_not_change():
     wrapped = with_timeout(renamed(filtered(echo, lambda _: None), "say"), 1)
     assert wrapped.traits({}) == echo.traits({})
     assert wrapped.function is echo.function
 
 
-def test_approval_is_asked_for_where_it_is_needed_and_nothing_else_changes():
-    made = _reading()
+def test_approval_is_required_only_where_the_condition_holds():
+    made = _read_only_tool()
     asked = with_approval(made, lambda given: given.get("to") == "all")
     assert asked.traits({"to": "all"}) == replace(made.traits({}), needs_person=True)
     assert asked.traits({"to": "me"}) == made.traits({})
     assert with_approval(with_approval(made), lambda _: False).traits({}).needs_person
 
 
-def _reading() -> Tool:
+def _read_only_tool() -> Tool:
     @tool(read_only=True, concurrent=True)
     def look(to: str) -> str:
         """Look."""

@@ -18,7 +18,9 @@ async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime]:
         yield runtime
 
 
-async def test_an_answer_is_sent_back_twice_and_then_returned_with_a_flag(runtime: Runtime):
+async def test_a_failing_answer_is_sent_back_twice_and_then_returned_with_its_failed_checks(
+    runtime: Runtime,
+):
     def broken(text: str) -> str | None:
         raise KeyError("lost")
 
@@ -44,7 +46,7 @@ async def test_an_answer_is_sent_back_twice_and_then_returned_with_a_flag(runtim
     assert result.failed_checks == {"broken": "the check failed: KeyError: 'lost'"}
 
 
-async def test_who_has_edited_shows_that_the_command_passes(runtime: Runtime):
+async def test_after_an_edit_the_required_command_must_pass(runtime: Runtime):
     @tool
     def edit(path: str) -> str:
         """Edit a file."""
@@ -75,14 +77,14 @@ async def test_who_has_edited_shows_that_the_command_passes(runtime: Runtime):
     assert [item.outcome for item in ran] == ["blocked", "blocked", "ok"]
 
 
-def test_a_line_proves_a_command_unless_it_hides_its_status():
+def test_a_command_line_counts_as_evidence_unless_it_hides_the_exit_status():
     lines = ("pytest -q", "cd a && pytest -q tests", "pytest -q && echo done")
     assert all(proves("pytest -q", line) for line in lines)
     hidden = ("echo pytest -q", "pytest -q || true", "pytest -q | tail", "pytest -q; ls", "pytest")
     assert not any(proves("pytest -q", line) for line in hidden)
 
 
-def test_a_folder_names_its_checks_and_its_evidence(tmp_path: Path):
+def test_agent_yaml_declares_answer_checks_and_required_evidence(tmp_path: Path):
     file = tmp_path / "agent.yaml"
     text = "checks: {max_chars: 9, banned: [a], citations: yes}\nrequire_evidence: [make test]\n"
     file.write_text(text, encoding="utf-8")

@@ -31,7 +31,7 @@ async def answered_by(play: Stage) -> list[str | None]:
     return [payload.model for payload in found if isinstance(payload, ModelRequestEnded)]
 
 
-async def test_a_key_that_is_revoked_in_middle_of_a_tool_round_does_not_end_session(tmp_path: Path):
+async def test_a_key_revoked_during_a_tool_round_does_not_end_the_session(tmp_path: Path):
     main = Scripted(
         says("I look.") + calls("echo", x="1") + calls("echo", x="2"), otherwise=fails("forbidden")
     )
@@ -55,7 +55,7 @@ async def test_a_key_that_is_revoked_in_middle_of_a_tool_round_does_not_end_sess
         assert len(main.requests) == 2, "a revoked key is not tried again"
 
 
-async def test_the_failover_stands_in_the_log_within_the_request_that_met_it(tmp_path: Path):
+async def test_the_failover_is_logged_within_the_request_that_failed(tmp_path: Path):
     main, spare = Scripted(otherwise=fails("forbidden")), Scripted(otherwise=says("Here."))
     async with stage(tmp_path, router(main, spare).route()) as play:
         assert await play.play("hello") == Ended("completed")
@@ -69,7 +69,7 @@ async def test_the_failover_stands_in_the_log_within_the_request_that_met_it(tmp
         ]
 
 
-async def test_a_worker_that_takes_over_meets_the_revoked_key_again_and_goes_on_too(tmp_path: Path):
+async def test_a_worker_that_takes_over_fails_over_again(tmp_path: Path):
     main, spare = Scripted(otherwise=fails("forbidden")), Scripted(otherwise=says("Here."))
     async with stage(tmp_path, router(main, spare).route()) as play:
         await play.play("one")

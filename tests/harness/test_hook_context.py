@@ -19,14 +19,14 @@ async def start_hook(play: Stage) -> None:
     await context.writer.release()
 
 
-class Withholding(AllowAll):
+class WithholdingAuthorizer(AllowAll):
     async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
         if "secret" in str(hook_event.fields.get("prompt")):
             return HookResult(blocked=True, reason="a secret", context=("No secrets here.",))
         return EMPTY_HOOK_RESULT
 
 
-async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path: Path):
+async def test_context_from_a_session_start_hook_alone_calls_no_model(tmp_path: Path):
     model = Scripted(says("hello"))
     async with stage(tmp_path, model) as play:
         await start_hook(play)
@@ -36,9 +36,9 @@ async def test_a_session_that_is_opened_and_told_nothing_asks_no_model(tmp_path:
         assert "The branch is main." in str(model.requests[0].messages)
 
 
-async def test_nothing_is_owed_after_a_message_was_withheld(tmp_path: Path):
+async def test_after_a_withheld_message_no_model_is_called(tmp_path: Path):
     model = Scripted(says("hello"))
-    async with stage(tmp_path, model, authorizer=Withholding()) as play:
+    async with stage(tmp_path, model, authorizer=WithholdingAuthorizer()) as play:
         await start_hook(play)
         assert await play.play("my secret") == Ended("hook_stopped", "a secret")
         assert await play.play() is None
@@ -49,7 +49,7 @@ async def test_nothing_is_owed_after_a_message_was_withheld(tmp_path: Path):
         assert "No secrets here." in str(request)
 
 
-async def test_a_message_that_a_hook_blocks_never_reaches_the_model(tmp_path: Path):
+async def test_a_message_blocked_by_a_hook_never_reaches_the_model(tmp_path: Path):
     class Guard(AllowAll):
         async def run_hooks(self, thread: Thread, hook_event: HookEvent) -> HookResult:
             if hook_event.fields.get("prompt") == "my password is hunter2":

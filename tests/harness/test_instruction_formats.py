@@ -40,12 +40,12 @@ def test_a_long_file_is_cut_before_a_heading(project: Project):
     assert notice.startswith("[AGENTS.md is too long")
 
 
-def test_instructions_may_take_a_share_of_the_window():
+def test_instruction_limits_scale_with_the_context_window():
     assert InstructionLimits.of_window(200_000) == InstructionLimits()
     assert InstructionLimits.of_window(32_000).max_chars == 16_800
 
 
-def test_rules_of_cursor_hold_always_for_files_or_are_offered(project: Project):
+def test_cursor_rules_apply_always_for_matching_files_or_are_offered(project: Project):
     rules = ".cursor/rules"
     project.write(f"{rules}/style.mdc", "---\nalwaysApply: true\nglobs:\n---\nBe brief.")
     project.write(
@@ -66,14 +66,14 @@ def test_rules_of_cursor_hold_always_for_files_or_are_offered(project: Project):
     assert found.warnings == ()
 
 
-def test_what_get_shit_done_keeps_of_a_project_is_read(project: Project):
+def test_get_shit_done_project_files_are_loaded(project: Project):
     project.write(".planning/STATE.md", "Phase 3.")
     project.write(".planning/PROJECT.md", "A shop.")
     project.write(".planning/SUMMARY.md", "not read")
     assert project.texts() == ["A shop.", "Phase 3."]
 
 
-def test_a_name_of_an_npm_package_is_no_import(project: Project):
+def test_npm_package_names_are_not_imports(project: Project):
     names = "@types/node @babel/core@7.2.1 @vue/compiler-sfc @scope/x.y @scope/x/types @scope/*"
     lost = "@docs/missing.md, @docs/more/missing.md and @./lost/file"
     project.write("CLAUDE.md", f"We use {names} and (no @scope/* deps). See {lost}.")
@@ -84,7 +84,7 @@ def test_a_name_of_an_npm_package_is_no_import(project: Project):
     )
 
 
-def test_a_long_file_is_cut_at_a_line_and_says_so(project: Project):
+def test_a_long_file_is_cut_at_a_line_with_a_notice(project: Project):
     project.write("AGENTS.md", "line\n" * 100)
     found = project.load(InstructionLimits(max_chars=23))
     assert [section.text for section in found.sections] == [

@@ -57,7 +57,9 @@ def test_a_project_without_instructions_has_none(write: Write, places: Instructi
     assert render(read(places)) == ""
 
 
-def test_the_most_general_file_is_first(write: Write, places: InstructionRoots, tmp_path: Path):
+def test_instruction_files_are_ordered_from_general_to_specific(
+    write: Write, places: InstructionRoots, tmp_path: Path
+):
     for place in (
         "project/app/web/CLAUDE.md",
         "project/app/web/AGENTS.md",
@@ -85,20 +87,24 @@ def test_the_most_general_file_is_first(write: Write, places: InstructionRoots, 
     assert found.warnings == ()
 
 
-def test_a_claude_file_of_one_import_adds_nothing(write: Write, places: InstructionRoots):
+def test_a_claude_file_that_only_imports_agents_adds_no_section(
+    write: Write, places: InstructionRoots
+):
     write("project/AGENTS.md", "the rules")
     write("project/CLAUDE.md", "<!-- see there -->\n@AGENTS.md\n")
     assert read(places).sections == (Section("AGENTS.md", "the rules"),)
 
 
-def test_a_claude_file_linked_to_agents_is_read_once(write: Write, places: InstructionRoots):
+def test_a_claude_file_symlinked_to_agents_is_read_once(write: Write, places: InstructionRoots):
     agents = write("project/AGENTS.md", "the rules are in @more.md")
     write("project/more.md", "more")
     (agents.parent / "CLAUDE.md").symlink_to("AGENTS.md")
     assert sources(read(places)) == ["AGENTS.md", "more.md"]
 
 
-def test_agents_file_is_plain_unless_claude_file_imports_it(write: Write, places: InstructionRoots):
+def test_imports_in_agents_files_work_only_if_a_claude_file_imports_it(
+    write: Write, places: InstructionRoots
+):
     write("project/AGENTS.md", "see @more.md")
     write("project/more.md", "more")
     assert sources(read(places)) == ["AGENTS.md"]
@@ -106,7 +112,9 @@ def test_agents_file_is_plain_unless_claude_file_imports_it(write: Write, places
     assert sources(read(places)) == ["AGENTS.md", "CLAUDE.md", "more.md"]
 
 
-def test_import_follows_its_importer_and_is_relative_to_it(write: Write, places: InstructionRoots):
+def test_an_import_follows_its_importer_and_is_relative_to_it(
+    write: Write, places: InstructionRoots
+):
     write("project/CLAUDE.md", "read @docs/style.md, then @./docs/test.md#how. Ask @alice.")
     write("project/docs/style.md", "style, with @deep/more.md")
     write("project/docs/deep/more.md", "more")
@@ -123,13 +131,15 @@ def test_import_follows_its_importer_and_is_relative_to_it(write: Write, places:
     assert found.warnings == ()
 
 
-def test_an_import_leaves_a_closer_file_in_its_place(write: Write, places: InstructionRoots):
+def test_importing_a_more_specific_file_does_not_change_its_order(
+    write: Write, places: InstructionRoots
+):
     write("project/CLAUDE.md", "root @app/CLAUDE.md")
     write("project/app/CLAUDE.md", "app @../CLAUDE.md")
     assert sources(read(places)) == ["CLAUDE.md", "app/CLAUDE.md"]
 
 
-def test_imports_in_a_circle_are_cut(write: Write, places: InstructionRoots):
+def test_circular_imports_are_read_once(write: Write, places: InstructionRoots):
     write("project/CLAUDE.md", "start @a.md @CLAUDE.md")
     write("project/a.md", "a @b.md")
     write("project/b.md", "b @a.md @CLAUDE.md")
@@ -137,7 +147,7 @@ def test_imports_in_a_circle_are_cut(write: Write, places: InstructionRoots):
     assert (sources(found), found.warnings) == (["CLAUDE.md", "a.md", "b.md"], ())
 
 
-def test_imports_go_four_deep(write: Write, places: InstructionRoots):
+def test_imports_are_followed_four_levels_deep(write: Write, places: InstructionRoots):
     write("project/CLAUDE.md", "0 @1.md")
     for depth in range(1, 6):
         write(f"project/{depth}.md", f"{depth} @{depth + 1}.md")
@@ -161,7 +171,7 @@ def test_imports_go_four_deep(write: Write, places: InstructionRoots):
         "`a`@x.md",
     ],
 )
-def test_only_mentions_are_imported(write: Write, places: InstructionRoots, text: str):
+def test_only_at_mentions_in_prose_are_imported(write: Write, places: InstructionRoots, text: str):
     write("project/CLAUDE.md", f"start\n{text}")
     write("project/x.md", "x")
     found = read(places)
@@ -169,13 +179,13 @@ def test_only_mentions_are_imported(write: Write, places: InstructionRoots, text
 
 
 @pytest.mark.parametrize("text", ["`a` @x.md `b`", "```\na\n```\n@x.md", "` @x.md", "~~ @x.md"])
-def test_what_stands_beside_code_is_imported(write: Write, places: InstructionRoots, text: str):
+def test_mentions_next_to_code_are_imported(write: Write, places: InstructionRoots, text: str):
     write("project/CLAUDE.md", text)
     write("project/x.md", "x")
     assert sources(read(places)) == ["CLAUDE.md", "x.md"]
 
 
-def test_html_comments_are_not_read_unless_they_are_code(write: Write, places: InstructionRoots):
+def test_html_comments_are_removed_except_in_code(write: Write, places: InstructionRoots):
     write(
         "project/CLAUDE.md",
         "a <!-- x --> b\n<!-- x\n\ny -->\nc\n`<!-- d -->`\n```html\n<!-- e -->\n```\n<!-- open",
@@ -183,7 +193,7 @@ def test_html_comments_are_not_read_unless_they_are_code(write: Write, places: I
     assert texts(read(places)) == ["a  b\nc\n`<!-- d -->`\n```html\n<!-- e -->\n```\n<!-- open"]
 
 
-def test_what_cannot_be_imported_is_a_warning(write: Write, places: InstructionRoots):
+def test_failed_imports_are_warnings(write: Write, places: InstructionRoots):
     write("project/CLAUDE.md", "x @missing.md @docs @docs/ @logo.png")
     write("project/docs/a.md", "a")
     write("project/logo.png", "\0PNG")
@@ -196,7 +206,7 @@ def test_what_cannot_be_imported_is_a_warning(write: Write, places: InstructionR
     )
 
 
-def test_what_is_not_utf_8_is_told_with_its_line(write: Write, places: InstructionRoots):
+def test_invalid_utf_8_is_reported_with_its_line(write: Write, places: InstructionRoots):
     file = write("project/CLAUDE.md", "")
     file.write_bytes("\nGr\u00fc\u00dfe".encode("latin-1"))
     assert read(places).warnings == (
@@ -206,7 +216,9 @@ def test_what_is_not_utf_8_is_told_with_its_line(write: Write, places: Instructi
     assert read(places).warnings == ()
 
 
-def test_project_cannot_read_outside_itself(write: Write, places: InstructionRoots, tmp_path: Path):
+def test_a_project_cannot_read_files_outside_itself(
+    write: Write, places: InstructionRoots, tmp_path: Path
+):
     secret = write("home/.ssh/id", "secret")
     (tmp_path / "project/CLAUDE.md").symlink_to(secret)
     (tmp_path / "project/link").symlink_to(secret.parent)
@@ -219,7 +231,9 @@ def test_project_cannot_read_outside_itself(write: Write, places: InstructionRoo
     assert all("leads out of the project: not read" in warning for warning in found.warnings)
 
 
-def test_the_user_may_import_from_anywhere(write: Write, places: InstructionRoots, tmp_path: Path):
+def test_files_of_the_user_may_import_from_anywhere(
+    write: Write, places: InstructionRoots, tmp_path: Path
+):
     write("home/.claude/CLAUDE.md", "mine @~/notes.md")
     write("home/notes.md", "notes")
     write("project/CLAUDE.md", "ours @~/.shared/team.md")
@@ -233,14 +247,16 @@ def test_the_user_may_import_from_anywhere(write: Write, places: InstructionRoot
     assert found.warnings == ()
 
 
-def test_a_linked_project_is_the_same_one(write: Write, places: InstructionRoots, tmp_path: Path):
+def test_a_symlinked_project_reads_the_same_files(
+    write: Write, places: InstructionRoots, tmp_path: Path
+):
     write("project/app/web/AGENTS.md", "web")
     (tmp_path / "linked").symlink_to(tmp_path / "project")
     linked = PurePosixPath(tmp_path / "linked")
     assert read(InstructionRoots(project=linked, cwd=linked / "app/web")) == read(places)
 
 
-def test_links_and_pipes_that_lead_nowhere_are_no_files(
+def test_circular_links_and_fifos_are_ignored(
     write: Write, places: InstructionRoots, tmp_path: Path
 ):
     (tmp_path / "project/CLAUDE.md").symlink_to("CLAUDE.md")
@@ -248,7 +264,7 @@ def test_links_and_pipes_that_lead_nowhere_are_no_files(
     assert read(places).sections == ()
 
 
-class Locked(InstructionFiles):
+class UnreadableFiles(InstructionFiles):
     def read(self, path: PurePosixPath, max_bytes: int) -> bytes | None:
         raise PermissionError(13, "Permission denied")
 
@@ -256,14 +272,16 @@ class Locked(InstructionFiles):
         raise PermissionError(13, "Permission denied")
 
 
-def test_what_may_not_be_read_is_a_warning(write: Write, places: InstructionRoots):
-    found = load(Locked(), places)
+def test_unreadable_files_are_warnings(write: Write, places: InstructionRoots):
+    found = load(UnreadableFiles(), places)
     assert found.sections == ()
     assert "CLAUDE.md: cannot be read: Permission denied" in found.warnings
     assert ".claude/rules: cannot be read: Permission denied" in found.warnings
 
 
-def test_a_working_folder_outside_project_reads_root_only(write: Write, places: InstructionRoots):
+def test_a_working_folder_outside_the_project_reads_only_the_root(
+    write: Write, places: InstructionRoots
+):
     write("project/AGENTS.md", "root")
     outside = InstructionRoots(project=places.project, cwd=places.project.parent / "elsewhere")
     found = read(outside)
@@ -271,7 +289,7 @@ def test_a_working_folder_outside_project_reads_root_only(write: Write, places: 
     assert len(found.warnings) == 1
 
 
-def test_a_rule_without_paths_holds_from_the_start(write: Write, places: InstructionRoots):
+def test_a_rule_without_paths_always_applies(write: Write, places: InstructionRoots):
     write("project/.claude/rules/b.md", "---\ndescription: x\n---\nrule b")
     write("project/.claude/rules/a.md", "rule a")
     write("project/.claude/rules/notes.txt", "no rule")
@@ -305,7 +323,7 @@ def test_a_rule_without_paths_holds_from_the_start(write: Write, places: Instruc
         ('["no", "yes"]', "yes", True),
     ],
 )
-def test_a_rule_with_paths_holds_for_those(
+def test_a_rule_with_paths_applies_to_matching_files(
     write: Write, places: InstructionRoots, paths: str, path: str, holds: bool
 ):
     write("project/.claude/rules/scoped.md", f"---\npaths: {paths}\n---\n\nbe careful\n")
@@ -314,7 +332,7 @@ def test_a_rule_with_paths_holds_for_those(
     assert [rule.text for rule in rules_for(found, ["unrelated", path])] == ["be careful"] * holds
 
 
-def test_the_rules_of_a_folder_hold_below_it(write: Write, places: InstructionRoots):
+def test_rules_of_a_folder_apply_to_files_in_that_folder(write: Write, places: InstructionRoots):
     write("project/app/.claude/rules/ts.md", "---\npaths: ['*.ts']\n---\ncareful")
     found = read(places)
     assert [rule.source for rule in rules_for(found, ["app/a.ts"])] == ["app/.claude/rules/ts.md"]
@@ -324,7 +342,9 @@ def test_the_rules_of_a_folder_hold_below_it(write: Write, places: InstructionRo
 @pytest.mark.parametrize(
     "head", ["paths: 3", "paths: [1]", "- a", "a: [", "paths: ['" + "{a,b}" * 9 + "']"]
 )
-def test_a_broken_head_holds_always_and_warns(write: Write, places: InstructionRoots, head: str):
+def test_a_rule_with_broken_frontmatter_always_applies_with_a_warning(
+    write: Write, places: InstructionRoots, head: str
+):
     write("project/.claude/rules/r.md", f"---\n{head}\n---\nthe rule")
     found = read(places)
     assert texts(found) == ["the rule"]
@@ -332,14 +352,18 @@ def test_a_broken_head_holds_always_and_warns(write: Write, places: InstructionR
     assert found.warnings[0].startswith(".claude/rules/r.md:2: ")
 
 
-def test_a_glob_without_quotes_is_no_yaml_and_still_a_glob(write: Write, places: InstructionRoots):
+def test_an_unquoted_glob_in_frontmatter_is_accepted_with_a_warning(
+    write: Write, places: InstructionRoots
+):
     write("project/.claude/rules/r.md", "---\npaths: **/*.ts\n---\nthe rule")
     found = read(places)
     assert [rule.text for rule in rules_for(found, ["a/b.ts"])] == ["the rule"]
     assert (found.sections, len(found.warnings)) == ((), 1)
 
 
-def test_files_below_are_read_when_needed(write: Write, places: InstructionRoots, tmp_path: Path):
+def test_files_in_subfolders_are_loaded_when_needed(
+    write: Write, places: InstructionRoots, tmp_path: Path
+):
     for place in ("AGENTS.md", "app/web/AGENTS.md", "app/web/a/AGENTS.md", "app/web/a/b/CLAUDE.md"):
         write(f"project/{place}", place)
     nested = load_nested(InstructionFiles(), places, PurePosixPath("a/b/file.py"))
@@ -348,7 +372,9 @@ def test_files_below_are_read_when_needed(write: Write, places: InstructionRoots
         assert load_nested(InstructionFiles(), places, PurePosixPath(elsewhere)) == Instructions()
 
 
-def test_the_closest_stays_and_displaces_no_wider_scope(write: Write, places: InstructionRoots):
+def test_over_the_limit_the_most_specific_project_file_and_wider_scopes_stay(
+    write: Write, places: InstructionRoots
+):
     write("etc/CLAUDE.md", "m" * 30)
     write("project/AGENTS.md", "r" * 60)
     write("project/app/AGENTS.md", "a" * 60)

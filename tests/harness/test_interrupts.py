@@ -13,7 +13,7 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.stop_reasons import Ended
 
 
-async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: Path):
+async def test_an_interrupt_during_a_reply_keeps_the_text_so_far(tmp_path: Path):
     model = Scripted(says("one two three four five six"), says("again"), chunk_chars=4)
     async with stage(tmp_path, model) as play:
         heard = anyio.Event()
@@ -32,7 +32,7 @@ async def test_an_interrupt_while_the_model_speaks_keeps_what_it_said(tmp_path: 
         assert await play.play("and now?") == Ended("completed")
 
 
-async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
+async def test_an_interrupt_during_tool_calls_settles_every_call(tmp_path: Path):
     started = anyio.Event()
 
     async def hang(call: Call) -> ToolResult:
@@ -50,7 +50,7 @@ async def test_an_interrupt_while_tools_run_settles_every_call(tmp_path: Path):
         assert await play.play("go on") == Ended("completed")
 
 
-async def test_a_message_that_comes_during_a_tool_round_waits_for_its_end(tmp_path: Path):
+async def test_a_message_sent_during_a_tool_round_waits_for_its_end(tmp_path: Path):
     async def answer(call: Call) -> ToolResult:
         await play.send("by the way")
         return ToolResult.text("ok")

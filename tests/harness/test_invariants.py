@@ -81,7 +81,7 @@ async def interrupt(world: World) -> None:
     await world.log.submit(world.session_id, UserInterrupt(), sender=TESTER)
 
 
-async def confirm_the_wrong(world: World) -> None:
+async def confirm_an_unknown_call(world: World) -> None:
     await world.submit(UserToolConfirmation(tool_use_id="sevt_nobody", result="allow"))
 
 
@@ -99,7 +99,7 @@ async def die(world: World) -> None:
 
 
 HAPPENINGS: st.SearchStrategy[Happening] = st.sampled_from(
-    [speak, interrupt, confirm_the_wrong, answer_once, answer_twice, die, die, die]
+    [speak, interrupt, confirm_an_unknown_call, answer_once, answer_twice, die, die, die]
 )
 T = TypeVar("T")
 
@@ -137,7 +137,7 @@ def check_effects(effects: Sequence[tuple[str, str]]) -> None:
         assert times == 1 or POLICIES[tool] == "retry", f"{tool} {call_id}: {times} times"
 
 
-def encoded(thread: Thread) -> bytes:
+def encode_thread(thread: Thread) -> bytes:
     transcript = thread.transcript
     return msgspec.json.encode((transcript.messages, transcript.upcoming(), transcript.spans))
 
@@ -147,10 +147,10 @@ def check_folds(events: Sequence[Event], live: Thread) -> None:
     thread = Thread(id=live.id)
     for event in events:
         thread.apply(event)
-        encoded(thread)
+        encode_thread(thread)
         assert all(not call.settled for call in thread.unsettled_calls())
-    assert encoded(thread) == encoded(live)
-    assert encoded(fold(events, thread_id=live.id)) == encoded(live)
+    assert encode_thread(thread) == encode_thread(live)
+    assert encode_thread(fold(events, thread_id=live.id)) == encode_thread(live)
     assert (thread.round, thread.running, thread.turns) == (live.round, live.running, live.turns)
 
 
@@ -166,7 +166,7 @@ async def check_xray(world: World, events: Sequence[Event], thread_id: str) -> N
     assert order == list(dict.fromkeys(request.request_id for request in world.requests))
 
 
-def words(request: Request) -> Counter[str]:
+def count_words(request: Request) -> Counter[str]:
     return Counter(
         plain_text((part,))
         for message in request.messages
@@ -228,7 +228,7 @@ async def check_world(
         await check_xray(world, events, session.thread_id)
         assert (await verify(log, session.id)).ok
         assert ended == Ended("completed"), "whatever happened, the session goes on"
-        said = words(world.requests[-1])
+        said = count_words(world.requests[-1])
         # a compaction tells of tasks that are done in other words, or not at all
         has_compacted = any(_replaces_words(event.payload) for event in events)
         told = [text for text in world.sent if said[text] or not has_compacted]
@@ -250,7 +250,7 @@ STORY = {
 
 @settings(max_examples=examples(0.25), phases=(Phase.explicit, Phase.reuse, Phase.generate))
 @given(**STORY)
-async def test_the_invariants_hold_whatever_happens(
+async def test_the_invariants_hold_for_random_scripts_and_crashes(
     folder: Path,
     script: list[ScriptAnswer],
     happenings: dict[int, list[Happening]],
@@ -264,7 +264,7 @@ async def test_the_invariants_hold_whatever_happens(
 @pytest.mark.timeout(1800)
 @settings(max_examples=2_000)
 @given(**STORY)
-async def test_the_invariants_hold_in_two_thousand_worlds(
+async def test_the_invariants_hold_in_two_thousand_random_worlds(
     folder: Path,
     script: list[ScriptAnswer],
     happenings: dict[int, list[Happening]],

@@ -39,7 +39,7 @@ _MAX_LIVES = 40
 
 
 @dataclass
-class Ending:
+class SweepResult:
     """How a session stands when all is over."""
 
     events: list[Event]
@@ -85,7 +85,7 @@ class Sweep:
         self._log = log
         self._process = process
         self._numbers = count(1)
-        self.expected: Ending
+        self.expected: SweepResult
         self.passed: dict[str, int] = {}
 
     async def order(self) -> Order:
@@ -102,14 +102,14 @@ class Sweep:
         await live(order, fuse)
         self.expected, self.passed = await self.ending(order), fuse.passed
 
-    async def die(self, where: str, number: int) -> Ending:
+    async def die(self, where: str, number: int) -> SweepResult:
         """Die once, then live to the end."""
         order = await self.order()
         assert self._process.live(replace(order, where=where, number=number)), "was not killed"
         assert not self._process.live(order)
         return await self.ending(order)
 
-    async def die_often(self, where: str, number: int) -> tuple[Ending, int]:
+    async def die_often(self, where: str, number: int) -> tuple[SweepResult, int]:
         """Die in every life at the same number, as long as a life comes that far."""
         order = await self.order()
         deaths = 0
@@ -118,7 +118,7 @@ class Sweep:
             assert deaths < _MAX_LIVES
         return await self.ending(order), deaths
 
-    async def ending(self, order: Order) -> Ending:
+    async def ending(self, order: Order) -> SweepResult:
         report = await verify(self._log, order.session_id)
         assert report.ok, report.problems
         events = await self._log.read(order.session_id)
@@ -127,9 +127,9 @@ class Sweep:
         }
         thread_id = (await self._log.session(order.session_id)).thread_id
         shots = xray.model_calls(events, thread_id=thread_id, prefixes=prefixes)
-        return Ending(events, shots[-1].request, Ledger(Path(order.ledger)).deeds())
+        return SweepResult(events, shots[-1].request, Ledger(Path(order.ledger)).deeds())
 
-    def check(self, ending: Ending) -> None:
+    def check(self, ending: SweepResult) -> None:
         """As if nothing had happened; but for what a model had to be told is not known."""
         assert ending.events[-1].type == "session.status_idle"
         assert orphans(ending.events) == []
@@ -181,7 +181,7 @@ async def sweep(
 INSTANTS = ["before write", "after write", "before effect", "after effect"]
 
 
-async def test_the_session_killed_below_takes_twenty_turns(tmp_path: Path, process: Lives[Order]):
+async def test_the_swept_session_takes_twenty_turns(tmp_path: Path, process: Lives[Order]):
     async with sweep(process, tmp_path) as play:
         starts = [event.type for event in play.expected.events].count("span.model_request_start")
         assert starts == 20
@@ -204,7 +204,7 @@ async def test_the_session_killed_below_takes_twenty_turns(tmp_path: Path, proce
         ("after effect", 2),
     ],
 )
-async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
+async def test_a_session_killed_at_any_point_ends_as_if_undisturbed(
     tmp_path: Path, process: Lives[Order], where: str, every: int
 ):
     policies: set[str] = set()
@@ -219,7 +219,9 @@ async def test_a_session_that_is_killed_anywhere_ends_as_if_it_had_not_been(
         assert policies == {"probe", "report", "ask", "retry"}
 
 
-async def test_a_kill_while_the_model_speaks_asks_it_again(tmp_path: Path, process: Lives[Order]):
+async def test_after_a_kill_during_a_reply_the_model_is_asked_again(
+    tmp_path: Path, process: Lives[Order]
+):
     async with sweep(process, tmp_path) as play:
         for number in range(1, play.passed["delta"] + 1, 29):
             ending = await play.die("delta", number)
@@ -230,7 +232,7 @@ async def test_a_kill_while_the_model_speaks_asks_it_again(tmp_path: Path, proce
 
 
 @pytest.mark.parametrize("number", [9, pytest.param(14, marks=pytest.mark.slow)])
-async def test_a_session_that_is_killed_again_and_again_still_ends_as_if_it_had_not_been(
+async def test_a_session_killed_repeatedly_ends_as_if_undisturbed(
     tmp_path: Path, process: Lives[Order], number: int
 ):
     async with sweep(process, tmp_path) as play:
@@ -261,7 +263,7 @@ async def test_a_session_on_postgres_survives_every_kill(
             play.check(await play.die(where, number))
 
 
-async def test_two_calls_at_once_are_settled_after_a_kill(tmp_path: Path, process: Lives[Order]):
+async def test_two_concurrent_calls_are_settled_after_a_kill(tmp_path: Path, process: Lives[Order]):
     """The second one runs until the first one's result is in the log, and dies there."""
     async with sweep(process, tmp_path) as play:
         for number in [EFFECTS.index(step) + 1 for step in SECOND_OF_TWO]:

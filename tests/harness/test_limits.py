@@ -68,86 +68,95 @@ def status_block(spending: Spending, limits: Limits) -> str | None:
     return budget.budget_status(tiers(spending, limits))
 
 
-def reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:
+def budget_reserved(id_: str, cost: Decimal, tokens: int = 0) -> BudgetReserved:
     return BudgetReserved(
         reservation_id=id_, cost_usd=str(cost), input_tokens=tokens, output_tokens=tokens
     )
 
 
-def settled(id_: str, cost: Decimal) -> BudgetSettled:
+def budget_settled(id_: str, cost: Decimal) -> BudgetSettled:
     return BudgetSettled(reservation_id=id_, cost_usd=str(cost))
 
 
-def ended(output: int = 0, **tokens: int) -> ModelRequestEnded:
+def request_ended(output: int = 0, **tokens: int) -> ModelRequestEnded:
     return ModelRequestEnded(
         model_request_start_id="x", model_usage=Usage(output_tokens=output, **tokens)
     )
 
 
-def told(*payloads: KnownPayload) -> Spending:
+def spending_after(*payloads: KnownPayload) -> Spending:
     spent = Spending()
     for payload in payloads:
         spent = fold(spent, payload)
     return spent
 
 
-def told_at(*moments: tuple[int, KnownPayload]) -> Spending:
+def spending_at(*moments: tuple[int, KnownPayload]) -> Spending:
     spent = Spending()
     for second, payload in moments:
         spent = fold(spent, payload, NOON + timedelta(seconds=second))
     return spent
 
 
-def test_turns_tokens_and_calls_are_counted_over_all_classes_and_kinds():
-    spent = told(
-        ended(5, input_tokens=1, cache_creation_input_tokens=2, cache_read_input_tokens=4),
+def test_turns_tokens_and_tool_calls_of_all_kinds_are_counted():
+    spent = spending_after(
+        request_ended(5, input_tokens=1, cache_creation_input_tokens=2, cache_read_input_tokens=4),
         AgentToolUse(name="a", input={}),
         AgentMcpToolUse(mcp_server_name="s", name="a", input={}),
         AgentCustomToolUse(name="a", input={}),
-        ended(5),
+        request_ended(5),
     )
     assert (spent.turns, spent.input_tokens, spent.output_tokens) == (2, 7, 10)
     assert spent.tool_calls == 3
 
 
-def test_a_reservation_counts_until_it_is_settled_and_a_second_settlement_does_not():
-    spent = told(reserved("r", Decimal(3)))
+def test_a_reservation_counts_until_settled_and_is_settled_only_once():
+    spent = spending_after(budget_reserved("r", Decimal(3)))
     assert (spent.cost_usd, spent.committed_usd) == (0, 3)
-    spent = told(reserved("r", Decimal(3)), *[settled("r", Decimal(1))] * 2)
+    spent = spending_after(budget_reserved("r", Decimal(3)), *[budget_settled("r", Decimal(1))] * 2)
     assert (spent.cost_usd, spent.committed_usd) == (1, 1)
 
 
-def test_a_fork_owes_what_was_spent_but_not_what_was_under_way():
-    spent = told(
-        reserved("a", Decimal(1)),
-        settled("a", Decimal(1)),
-        reserved("b", Decimal(5)),
+def test_a_fork_inherits_spending_but_not_open_reservations():
+    spent = spending_after(
+        budget_reserved("a", Decimal(1)),
+        budget_settled("a", Decimal(1)),
+        budget_reserved("b", Decimal(5)),
         SessionForked(parent_session_id="p", parent_seq=3),
     )
     assert spent.committed_usd == 1
 
 
-def test_time_runs_while_anything_runs_and_not_while_people_are_waited_for():
-    spent = told_at((0, StatusRunning()), (10, IDLE), (500, StatusRunning()), (505, ended()))
+def test_time_counts_while_running_but_not_while_waiting_for_people():
+    spent = spending_at(
+        (0, StatusRunning()), (10, IDLE), (500, StatusRunning()), (505, request_ended())
+    )
     assert spent.seconds == 15
 
 
-def test_threads_that_run_at_once_share_the_time():
-    spent = told_at((0, StatusRunning()), (5, StatusRunning()), (20, IDLE), (30, IDLE), (99, WOKEN))
+def test_threads_running_concurrently_share_the_time():
+    spent = spending_at(
+        (0, StatusRunning()), (5, StatusRunning()), (20, IDLE), (30, IDLE), (99, WOKEN)
+    )
     assert spent.seconds == 30
 
 
-def test_the_time_between_a_crash_and_the_waking_is_not_counted():
-    assert told_at((0, StatusRunning()), (10, ended()), (5000, WOKEN), (5002, IDLE)).seconds == 12
+def test_time_between_a_crash_and_the_wake_is_not_counted():
+    assert (
+        spending_at(
+            (0, StatusRunning()), (10, request_ended()), (5000, WOKEN), (5002, IDLE)
+        ).seconds
+        == 12
+    )
 
 
 money_moves = st.one_of(
-    st.builds(reserved, st.sampled_from("abcdef"), cents, st.integers(0, 1000)),
-    st.builds(settled, st.sampled_from("abcdef"), cents),
+    st.builds(budget_reserved, st.sampled_from("abcdef"), cents, st.integers(0, 1000)),
+    st.builds(budget_settled, st.sampled_from("abcdef"), cents),
 )
 any_event = st.one_of(
     money_moves,
-    st.builds(ended, st.integers(0, 9000), input_tokens=st.integers(0, 9000)),
+    st.builds(request_ended, st.integers(0, 9000), input_tokens=st.integers(0, 9000)),
     st.sampled_from(
         [
             StatusRunning(),
@@ -163,7 +172,7 @@ any_event = st.one_of(
 
 
 @given(st.lists(st.tuples(st.integers(0, 60), any_event)))
-def test_every_prefix_of_a_log_folds_and_never_shrinks(story: list[tuple[int, KnownPayload]]):
+def test_spending_never_decreases_over_any_prefix_of_a_log(story: list[tuple[int, KnownPayload]]):
     spent, now = Spending(), NOON
     for seconds, payload in story:
         now += timedelta(seconds=seconds)
@@ -177,18 +186,18 @@ def test_every_prefix_of_a_log_folds_and_never_shrinks(story: list[tuple[int, Kn
 
 
 @given(st.lists(st.tuples(cents, cents)), st.randoms())
-def test_settling_all_reservations_in_any_order_leaves_the_sum_of_the_costs(
+def test_settling_reservations_in_any_order_gives_the_sum_of_the_costs(
     calls: list[tuple[Decimal, Decimal]], random: Random
 ):
-    opened = [reserved(str(number), asked) for number, (asked, _) in enumerate(calls)]
-    closed = [settled(str(number), cost) for number, (_, cost) in enumerate(calls)]
+    opened = [budget_reserved(str(number), asked) for number, (asked, _) in enumerate(calls)]
+    closed = [budget_settled(str(number), cost) for number, (_, cost) in enumerate(calls)]
     random.shuffle(closed)
-    spent = told(*opened, *closed)
+    spent = spending_after(*opened, *closed)
     assert spent.cost_usd == sum(cost for _, cost in calls)
     assert spent.reservations == {}
 
 
-def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_have():
+def test_a_call_reserves_the_highest_input_price_and_its_maximum_output():
     amount = reservation_cost(
         tiers(Spending(), Limits()), FACTS, input_tokens=1_000_000, output_tokens=100_000
     )
@@ -200,7 +209,7 @@ def test_a_call_is_reserved_for_at_the_dearest_class_and_all_the_output_it_may_h
     cents,
     st.integers(0, 200_000),
 )
-def test_what_is_reserved_and_spent_together_never_passes_the_limit(
+def test_reserved_and_spent_amounts_together_never_exceed_the_limit(
     calls: list[tuple[int, int, int]], max_usd: Decimal, max_tokens: int
 ):
     limits = Limits(max_cost_usd=max_usd, max_input_tokens=max_tokens)
@@ -219,8 +228,8 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
         assert spent.committed_usd <= max_usd
         assert spent.committed_input_tokens <= max_tokens
         if number % 2:  # the others stay open, as those of parallel threads do
-            spent = fold(spent, ended(input_tokens=input_tokens))
-            spent = fold(spent, settled(str(number), amount * used_percent / 100))
+            spent = fold(spent, request_ended(input_tokens=input_tokens))
+            spent = fold(spent, budget_settled(str(number), amount * used_percent / 100))
             assert spent.committed_usd <= max_usd
             assert spent.committed_input_tokens <= max_tokens
 
@@ -228,37 +237,54 @@ def test_what_is_reserved_and_spent_together_never_passes_the_limit(
 @pytest.mark.parametrize(
     ("limits", "spent", "reason", "names"),
     [
-        (Limits(max_turns=2), told(ended(), ended()), "max_turns", "2 of 2 turns"),
+        (
+            Limits(max_turns=2),
+            spending_after(request_ended(), request_ended()),
+            "max_turns",
+            "2 of 2 turns",
+        ),
         (
             Limits(max_seconds=10),
-            told_at((0, StatusRunning()), (10, ended())),
+            spending_at((0, StatusRunning()), (10, request_ended())),
             "budget_reached",
             "seconds",
         ),
         (
             Limits(max_tool_calls=1),
-            told(AgentToolUse(name="a", input={})),
+            spending_after(AgentToolUse(name="a", input={})),
             "budget_reached",
             "tool calls",
         ),
-        (Limits(max_input_tokens=1500), told(ended(input_tokens=501)), "budget_reached", "input"),
-        (Limits(max_output_tokens=150), told(ended(51)), "budget_reached", "output"),
+        (
+            Limits(max_input_tokens=1500),
+            spending_after(request_ended(input_tokens=501)),
+            "budget_reached",
+            "input",
+        ),
+        (
+            Limits(max_output_tokens=150),
+            spending_after(request_ended(51)),
+            "budget_reached",
+            "output",
+        ),
         (
             Limits(max_cost_usd=Decimal("0.01")),
-            told(reserved("r", Decimal("0.01"))),
+            spending_after(budget_reserved("r", Decimal("0.01"))),
             "budget_reached",
             "dollars",
         ),
     ],
 )
-def test_each_limit_stops_and_is_named(limits: Limits, spent: Spending, reason: str, names: str):
+def test_each_limit_ends_the_run_and_is_named_in_the_detail(
+    limits: Limits, spent: Spending, reason: str, names: str
+):
     stop = reservation_cost(tiers(spent, limits), FACTS, input_tokens=1000, output_tokens=100)
     assert isinstance(stop, Ended)
     assert stop.reason == reason
     assert names in (stop.detail or "")
 
 
-def test_a_limit_of_no_dollars_lets_a_free_model_work():
+def test_a_limit_of_zero_dollars_allows_a_free_model():
     limits = Limits(max_cost_usd=Decimal(0))
     assert reservation_cost(tiers(Spending(), limits), FREE, input_tokens=10, output_tokens=10) == 0
     assert isinstance(
@@ -266,13 +292,13 @@ def test_a_limit_of_no_dollars_lets_a_free_model_work():
     )
 
 
-def test_a_call_that_cost_more_than_was_reserved_stops_everything():
-    spent = told(reserved("r", Decimal(1)), settled("r", Decimal(2)))
+def test_a_call_that_cost_more_than_reserved_reaches_the_limit():
+    spent = spending_after(budget_reserved("r", Decimal(1)), budget_settled("r", Decimal(2)))
     assert limit_reached(spent, Limits(max_cost_usd=Decimal(1))) is not None
 
 
 @given(cents, st.integers(0, 100_000), st.integers(0, 64_000), st.integers(0, 64_000))
-def test_the_affordable_output_is_the_longest_that_can_be_reserved(
+def test_the_affordable_output_is_the_largest_that_can_be_reserved(
     max_usd: Decimal, input_tokens: int, wanted: int, max_output: int
 ):
     limits = Limits(max_cost_usd=max_usd, max_output_tokens=max_output)
@@ -286,36 +312,44 @@ def test_the_affordable_output_is_the_longest_that_can_be_reserved(
         assert worst_cost(PRICE, input_tokens=input_tokens, output_tokens=output + 1) > max_usd
 
 
-def test_calls_beyond_the_limit_are_counted_from_the_last():
-    spent = told(*[AgentToolUse(name="a", input={})] * 5)
+def test_calls_beyond_the_limit_are_counted():
+    spent = spending_after(*[AgentToolUse(name="a", input={})] * 5)
     assert calls_over(tiers(spent, Limits(max_tool_calls=3))) == 2
     assert calls_over(tiers(spent, Limits())) == 0
 
 
-def test_a_model_that_stops_early_is_told_to_go_on_until_most_of_its_target_is_used():
+def test_a_model_that_stops_early_is_asked_to_continue_until_90_percent_of_its_target():
     limits = Limits(target_tokens=10_000)
-    assert "40 % of the 10000" in (continuation(told(ended(4_000)), limits) or "")
-    assert continuation(told(ended(9_000)), limits) is None
-    assert continuation(told(ended(4_000)), Limits()) is None
+    assert "40 % of the 10000" in (continuation(spending_after(request_ended(4_000)), limits) or "")
+    assert continuation(spending_after(request_ended(9_000)), limits) is None
+    assert continuation(spending_after(request_ended(4_000)), Limits()) is None
 
 
-def test_a_model_that_has_nothing_more_to_say_may_stop():
+def test_a_model_that_produces_little_more_may_stop():
     more = LoopContinued(reason="budget_continuation")
-    spent = told(ended(1000), more, ended(1000), more, ended(100), more, ended(100))
+    spent = spending_after(
+        request_ended(1000),
+        more,
+        request_ended(1000),
+        more,
+        request_ended(100),
+        more,
+        request_ended(100),
+    )
     assert continuation(spent, Limits(target_tokens=100_000)) is None
 
 
-def test_nothing_is_said_of_a_budget_without_limits():
+def test_there_is_no_budget_status_without_limits():
     assert status_block(Spending(turns=5), Limits(target_tokens=5)) is None
 
 
-def test_the_status_changes_only_at_a_few_steps():
+def test_the_budget_status_changes_only_at_a_few_steps():
     limits = Limits(max_turns=100)
     said = [status_block(Spending(turns=turns), limits) for turns in range(101)]
     assert [turns for turns in range(1, 101) if said[turns] != said[turns - 1]] == [26, 51, 76, 91]
 
 
-def test_the_status_is_about_what_runs_out_first():
+def test_the_budget_status_names_the_limit_that_is_reached_first():
     limits = Limits(max_turns=100, max_cost_usd=Decimal(1))
     spent = Spending(turns=1, cost_usd=Decimal("0.95"))
     assert status_block(spent, limits) == (
@@ -324,13 +358,13 @@ def test_the_status_is_about_what_runs_out_first():
     )
 
 
-def test_reservations_of_other_threads_do_not_change_the_status():
+def test_reservations_of_other_threads_do_not_change_the_budget_status():
     limits = Limits(max_cost_usd=Decimal(10))
-    busy = told(reserved("other", Decimal(9)))
+    busy = spending_after(budget_reserved("other", Decimal(9)))
     assert status_block(busy, limits) == status_block(Spending(), limits)
 
 
-def test_money_that_goes_too_fast_trips_the_breaker_until_it_is_reset():
+def test_spending_too_fast_trips_the_breaker_until_it_is_reset():
     now = [0.0]
     rate = SpendRate(Decimal(1), seconds=60, clock=lambda: now[0])
     assert rate.record(Decimal("0.6")) is None

@@ -22,7 +22,7 @@ from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Continue, Ended
 
 
-async def test_a_message_is_answered(tmp_path: Path):
+async def test_a_user_message_gets_a_reply(tmp_path: Path):
     async with stage(tmp_path, Scripted(says("hello"))) as play:
         assert await play.play("hi") == Ended("completed")
         assert await play.kinds() == [
@@ -40,7 +40,7 @@ async def test_a_message_is_answered(tmp_path: Path):
         assert TextDelta("hello") in play.deltas
 
 
-async def test_nothing_is_done_and_nothing_written_when_nothing_is_to_do(tmp_path: Path):
+async def test_a_run_without_pending_work_writes_nothing(tmp_path: Path):
     async with stage(tmp_path, Scripted(says("hello"))) as play:
         assert await play.play() is None
         await play.play("hi")
@@ -49,7 +49,7 @@ async def test_nothing_is_done_and_nothing_written_when_nothing_is_to_do(tmp_pat
         assert await play.events() == before
 
 
-async def test_a_call_is_run_and_its_result_given_to_the_model(tmp_path: Path):
+async def test_a_tool_call_runs_and_its_result_reaches_the_model(tmp_path: Path):
     model = Scripted(calls("echo", x="1"), says("done"))
     async with stage(tmp_path, model, echo()) as play:
         assert await play.play("go") == Ended("completed")
@@ -58,7 +58,7 @@ async def test_a_call_is_run_and_its_result_given_to_the_model(tmp_path: Path):
         assert msgspec.json.encode(model.requests[1].messages[-1]).count(b"echo 1") == 1
 
 
-async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path: Path):
+async def test_tool_results_reach_the_model_in_call_order(tmp_path: Path):
     first_may_finish = anyio.Event()
 
     async def answer(call: Call) -> ToolResult:
@@ -82,7 +82,7 @@ async def test_results_stand_in_the_order_asked_whatever_finishes_first(tmp_path
         assert sent.index(b"did slow") < sent.index(b"did quick")
 
 
-async def test_calls_that_are_not_safe_together_run_one_after_the_other(tmp_path: Path):
+async def test_calls_that_are_not_concurrency_safe_run_one_at_a_time(tmp_path: Path):
     under_way: list[str] = []
 
     async def answer(call: Call) -> ToolResult:
@@ -99,7 +99,7 @@ async def test_calls_that_are_not_safe_together_run_one_after_the_other(tmp_path
         assert len(texts(await play.events(), "agent.tool_result")) == 3
 
 
-async def test_a_tool_that_does_not_exist_is_told_to_the_model(tmp_path: Path):
+async def test_a_call_to_an_unknown_tool_is_reported_to_the_model(tmp_path: Path):
     async with stage(tmp_path, Scripted(calls("fly"), says("sorry")), echo()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == [
@@ -107,7 +107,7 @@ async def test_a_tool_that_does_not_exist_is_told_to_the_model(tmp_path: Path):
         ]
 
 
-class Gatekeeper(AllowAll):
+class RuleAuthorizer(AllowAll):
     """Asks or denies by the call's `x`."""
 
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
@@ -120,20 +120,22 @@ class Gatekeeper(AllowAll):
                 return Decision(decision="allow", gate="default")
 
 
-async def test_a_denied_call_is_told_to_the_model_and_the_turn_goes_on(tmp_path: Path):
+async def test_a_denied_call_is_reported_to_the_model_and_the_turn_continues(tmp_path: Path):
     ran: list[str] = []
     model = Scripted(calls("echo", x="deny"), says("understood"))
-    async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=RuleAuthorizer()) as play:
         assert await play.play("go") == Ended("completed")
         assert texts(await play.events(), "agent.tool_result") == ["Not allowed: never that."]
         assert ran == []
 
 
 @pytest.mark.parametrize(("answer", "result"), [("allow", "echo ask"), ("deny", "Not allowed")])
-async def test_a_call_that_asks_waits_for_its_answer(tmp_path: Path, answer: str, result: str):
+async def test_a_call_that_needs_approval_waits_for_the_answer(
+    tmp_path: Path, answer: str, result: str
+):
     ran: list[str] = []
     model = Scripted(calls("echo", x="ask"), says("done"))
-    async with stage(tmp_path, model, echo(ran=ran), authorizer=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(ran=ran), authorizer=RuleAuthorizer()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         assert waiting.reason == "requires_action"
@@ -148,9 +150,9 @@ async def test_a_call_that_asks_waits_for_its_answer(tmp_path: Path, answer: str
         assert len(ran) == (1 if answer == "allow" else 0)
 
 
-async def test_answering_some_calls_leaves_the_rest_waiting(tmp_path: Path):
+async def test_answering_some_calls_leaves_the_others_waiting(tmp_path: Path):
     model = Scripted(calls("echo", x="ask", n=1) + calls("echo", x="ask", n=2), says("done"))
-    async with stage(tmp_path, model, echo(), authorizer=Gatekeeper()) as play:
+    async with stage(tmp_path, model, echo(), authorizer=RuleAuthorizer()) as play:
         waiting = await play.play("go")
         assert waiting is not None
         first, second = waiting.waiting_for
@@ -172,14 +174,14 @@ async def test_a_client_runs_its_own_tools(tmp_path: Path):
         assert b"42" in msgspec.json.encode(model.requests[1].messages[-1])
 
 
-async def test_the_turns_are_limited(tmp_path: Path):
+async def test_max_turns_ends_the_run(tmp_path: Path):
     model = Scripted(calls("echo", x="1"), calls("echo", x="2"), says("never"))
     async with stage(tmp_path, model, echo(), limits=Limits(max_turns=2)) as play:
         assert (await play.end_of("go")).reason == "max_turns"
         assert len(model.requests) == 2
 
 
-async def test_what_might_cost_too_much_is_not_begun(tmp_path: Path):
+async def test_a_request_that_might_exceed_the_budget_is_not_sent(tmp_path: Path):
     dear = ModelFacts(
         id="scripted:test",
         window=200_000,
@@ -199,7 +201,7 @@ async def test_what_might_cost_too_much_is_not_begun(tmp_path: Path):
         assert model.requests == []
 
 
-async def test_a_cut_reply_is_asked_for_again_with_a_higher_cap(tmp_path: Path):
+async def test_a_truncated_reply_is_requested_again_with_a_higher_cap(tmp_path: Path):
     model = Scripted(says("cut", reason="max_tokens"), says("whole"))
     async with stage(tmp_path, model) as play:
         assert await play.play("go") == Ended("completed")
@@ -208,7 +210,7 @@ async def test_a_cut_reply_is_asked_for_again_with_a_higher_cap(tmp_path: Path):
         assert texts(await play.events(), "agent.message") == ["whole"]
 
 
-async def test_a_reply_that_is_cut_at_the_highest_cap_is_continued_three_times(tmp_path: Path):
+async def test_a_reply_truncated_at_the_highest_cap_is_continued_three_times(tmp_path: Path):
     model = Scripted(otherwise=says("part", reason="max_tokens"))
     async with stage(tmp_path, model) as play:
         assert await play.play("go") == Ended("output_truncated")
@@ -221,14 +223,14 @@ async def test_a_refusal_ends_the_run(tmp_path: Path):
         assert await play.play("go") == Ended("refusal")
 
 
-async def test_a_model_that_fails_ends_the_run_with_the_reason(tmp_path: Path):
+async def test_a_model_error_ends_the_run_and_the_session_can_continue(tmp_path: Path):
     async with stage(tmp_path, Scripted(fails("forbidden", "revoked"), says("back"))) as play:
         assert (await play.end_of("go")).reason == "model_error"
         assert "session.error" in await play.kinds()
         assert await play.play("again?") == Ended("completed")
 
 
-async def test_a_reply_that_breaks_off_is_asked_for_again_twice(tmp_path: Path):
+async def test_a_reply_that_breaks_off_is_retried_twice(tmp_path: Path):
     broken = fails("connection", "reset by peer", after=says("I was going to s"))
     model = Scripted(broken, broken, says("whole"), broken, broken, broken)
     async with stage(tmp_path, model) as play:
@@ -241,14 +243,14 @@ async def test_a_reply_that_breaks_off_is_asked_for_again_twice(tmp_path: Path):
         assert len(model.requests) == 6
 
 
-async def test_a_stalled_stream_is_asked_again_without_streaming(tmp_path: Path):
+async def test_a_stalled_stream_is_retried_without_streaming(tmp_path: Path):
     model = Scripted(fails("stalled"), says("whole"))
     async with stage(tmp_path, model) as play:
         assert await play.play("go") == Ended("completed")
         assert [request.stream for request in model.requests] == [True, False]
 
 
-async def test_the_same_call_again_and_again_is_nudged_then_stopped(tmp_path: Path):
+async def test_a_repeated_identical_call_is_stopped_as_a_loop(tmp_path: Path):
     model = Scripted(otherwise=calls("echo", x="same"))
     async with stage(tmp_path, model, echo()) as play:
         assert (await play.end_of("go")).reason == "loop_detected"
@@ -256,7 +258,7 @@ async def test_the_same_call_again_and_again_is_nudged_then_stopped(tmp_path: Pa
         assert "session.error" in await play.kinds()
 
 
-class StopGate(AllowAll):
+class StopAuthorizer(AllowAll):
     def __init__(self, *verdicts: Continue | Ended | None) -> None:
         self.verdicts = list(verdicts)
 
@@ -265,26 +267,26 @@ class StopGate(AllowAll):
 
 
 @pytest.mark.parametrize("reason", ["stop_hook_feedback", "outcome_revision"])
-async def test_a_gate_sends_the_model_back_to_work(tmp_path: Path, reason: str):
+async def test_a_stop_check_sends_the_model_back_to_work(tmp_path: Path, reason: str):
     verdict = (
         Continue("outcome_revision", "cite sources")
         if reason == "outcome_revision"
         else Continue("stop_hook_feedback", "cite sources")
     )
     model = Scripted(says("done"), says("really done"))
-    async with stage(tmp_path, model, authorizer=StopGate(verdict)) as play:
+    async with stage(tmp_path, model, authorizer=StopAuthorizer(verdict)) as play:
         assert await play.play("go") == Ended("completed")
         assert await play.continued() == [reason]
         assert b"cite sources" in msgspec.json.encode(model.requests[1].messages[-1])
 
 
-async def test_a_stop_gate_may_end_it(tmp_path: Path):
-    authorizer = StopGate(Ended("stop_hook_prevented", "wait for me"))
+async def test_a_stop_hook_can_end_the_run(tmp_path: Path):
+    authorizer = StopAuthorizer(Ended("stop_hook_prevented", "wait for me"))
     async with stage(tmp_path, Scripted(says("done")), authorizer=authorizer) as play:
         assert await play.play("go") == Ended("stop_hook_prevented", "wait for me")
 
 
-async def test_a_gate_after_the_tools_may_end_it(tmp_path: Path):
+async def test_an_after_round_hook_can_end_the_run(tmp_path: Path):
     class After(AllowAll):
         async def after_round(self, thread: Thread) -> Ended | None:
             return Ended("hook_stopped", "enough")
@@ -293,20 +295,20 @@ async def test_a_gate_after_the_tools_may_end_it(tmp_path: Path):
         assert await play.play("go") == Ended("hook_stopped", "enough")
 
 
-async def test_a_model_that_stops_early_is_told_what_is_left_of_its_target(tmp_path: Path):
+async def test_a_model_that_stops_early_is_told_the_rest_of_its_token_target(tmp_path: Path):
     model = Scripted(says("a bit " * 2000), says("more " * 4000), otherwise=says("x " * 20_000))
     async with stage(tmp_path, model, limits=Limits(target_tokens=10_000)) as play:
         assert await play.play("go") == Ended("completed")
         assert "budget_continuation" in await play.continued()
 
 
-async def test_a_prompt_too_long_is_compacted_once_then_surfaced(tmp_path: Path):
+async def test_a_prompt_that_stays_too_long_ends_the_run(tmp_path: Path):
     model = Scripted(otherwise=fails("prompt_too_long"))
     async with stage(tmp_path, model) as play:
         assert (await play.end_of("go")).reason == "prompt_too_long"
 
 
-async def test_a_session_that_keeps_dying_is_given_up(tmp_path: Path):
+async def test_a_session_that_keeps_crashing_is_abandoned(tmp_path: Path):
     class Dies:
         async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
             yield TextDelta("I ")

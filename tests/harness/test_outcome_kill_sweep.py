@@ -59,7 +59,7 @@ async def check(log: SessionLog, session_id: str) -> None:
         ("after effect", 1),
     ],
 )
-async def test_an_outcome_is_graded_as_if_nobody_had_been_killed(
+async def test_an_outcome_killed_at_any_point_is_graded_as_if_undisturbed(
     tmp_path: Path, where: str, every: int
 ):
     url = str(tmp_path / "log.db")

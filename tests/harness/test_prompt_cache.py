@@ -89,7 +89,7 @@ def prompt(usage: Usage) -> int:
     return usage.input_tokens + written + read
 
 
-def billed(usage: Usage) -> float:
+def billed_tokens(usage: Usage) -> float:
     """In input tokens at full price."""
     written, read = usage.cache_creation_input_tokens, usage.cache_read_input_tokens
     return usage.input_tokens + 1.25 * written + 0.1 * read
@@ -104,7 +104,7 @@ async def breaks(play: Stage) -> list[str | None]:
     ]
 
 
-async def test_fifteen_turns_extend_each_other_and_are_read_from_the_cache(tmp_path: Path):
+async def test_requests_of_fifteen_turns_extend_each_other_and_hit_the_cache(tmp_path: Path):
     model = work(TURNS)
     async with stage(tmp_path, model, *map(tool, TOOLS), rules=RULES) as play:
         assert await play.play("Read all modules and say what is wrong.") == Ended("completed")
@@ -121,11 +121,11 @@ async def test_fifteen_turns_extend_each_other_and_are_read_from_the_cache(tmp_p
         read = sum(usage.cache_read_input_tokens for usage in later)
         whole = sum(map(prompt, later))
         assert read / whole >= 0.96
-        assert sum(map(billed, later)) <= 0.15 * whole
-        assert sum(map(billed, counted)) <= 0.25 * sum(map(prompt, counted))
+        assert sum(map(billed_tokens, later)) <= 0.15 * whole
+        assert sum(map(billed_tokens, counted)) <= 0.25 * sum(map(prompt, counted))
 
 
-async def test_a_worker_that_takes_over_sends_the_bytes_that_the_one_before_it_sent(tmp_path: Path):
+async def test_a_worker_that_takes_over_sends_the_same_bytes_as_the_one_before(tmp_path: Path):
     model = work(12)
     async with stage(tmp_path, model, *map(tool, TOOLS), rules=RULES) as play:
         for number in range(4):
@@ -135,13 +135,13 @@ async def test_a_worker_that_takes_over_sends_the_bytes_that_the_one_before_it_s
         assert await breaks(play) == [None] * len(requests)
 
 
-class AsksOften(AllowAll):
+class OftenAskingAuthorizer(AllowAll):
     async def authorize(self, call: Call, tool: Tool, traits: Traits) -> Decision:
         decision = "ask" if call.input.get("x") == "ask" else "allow"
         return Decision(decision=decision, gate="rule")
 
 
-async def test_questions_failures_cut_replies_and_budgets_do_not_break_the_cache(tmp_path: Path):
+async def test_approvals_failures_truncations_and_budgets_do_not_break_the_cache(tmp_path: Path):
     model = Scripted(
         calls("echo", x="1") + calls("echo", x="ask"),
         says("It goes on", reason="max_tokens"),
@@ -154,7 +154,9 @@ async def test_questions_failures_cut_replies_and_budgets_do_not_break_the_cache
         otherwise=says("Done."),
     )
     limits = Limits(max_turns=40, max_tool_calls=50)
-    async with stage(tmp_path, model, echo(), authorizer=AsksOften(), limits=limits) as play:
+    async with stage(
+        tmp_path, model, echo(), authorizer=OftenAskingAuthorizer(), limits=limits
+    ) as play:
         waiting = await play.play("Begin.")
         assert waiting is not None
         [call_id] = waiting.waiting_for
@@ -167,7 +169,7 @@ async def test_questions_failures_cut_replies_and_budgets_do_not_break_the_cache
         assert set(await breaks(play)) == {None}
 
 
-async def test_every_break_of_the_cache_has_its_reason_in_the_log(tmp_path: Path):
+async def test_every_cache_break_is_logged_with_its_reason(tmp_path: Path):
     model = Scripted(otherwise=says("Yes."))
     async with stage(tmp_path, model, tool("read"), rules=RULES) as play:
         await play.play("one")
@@ -193,7 +195,7 @@ async def test_every_break_of_the_cache_has_its_reason_in_the_log(tmp_path: Path
                 assert read < prompt(tools_only)
 
 
-async def test_only_a_compaction_lets_a_request_not_extend_the_one_before(tmp_path: Path):
+async def test_only_a_compaction_makes_a_request_not_extend_the_previous_one(tmp_path: Path):
     window = ModelFacts(id="scripted:small", window=24_000, max_output=4_000)
     model = work(60)
     async with stage(tmp_path, model, *map(tool, TOOLS), rules=RULES[:20], facts=window) as play:

@@ -33,7 +33,7 @@ async def states(play: Stage) -> list[str]:
     ]
 
 
-async def test_without_a_model_the_state_is_taken_from_what_was_said_and_done(tmp_path: Path):
+async def test_without_a_model_the_working_state_is_extracted_from_the_conversation(tmp_path: Path):
     model = Scripted(
         calls("read", path="1.txt"),
         says("Which format do you want, JSON or YAML?"),
@@ -73,7 +73,7 @@ async def test_without_a_model_the_state_is_taken_from_what_was_said_and_done(tm
         assert set(last.open) == {*sections.open, "Who will review this change?"}
 
 
-async def test_a_summary_corrects_the_state_and_has_the_known_one_to_start_from(tmp_path: Path):
+async def test_a_summary_updates_the_known_working_state(tmp_path: Path):
     summary = (
         "Pages were read.\n\n**Decided:**\n- tabs, as the style guide says\nOpen:\n* the tests"
     )
@@ -97,7 +97,7 @@ async def test_a_summary_corrects_the_state_and_has_the_known_one_to_start_from(
         assert sent.count("as the style guide says") == 1
 
 
-async def test_a_crash_between_the_state_and_the_compaction_repeats_nothing(tmp_path: Path):
+async def test_a_crash_between_state_and_compaction_repeats_nothing(tmp_path: Path):
     def script() -> Scripted:
         pages = (calls("read", path=f"{page}.txt") for page in range(3))
         return Scripted(*pages, says("We agreed on spaces."), fails("forbidden"), says("Yes."))
@@ -129,7 +129,7 @@ LINES = st.lists(
 
 
 @given(st.builds(WorkingState, LINES, LINES, LINES, LINES), st.integers(0, 2_000))
-def test_a_state_is_read_back_as_it_was_written_or_without_its_oldest_lines(
+def test_a_state_is_parsed_back_as_written_or_without_its_oldest_lines(
     state: WorkingState, max_bytes: int
 ):
     assert parse_state(state.text(1_000_000))[0] == state

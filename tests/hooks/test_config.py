@@ -10,13 +10,13 @@ from mainspring.capabilities.hooks.config import CommandHook, HttpHook, sort_by_
 from mainspring.core.errors import InvalidInput
 
 
-def wrong(raw: dict[str, Any]) -> str:
+def error_for(raw: dict[str, Any]) -> str:
     with pytest.raises(InvalidInput) as caught:
         parse_hooks(raw, scope="user", source="settings.json")
     return str(caught.value)
 
 
-def one(handler: object, event: str = "PreToolUse") -> dict[str, Any]:
+def settings_with(handler: object, event: str = "PreToolUse") -> dict[str, Any]:
     return {
         "hooks": {
             event: [{"matcher": "Bash", "hooks": [{"type": "prompt", "prompt": "?"}, handler]}]
@@ -24,7 +24,7 @@ def one(handler: object, event: str = "PreToolUse") -> dict[str, Any]:
     }
 
 
-def test_every_field_of_every_type_is_read():
+def test_every_field_of_every_handler_type_is_read():
     shared = {"if": "Bash(git *)", "timeout": 5, "statusMessage": "…", "once": True}
     handlers: list[dict[str, object]] = [
         {"type": "command", "command": "x", "args": ["a"], "async": True, "asyncRewake": True},
@@ -39,7 +39,7 @@ def test_every_field_of_every_type_is_read():
     assert written == [{**handler, **shared} for handler in handlers]
 
 
-def test_a_config_comes_back_from_the_log_as_it_was():
+def test_a_config_is_unchanged_after_encoding_and_decoding():
     config = configured("PreToolUse", command("x", timeout=3), {"type": "nope"}, matcher="^B")
     assert msgspec.json.decode(msgspec.json.encode(config), type=HookConfig) == config
 
@@ -63,23 +63,23 @@ def test_settings_without_hooks_have_none():
         ("x", "Expected `object`, got `str`"),
     ],
 )
-def test_a_bad_handler_is_refused_by_file_event_and_place(handler: object, said: str):
-    message = wrong(one(handler))
+def test_an_invalid_handler_is_refused_with_file_event_and_position(handler: object, said: str):
+    message = error_for(settings_with(handler))
     assert message.startswith("settings.json: hooks.PreToolUse[0]")
     assert said in message
 
 
 @pytest.mark.parametrize("raw", [{"hooks": []}, {"hooks": {"Stop": {}}}, {"hooks": {"Stop": [1]}}])
-def test_a_bad_shape_is_refused(raw: dict[str, Any]):
-    assert wrong(raw).startswith("settings.json: hooks")
+def test_an_invalid_structure_is_refused(raw: dict[str, Any]):
+    assert error_for(raw).startswith("settings.json: hooks")
 
 
-def test_an_expression_that_is_not_known_is_refused():
+def test_an_unsupported_regular_expression_is_refused():
     raw = {"hooks": {"PreToolUse": [{"matcher": "^(?!Read)", "hooks": [command("x")]}]}}
-    assert "settings.json: hooks.PreToolUse[0].hooks[0]: matcher '^(?!Read)'" in wrong(raw)
+    assert "settings.json: hooks.PreToolUse[0].hooks[0]: matcher '^(?!Read)'" in error_for(raw)
 
 
-def test_what_is_not_known_is_warned_about_and_the_rest_is_read():
+def test_unknown_fields_are_warned_about_and_the_rest_is_read():
     raw = {
         "hooks": {
             "PreToolUs": [{"hooks": [command("x")]}],
@@ -98,11 +98,11 @@ def test_what_is_not_known_is_warned_about_and_the_rest_is_read():
     ]
 
 
-def test_a_gate_that_runs_in_the_background_is_warned_about():
+def test_a_blocking_hook_in_the_background_gets_a_warning():
     assert "cannot block" in configured("PreToolUse", command("x", **{"async": True})).warnings[0]
 
 
-def test_files_are_put_in_the_order_of_their_scopes():
+def test_configs_are_sorted_by_scope():
     configs = (
         configured("Stop", scope="local"),
         configured("Stop", scope="managed"),
@@ -112,6 +112,6 @@ def test_files_are_put_in_the_order_of_their_scopes():
     assert [c.scope for c in sort_by_scope(configs)] == ["managed", "user", "project", "local"]
 
 
-def test_a_label_shows_no_user_no_query_and_no_end_of_a_long_command():
+def test_a_label_hides_credentials_and_query_and_is_shortened():
     assert HttpHook(url="https://me:pw@host:8443/a?token=1").label == "https://host:8443/a"
     assert len(CommandHook(command="x" * 5000).label) == 100

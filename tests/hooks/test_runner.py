@@ -23,18 +23,20 @@ def lines(project: Project) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def decides(decision: str) -> dict[str, object]:
+def decision_hook(decision: str) -> dict[str, object]:
     said = f'{{"hookSpecificOutput": {{"permissionDecision": "{decision}"}}}}'
     return command(f"echo '{said}'")
 
 
-async def test_a_runner_is_what_the_harness_asks(project: Project):
+async def test_a_runner_without_hooks_returns_an_empty_result(project: Project):
     hooks: Hooks = project.runner()
     assert await hooks.run(before()) == EMPTY_HOOK_RESULT
 
 
 @pytest.mark.parametrize("event", EVENTS)
-async def test_failures_close_gates_or_are_reported(project: Project, event: HookEventName):
+async def test_a_failing_hook_blocks_gate_events_and_is_reported_for_others(
+    project: Project, event: HookEventName
+):
     runner = project.runner(configured(event, command("exit 1")))
     hook_result = await runner.run(at(event))
     assert hook_result.blocked is (event in GATE_EVENTS)
@@ -45,14 +47,16 @@ async def test_failures_close_gates_or_are_reported(project: Project, event: Hoo
 
 @pytest.mark.parametrize("event", sorted(GATE_EVENTS))
 @pytest.mark.parametrize("text", ["exit 1", "echo '{'", "sleep 60"])
-async def test_the_switch_opens_failing_gates(project: Project, event: HookEventName, text: str):
+async def test_with_fail_open_a_failing_hook_does_not_block(
+    project: Project, event: HookEventName, text: str
+):
     runner = project.runner(configured(event, command(text, timeout=0.1)), policy=OPEN)
     hook_result = await runner.run(at(event))
     assert (hook_result.blocked, hook_result.permission) == (False, None)
     assert hook_result.messages[0].startswith(f"hook {text} ")
 
 
-async def test_the_switch_does_not_open_a_gate_that_a_hook_closed(project: Project):
+async def test_fail_open_does_not_override_a_hook_that_denies(project: Project):
     runner = project.runner(configured("PreToolUse", command("exit 2")), policy=OPEN)
     assert (await runner.run(before())).permission == "deny"
 
@@ -66,12 +70,12 @@ async def test_the_switch_does_not_open_a_gate_that_a_hook_closed(project: Proje
         (["allow"], "allow"),
     ],
 )
-async def test_the_strictest_hook_decides(project: Project, decisions: list[str], together: str):
-    runner = project.runner(configured("PreToolUse", *map(decides, decisions)))
+async def test_the_strictest_decision_wins(project: Project, decisions: list[str], together: str):
+    runner = project.runner(configured("PreToolUse", *map(decision_hook, decisions)))
     assert (await runner.run(before())).permission == together
 
 
-async def test_hooks_run_at_the_same_time(project: Project):
+async def test_hooks_run_concurrently(project: Project):
     # Each waits for the other's word, so one after the other would never end.
     meet = "mkfifo a b 2>/dev/null; "
     first = command(meet + "echo 1 > a; read x < b")
@@ -82,7 +86,7 @@ async def test_hooks_run_at_the_same_time(project: Project):
     assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
 
-async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Project):
+async def test_the_first_rewritten_input_counts_and_contexts_are_concatenated(project: Project):
     def says(number: int) -> dict[str, object]:
         output = f'{{"updatedInput": {{"n": {number}}}, "additionalContext": "{number}"}}'
         return command(f"echo '{{\"hookSpecificOutput\": {output}}}'")
@@ -93,7 +97,7 @@ async def test_the_first_rewritten_input_counts_and_contexts_add_up(project: Pro
     assert (hook_result.updated_input, hook_result.context) == ({"n": 1}, ("1", "2", "3"))
 
 
-async def test_the_same_handler_runs_once_however_often_it_is_configured(project: Project):
+async def test_a_handler_configured_several_times_runs_once(project: Project):
     handler = command("echo x >> ran")
     configs = [
         configured("PreToolUse", handler, scope="managed", matcher="Bash"),
@@ -123,7 +127,7 @@ async def test_hooks_of_an_untrusted_scope_never_run(project: Project, scope: Sc
     assert lines(project) == ["x"]
 
 
-async def test_a_condition_decides_with_the_rules_of_permissions(project: Project):
+async def test_a_condition_is_evaluated_with_the_permission_rules(project: Project):
     heard: list[object] = []
 
     def matches(rule: str, tool: str, given: Mapping[str, object]) -> bool:
@@ -137,7 +141,7 @@ async def test_a_condition_decides_with_the_rules_of_permissions(project: Projec
     assert heard[1] == ("Bash(git push *)", "bash", {"command": "git push"})
 
 
-async def test_a_condition_that_cannot_be_judged_holds(project: Project):
+async def test_a_condition_that_cannot_be_evaluated_counts_as_met(project: Project):
     def matches(_rule: str, _tool: str, _given: Mapping[str, object]) -> bool:
         raise RuntimeError
 
@@ -146,12 +150,12 @@ async def test_a_condition_that_cannot_be_judged_holds(project: Project):
     assert (await runner.run(before())).blocked
 
 
-async def test_a_condition_is_about_calls_only(project: Project):
+async def test_a_condition_on_an_event_without_a_call_is_not_met(project: Project):
     config = configured("Stop", command("exit 2", **{"if": "Bash(ls)"}))
     assert await project.runner(config).run(at("Stop")) == EMPTY_HOOK_RESULT
 
 
-async def test_once_is_once_also_after_a_restart(project: Project):
+async def test_a_once_hook_runs_once_even_after_a_restart(project: Project):
     config = configured("PreToolUse", command("echo x >> ran", once=True))
     runner = project.runner(config)
     ran = (await runner.run(before())).hook_runs
@@ -162,18 +166,18 @@ async def test_once_is_once_also_after_a_restart(project: Project):
 
 
 @pytest.mark.parametrize("text", ["exit 2", "exit 1"])
-async def test_gate_that_runs_once_stays_closed_until_it_has_said_yes(project: Project, text: str):
+async def test_a_once_hook_that_denied_runs_again(project: Project, text: str):
     runner = project.runner(configured("PreToolUse", command(text, once=True)))
     assert (await runner.run(before())).blocked
     assert (await runner.run(before())).blocked
 
 
-async def test_events_without_a_subject_reach_every_hook(project: Project):
+async def test_an_event_without_a_subject_ignores_the_matcher(project: Project):
     config = configured("Stop", command("exit 2"), matcher="Bash")
     assert (await project.runner(config).run(at("Stop"))).blocked
 
 
-async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
+async def test_no_handler_runs_longer_than_the_maximum(project: Project):
     policy = HookPolicy(max_seconds=0.1)
     runner = project.runner(
         configured("PreToolUse", command("sleep 60", timeout=50)), policy=policy
@@ -182,21 +186,21 @@ async def test_no_handler_takes_longer_than_the_ceiling(project: Project):
         assert (await runner.run(before())).hook_runs[0].outcome == "timed_out"
 
 
-async def test_what_cannot_be_told_closes_the_gate(project: Project):
+async def test_an_event_that_cannot_be_encoded_denies(project: Project):
     hook_event = replace(before(), fields={"tool_input": object()})
     hook_result = await project.runner(configured("PreToolUse", command("true"))).run(hook_event)
     assert hook_result.permission == "deny"
     assert "could not receive the event" in (hook_result.reason or "")
 
 
-async def test_a_hook_cannot_be_told_another_event_by_its_fields(project: Project):
+async def test_fields_cannot_override_the_event_name(project: Project):
     runner = project.runner(configured("SessionStart", command("cat")))
     hook_result = await runner.run(at("SessionStart", hook_event_name="Stop"))
     assert hook_result.messages == ()
     assert [fact.outcome for fact in hook_result.hook_runs] == ["ok"]
 
 
-async def later(runner: HookRunner, hook_event: HookEvent) -> HookResult:
+async def run_until_reported(runner: HookRunner, hook_event: HookEvent) -> HookResult:
     """What comes of hooks in the background, asked for as a session does: by going on."""
     with anyio.fail_after(60):
         while True:
@@ -210,28 +214,30 @@ ASYNC = (
 )
 
 
-async def test_a_hook_in_the_background_is_heard_of_later(project: Project):
+async def test_a_background_hook_reports_at_a_later_event(project: Project):
     config = configured("PostToolUse", command(ASYNC, **{"async": True}))
     going_on = configured("PreToolUse", command("true"))
     async with project.runner(config, going_on) as runner:
         assert (await runner.run(at("PostToolUse", "bash"))) == EMPTY_HOOK_RESULT
-        hook_result = await later(runner, before())
+        hook_result = await run_until_reported(runner, before())
     assert (hook_result.messages, hook_result.context) == (("done",), ("c",))
 
 
-async def test_words_for_the_model_wait_until_the_model_is_told_something(project: Project):
+async def test_background_context_waits_for_an_event_that_reaches_the_model(project: Project):
     config = configured("PostToolUse", command(ASYNC, **{"async": True}))
     going_on = configured("Notification", command("true"))
     async with project.runner(config, going_on) as runner:
         await runner.run(at("PostToolUse", "bash"))
-        hook_result = await later(runner, at("Notification"))
+        hook_result = await run_until_reported(runner, at("Notification"))
         assert (hook_result.messages, hook_result.context) == (("done",), ())
         assert (await runner.run(before())).context == ("c",)
         assert await runner.run(before()) == EMPTY_HOOK_RESULT
 
 
 @pytest.mark.parametrize("event", ["PostToolUse", "PreToolUse", "Stop"])
-async def test_a_no_from_the_background_wakes_the_session(project: Project, event: HookEventName):
+async def test_a_denial_of_a_background_hook_wakes_the_session(
+    project: Project, event: HookEventName
+):
     woken: list[str] = []
     awake = anyio.Event()
 
@@ -248,18 +254,18 @@ async def test_a_no_from_the_background_wakes_the_session(project: Project, even
     assert woken == ["failed"]
 
 
-async def test_without_anyone_to_wake_it_is_read_when_the_session_goes_on(project: Project):
+async def test_without_a_wake_callback_a_background_denial_is_added_later(project: Project):
     text = "# async\necho failed >&2; exit 2"
     config = configured("PostToolUse", command(text, asyncRewake=True))
     going_on = configured("PreToolUse", command("true"))
     async with project.runner(config, going_on) as runner:
         await runner.run(at("PostToolUse", "bash"))
-        hook_result = await later(runner, before())
+        hook_result = await run_until_reported(runner, before())
     assert (hook_result.context, hook_result.blocked) == (("failed",), False)
     assert [fact.outcome for fact in hook_result.hook_runs] == ["ok", "ok"]
 
 
-async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(project: Project):
+async def test_background_hooks_are_limited_and_end_with_the_runner(project: Project):
     config = configured("Notification", command("# async\nsleep 600", **{"async": True}))
     facts: list[HookRan] = []
     with anyio.fail_after(60):
@@ -269,7 +275,7 @@ async def test_hooks_in_the_background_are_bounded_and_end_with_the_runner(proje
     assert [fact.reason for fact in facts] == ["was not started: 16 are running already"]
 
 
-async def test_a_runner_that_is_not_open_starts_nothing_in_the_background(project: Project):
+async def test_a_runner_that_is_not_open_starts_no_background_hook(project: Project):
     config = configured("PreToolUse", command("echo x >> ran", **{"async": True}))
     runner = project.runner(config)
     assert (await runner.run(before())).blocked is False

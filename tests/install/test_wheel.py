@@ -36,7 +36,7 @@ def run(
     return ended
 
 
-def test_the_wheel_has_all_that_is_read_at_run_time_and_no_tests(wheel: Path):
+def test_the_wheel_contains_all_runtime_files_and_no_tests(wheel: Path):
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
         [points] = [archive.read(name).decode() for name in names if "entry_points" in name]
@@ -111,7 +111,9 @@ def first_steps(command: Path, place: Path, env: dict[str, str]) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_pip_installs_it_into_empty_environment(wheel: Path, empty: dict[str, str], tmp_path: Path):
+def test_pip_installs_the_wheel_into_an_empty_environment(
+    wheel: Path, empty: dict[str, str], tmp_path: Path
+):
     place = tmp_path / "venv"
     venv.create(place, with_pip=True)
     run([str(place / "bin/pip"), "install", "--quiet", str(wheel)], cwd=tmp_path, env=empty)
@@ -121,7 +123,7 @@ def test_pip_installs_it_into_empty_environment(wheel: Path, empty: dict[str, st
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_uv_tool_installs_it(wheel: Path, empty: dict[str, str], tmp_path: Path):
+def test_uv_tool_installs_the_wheel(wheel: Path, empty: dict[str, str], tmp_path: Path):
     uv = [sys.executable, "-m", "uv"]
     run([*uv, "tool", "install", "--quiet", str(wheel)], cwd=tmp_path, env=empty)
     command = Path(empty["HOME"]) / ".local/bin/mainspring"
@@ -130,7 +132,7 @@ def test_uv_tool_installs_it(wheel: Path, empty: dict[str, str], tmp_path: Path)
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-def test_pipx_installs_it(wheel: Path, empty: dict[str, str], tmp_path: Path):
+def test_pipx_installs_the_wheel(wheel: Path, empty: dict[str, str], tmp_path: Path):
     place = tmp_path / "venv"
     venv.create(place, with_pip=True)
     run([str(place / "bin/pip"), "install", "--quiet", "pipx"], cwd=tmp_path, env=empty)

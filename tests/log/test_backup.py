@@ -29,7 +29,7 @@ BIG = bytes(range(256)) * 10_000
 """More than goes on one line."""
 
 
-def quiet(_: Counts) -> None:
+def ignore_progress(_: Counts) -> None:
     pass
 
 
@@ -38,7 +38,7 @@ def record(id_: str, **fields: object) -> RecordRow:
     return replace(plain, **fields)
 
 
-async def filled(store: Store) -> str:
+async def fill_store(store: Store) -> str:
     """A session, a fork of a fork of it, blobs, client events, records, counters."""
     log = SessionLog(store)
     root = await told(log, "one", "two")
@@ -72,14 +72,14 @@ async def dump(store: Store) -> object:
     return exported, kept, await records.tallies(), waiting
 
 
-async def backed_up(store: Store) -> bytes:
+async def back_up(store: Store) -> bytes:
     file = io.BytesIO()
-    await write_backup(store, file, time=NOON, report_progress=quiet)
+    await write_backup(store, file, time=NOON, report_progress=ignore_progress)
     return file.getvalue()
 
 
-async def restored(store: Store, archive: bytes) -> Counts:
-    return await restore_backup(store, io.BytesIO(archive), report_progress=quiet)
+async def restore_archive(store: Store, archive: bytes) -> Counts:
+    return await restore_backup(store, io.BytesIO(archive), report_progress=ignore_progress)
 
 
 @asynccontextmanager
@@ -88,23 +88,25 @@ async def two_files(folder: Path) -> AsyncGenerator[tuple[Store, Store]]:
         yield here, there
 
 
-async def test_from_sqlite_to_postgres_and_back_nothing_changes(tmp_path: Path, postgres_url: str):
+async def test_a_backup_moves_between_sqlite_and_postgres_unchanged(
+    tmp_path: Path, postgres_url: str
+):
     async with two_files(tmp_path) as (here, there), open_postgres(postgres_url) as server:
-        leaf = await filled(here)
-        archive = await backed_up(here)
-        assert await restored(server, archive) == Counts(sessions=3, records=3, tallies=2)
+        leaf = await fill_store(here)
+        archive = await back_up(here)
+        assert await restore_archive(server, archive) == Counts(sessions=3, records=3, tallies=2)
         assert await dump(server) == await dump(here)
-        from_server = await backed_up(server)
+        from_server = await back_up(server)
         assert from_server == archive
-        await restored(there, from_server)
+        await restore_archive(there, from_server)
         assert await dump(there) == await dump(here)
         assert (await verify(SessionLog(there), leaf)).ok
         assert (await there.records.get("file", "a")).rev == 2
 
 
-async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
+async def test_a_backup_is_a_snapshot_while_others_write(tmp_path: Path):
     async with two_files(tmp_path) as (here, there):
-        leaf = await filled(here)
+        leaf = await fill_store(here)
         before = await dump(here)
         file = io.BytesIO()
         changes: list[object] = []
@@ -126,48 +128,48 @@ async def test_a_backup_is_of_one_moment_while_others_write(tmp_path: Path):
         async with anyio.create_task_group() as group:
             await write_backup(here, file, time=NOON, report_progress=once)
         assert len(changes) == 2
-        await restored(there, file.getvalue())
+        await restore_archive(there, file.getvalue())
         assert await dump(there) == before
         assert await dump(here) != before
 
 
-async def test_a_session_at_work_goes_on_where_restored(tmp_path: Path, postgres_url: str):
+async def test_a_running_session_is_runnable_after_a_restore(tmp_path: Path, postgres_url: str):
     async with open_sqlite(tmp_path / "old.db") as old:
         log = SessionLog(old)
         at_rest, at_work = await told(log, "one"), await told(log, "two")
         await log.hold(at_work, owner="worker")
-        archive = await backed_up(old)
+        archive = await back_up(old)
     for opened in (open_sqlite(tmp_path / "new.db"), open_postgres(postgres_url)):
         async with opened as new:
-            await restored(new, archive)
+            await restore_archive(new, archive)
             assert await new.runnable() == [at_work]
             assert {session.id for session in await new.sessions()} == {at_rest, at_work}
 
 
-async def test_only_an_empty_store_is_restored_into(tmp_path: Path):
+async def test_only_an_empty_store_can_be_restored_into(tmp_path: Path):
     async with two_files(tmp_path) as (here, there):
-        await filled(here)
-        archive = await backed_up(here)
+        await fill_store(here)
+        archive = await back_up(here)
         with pytest.raises(InvalidInput, match="not empty"):
-            await restored(here, archive)
+            await restore_archive(here, archive)
         await there.records.tally([("x", 1)])
         with pytest.raises(InvalidInput, match="not empty"):
-            await restored(there, archive)
+            await restore_archive(there, archive)
 
 
-async def test_an_empty_store_is_backed_up_too(tmp_path: Path):
+async def test_an_empty_store_can_be_backed_up(tmp_path: Path):
     async with two_files(tmp_path) as (here, there):
-        assert await restored(there, await backed_up(here)) == Counts()
+        assert await restore_archive(there, await back_up(here)) == Counts()
 
 
-def edited(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
+def edit_lines(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[bytes], bytes]:
     def edit(archive: bytes) -> bytes:
         return gzip.compress(b"".join(change(gzip.decompress(archive).splitlines(keepends=True))))
 
     return edit
 
 
-def flipped(archive: bytes) -> bytes:
+def flip_byte(archive: bytes) -> bytes:
     middle = len(archive) // 2
     return archive[:middle] + bytes([archive[middle] ^ 1]) + archive[middle + 1 :]
 
@@ -178,51 +180,57 @@ BROKEN: dict[str, Callable[[bytes], bytes]] = {
     "another archive": lambda _: gzip.compress(b"Dear diary\n"),
     "cut short": lambda archive: archive[: len(archive) * 2 // 3],
     "cut at the very end": lambda archive: archive[:-1],
-    "a bit flipped": flipped,
-    "no beginning": edited(lambda lines: lines[1:]),
-    "two beginnings": edited(lambda lines: [lines[0], *lines]),
-    "no seal": edited(lambda lines: lines[:-1]),
-    "more after the seal": edited(lambda lines: [*lines, lines[-2]]),
-    "a line less": edited(lambda lines: [*lines[:2], *lines[3:]]),
-    "a record less": edited(lambda lines: [line for line in lines if b'"id":"b"' not in line]),
-    "a counter changed": edited(lambda lines: [line.replace(b":7}", b":8}") for line in lines]),
-    "an event changed": edited(lambda lines: [line.replace(b'"one"', b'"1"') for line in lines]),
-    "content without a record": edited(
+    "a bit flipped": flip_byte,
+    "no beginning": edit_lines(lambda lines: lines[1:]),
+    "two beginnings": edit_lines(lambda lines: [lines[0], *lines]),
+    "no seal": edit_lines(lambda lines: lines[:-1]),
+    "more after the seal": edit_lines(lambda lines: [*lines, lines[-2]]),
+    "a line less": edit_lines(lambda lines: [*lines[:2], *lines[3:]]),
+    "a record less": edit_lines(lambda lines: [line for line in lines if b'"id":"b"' not in line]),
+    "a counter changed": edit_lines(lambda lines: [line.replace(b":7}", b":8}") for line in lines]),
+    "an event changed": edit_lines(
+        lambda lines: [line.replace(b'"one"', b'"1"') for line in lines]
+    ),
+    "content without a record": edit_lines(
         lambda lines: [line for line in lines if b'"id":"a"' not in line]
     ),
-    "less content": edited(
+    "less content": edit_lines(
         lambda lines: [each for n, each in enumerate(lines) if b'"content"' not in lines[n - 1]]
     ),
-    "a record twice": edited(
+    "a record twice": edit_lines(
         lambda lines: [line for item in lines for line in [item] * (1 + (b'"id":"b"' in item))]
     ),
-    "a newer format": edited(lambda lines: [lines[0].replace(b":1,", b":9,"), *lines[1:]]),
+    "a newer format": edit_lines(lambda lines: [lines[0].replace(b":1,", b":9,"), *lines[1:]]),
 }
 
 
 @pytest.mark.parametrize("damage", BROKEN.values(), ids=BROKEN)
-async def test_of_bad_archive_nothing_is_restored(tmp_path: Path, damage: Callable[[bytes], bytes]):
+async def test_nothing_is_restored_from_an_invalid_archive(
+    tmp_path: Path, damage: Callable[[bytes], bytes]
+):
     async with two_files(tmp_path) as (here, there):
-        await filled(here)
-        archive = await backed_up(here)
+        await fill_store(here)
+        archive = await back_up(here)
         bad = damage(archive)
         assert bad != archive
         with pytest.raises(InvalidInput):
-            await restored(there, bad)
+            await restore_archive(there, bad)
         assert await dump(there) == ([], [], [], {})
-        await restored(there, archive)
+        await restore_archive(there, archive)
 
 
-async def test_of_bad_archive_nothing_is_restored_into_postgres(tmp_path: Path, postgres_url: str):
+async def test_nothing_is_restored_into_postgres_from_an_invalid_archive(
+    tmp_path: Path, postgres_url: str
+):
     async with open_sqlite(tmp_path / "here.db") as here, open_postgres(postgres_url) as there:
-        await filled(here)
-        bad = BROKEN["a counter changed"](await backed_up(here))
+        await fill_store(here)
+        bad = BROKEN["a counter changed"](await back_up(here))
         with pytest.raises(InvalidInput, match="hash differs"):
-            await restored(there, bad)
+            await restore_archive(there, bad)
         assert await dump(there) == ([], [], [], {})
 
 
-async def test_a_damaged_session_and_its_forks_are_left_out_and_named(tmp_path: Path):
+async def test_a_damaged_session_and_its_forks_are_skipped_and_named(tmp_path: Path):
     async with two_files(tmp_path) as (here, there):
         log = SessionLog(here)
         sound = await told(log, "sound")
@@ -230,9 +238,9 @@ async def test_a_damaged_session_and_its_forks_are_left_out_and_named(tmp_path: 
         fork = await log.fork(spoiled, at=1)
         meddle(tmp_path / "here.db", "update event set body = replace(body, 'spoiled', 'fine')")
         file = io.BytesIO()
-        counts = await write_backup(here, file, time=NOON, report_progress=quiet)
+        counts = await write_backup(here, file, time=NOON, report_progress=ignore_progress)
         assert (counts.sessions, counts.damaged) == (1, [spoiled, fork.id])
-        await restored(there, file.getvalue())
+        await restore_archive(there, file.getvalue())
         assert [session.id for session in await there.sessions()] == [sound]
 
 

@@ -17,7 +17,7 @@ from mainspring.service.sessions.preview_deltas import (
 LISTENERS = "select count(*) from pg_stat_activity where query = 'listen mainspring_deltas'"
 
 
-class Heard:
+class RecordingListener:
     """What came, and a wait for so much of it."""
 
     def __init__(self) -> None:
@@ -41,8 +41,8 @@ async def tuned(broadcast: Broadcast) -> None:
         await broadcast.wait_until_listening()
 
 
-async def test_others_hear_it_in_order_and_we_do_not(postgres_url: str):
-    here, there, elsewhere = Heard(), Heard(), Heard()
+async def test_messages_reach_other_processes_in_order_but_not_the_sender(postgres_url: str):
+    here, there, elsewhere = RecordingListener(), RecordingListener(), RecordingListener()
     async with open_broadcast(postgres_url) as one, open_broadcast(postgres_url) as other:
         with (
             one.listen("sesn_1", here),
@@ -62,25 +62,27 @@ async def test_others_hear_it_in_order_and_we_do_not(postgres_url: str):
 
 async def test_only_a_process_with_a_listener_listens(postgres_url: str):
     async with open_broadcast(postgres_url) as one, open_broadcast(postgres_url) as other:
-        assert _listening(postgres_url) == 0
-        heard = Heard()
+        assert _listener_count(postgres_url) == 0
+        heard = RecordingListener()
         with other.listen("sesn_1", heard):
             await tuned(other)
-            assert _listening(postgres_url) == 1
+            assert _listener_count(postgres_url) == 1
             one.publish("sesn_1", "somebody hears this")
             assert await heard.count(1) == ["somebody hears this"]
 
 
-def _listening(url: str) -> int:
+def _listener_count(url: str) -> int:
     with psycopg.connect(url) as connection:
         found = connection.execute(LISTENERS).fetchone()
     assert found is not None
     return int(found[0])
 
 
-async def test_it_goes_on_after_the_server_was_away(postgres: Postgres, postgres_url: str):
+async def test_broadcasting_continues_after_a_lost_connection(
+    postgres: Postgres, postgres_url: str
+):
     async with open_broadcast(postgres_url) as one, open_broadcast(postgres_url) as other:
-        heard = Heard()
+        heard = RecordingListener()
         with other.listen("sesn_1", heard):
             await tuned(other)
             postgres.disconnect()
@@ -95,10 +97,10 @@ async def test_deltas_reach_the_streams_of_another_process(postgres_url: str):
     began = PreviewStarted(thread_id="sthr_1", after=3, event_id="sevt_1", kind="agent.message")
     pieces: list[PreviewPiece] = [began]
     for n in range(300):
-        pieces.append(_grew(n))
+        pieces.append(_preview_text(n))
     async with open_broadcast(postgres_url) as one, open_broadcast(postgres_url) as other:
         worker, api = SharedDeltas(one), SharedDeltas(other)
-        came = Heard()
+        came = RecordingListener()
         got: list[PreviewPiece] = []
         with (
             api.listen("sesn_1", lambda: came("")) as subscription,
@@ -115,13 +117,13 @@ async def test_deltas_reach_the_streams_of_another_process(postgres_url: str):
         assert own.take() == []
 
 
-def _grew(n: int) -> PreviewText:
+def _preview_text(n: int) -> PreviewText:
     text = f"word {n} \n\x00"
     return PreviewText(thread_id="sthr_1", after=3, event_id="sevt_1", at=n, text=text)
 
 
 @given(st.lists(st.text(max_size=3000).map(lambda text: text.replace("\n", " "))))
-def test_letters_are_short_enough_and_lose_only_what_cannot_fit(said: list[str]):
+def test_packed_messages_are_short_enough_and_drop_only_oversized_text(said: list[str]):
     packed = list(pack_messages("wrk_1", said))
     assert all(len(letter.encode(errors="surrogatepass")) < 8000 for letter in packed)
     fit = [text for text in said if len(text.encode(errors="surrogatepass")) < 7890]

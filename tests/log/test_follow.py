@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @asynccontextmanager
-async def talking(path: Path, number: int, *session_ids: str) -> AsyncGenerator[Process]:
+async def append_in_process(path: Path, number: int, *session_ids: str) -> AsyncGenerator[Process]:
     """Another process appends `number` messages to each session meanwhile."""
     command = [
         sys.executable,
@@ -47,18 +47,18 @@ async def first(log: SessionLog, session_id: str, number: int, *, after: int = 0
     return events
 
 
-async def test_a_follower_misses_and_repeats_nothing_of_another_processes_appends(tmp_path: Path):
+async def test_a_follower_gets_each_event_of_another_process_exactly_once(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = (await log.create()).id
         with anyio.fail_after(60):
-            async with talking(path, 300, session_id):
+            async with append_in_process(path, 300, session_id):
                 events = await first(log, session_id, 301)
     assert [event.seq for event in events] == list(range(1, 302))
     assert texts(events) == [f"{n}" for n in range(300)]
 
 
-async def test_followers_that_come_at_any_moment_all_see_the_same(tmp_path: Path):
+async def test_followers_that_start_at_any_moment_see_the_same_events(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = (await log.create()).id
@@ -70,7 +70,7 @@ async def test_followers_that_come_at_any_moment_all_see_the_same(tmp_path: Path
 
         with anyio.fail_after(60):
             async with (
-                talking(path, 200, session_id),
+                append_in_process(path, 200, session_id),
                 anyio.create_task_group() as group,
                 aclosing(log.follow(session_id)) as leader,
             ):
@@ -93,7 +93,7 @@ async def test_a_follower_of_a_fork_sees_inherited_events_then_its_own(tmp_path:
     assert texts(events) == ["one", "two", "mine"]
 
 
-async def test_filters_pass_over_events_without_standing_still(log: SessionLog):
+async def test_filters_skip_events_without_stalling(log: SessionLog):
     session_id = (await log.create()).id
     writer = await log.hold(session_id, owner="teller")
     followed = log.follow(session_id, types=["agent.message"], threads=["sthr_2"])
@@ -108,7 +108,7 @@ async def test_filters_pass_over_events_without_standing_still(log: SessionLog):
 
 
 @pytest.mark.parametrize("how", ["closed", "cancelled", "dropped"])
-async def test_a_follower_that_leaves_mid_way_leaves_nothing(tmp_path: Path, how: str):
+async def test_a_cancelled_follower_leaves_nothing_behind(tmp_path: Path, how: str):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = await told(log, "one", "two")
@@ -153,12 +153,12 @@ async def test_following_a_deleted_session_ends_as_not_found(tmp_path: Path, els
                         await anext(followed)
 
 
-async def test_following_what_never_was_ends_with_session_not_found(log: SessionLog):
+async def test_following_an_unknown_session_ends_as_not_found(log: SessionLog):
     with anyio.fail_after(60), pytest.raises(SessionNotFound):
         await anext(log.follow("sesn_none"))
 
 
-async def test_all_who_wait_for_a_follower_are_told_of_the_first():
+async def test_all_tasks_waiting_for_a_follower_are_notified_of_the_first():
     signals = Signals()
     watches: list[Watch] = []
     with anyio.fail_after(60):
@@ -171,7 +171,7 @@ async def test_all_who_wait_for_a_follower_are_told_of_the_first():
             watches.clear()
 
 
-def test_sessions_that_nobody_follows_any_more_take_no_memory():
+def test_sessions_without_followers_take_no_memory():
     def sets() -> int:
         return sum(isinstance(item, WeakSet) for item in gc.get_objects())
 
@@ -183,7 +183,7 @@ def test_sessions_that_nobody_follows_any_more_take_no_memory():
     assert len(signals.watched()) == len(followed)
 
 
-async def test_a_thousand_followers_in_one_process_hear_another_one(tmp_path: Path):
+async def test_a_thousand_followers_see_events_of_another_process(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         ids = [(await log.create()).id for _ in range(50)]
@@ -204,6 +204,6 @@ async def test_a_thousand_followers_in_one_process_hear_another_one(tmp_path: Pa
                 for n in range(1000):
                     group.start_soon(follow, ids[n % 50])
                 await ready.wait()
-                async with talking(path, 5, *ids):
+                async with append_in_process(path, 5, *ids):
                     pass
         assert getattr(log.store, "signals").watched() == []  # noqa: B009 (SQLite's own)

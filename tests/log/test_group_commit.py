@@ -28,12 +28,12 @@ class Disk:
         await self.may_finish.wait()
 
 
-async def settled() -> None:
+async def let_tasks_run() -> None:
     for _ in range(10):
         await anyio.lowlevel.checkpoint()
 
 
-async def test_what_arrives_during_a_commit_goes_out_together_in_the_next_in_order():
+async def test_writes_during_a_commit_are_committed_together_in_order():
     disk = Disk()
     group = GroupCommit(disk.commit)
     with anyio.fail_after(60):
@@ -42,7 +42,7 @@ async def test_what_arrives_during_a_commit_goes_out_together_in_the_next_in_ord
             await disk.begun.wait()
             for n in range(5):
                 tasks.start_soon(group.run, f"{n}")
-            await settled()
+            await let_tasks_run()
             disk.may_finish.set()
     assert disk.batches == [["first"], ["0", "1", "2", "3", "4"]]
 
@@ -57,20 +57,20 @@ async def test_a_lone_writer_is_committed_at_once_and_alone():
     assert disk.batches == [["a"], ["b"]]
 
 
-async def test_a_batch_has_a_largest_size_and_the_rest_follows():
+async def test_a_batch_has_a_maximum_size_and_the_rest_follows():
     disk = Disk()
     group = GroupCommit(disk.commit, max_jobs=3)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             for n in range(8):
                 tasks.start_soon(group.run, f"{n}")
-            await settled()
+            await let_tasks_run()
             disk.may_finish.set()
     assert disk.batches == [["0", "1", "2"], ["3", "4", "5"], ["6", "7"]]
 
 
 @pytest.mark.parametrize("cancelled", ["leader", "next leader", "follower", "all"])
-async def test_a_cancelled_caller_neither_loses_its_job_nor_wedges_the_others(cancelled: str):
+async def test_a_cancelled_caller_neither_loses_its_job_nor_blocks_the_others(cancelled: str):
     disk = Disk()
     group = GroupCommit(disk.commit, max_jobs=2)
     names = ["leader", "with leader", "next leader", "follower", "last"]
@@ -87,13 +87,13 @@ async def test_a_cancelled_caller_neither_loses_its_job_nor_wedges_the_others(ca
             await disk.begun.wait()
             for name in names if cancelled == "all" else [cancelled]:
                 scopes[name].cancel()
-            await settled()
+            await let_tasks_run()
             disk.may_finish.set()
         await group.run("afterwards")
     assert [job for batch in disk.batches for job in batch] == [*names, "afterwards"]
 
 
-async def test_a_commit_that_raises_tells_its_leader_and_the_next_goes_on():
+async def test_a_failed_commit_raises_in_its_leader_and_the_next_one_continues():
     class Broken(Exception):
         pass
 
@@ -112,7 +112,7 @@ async def test_a_commit_that_raises_tells_its_leader_and_the_next_goes_on():
     assert batches == [["bad"], ["good"]]
 
 
-async def test_sessions_that_write_at_once_each_keep_their_order(log: SessionLog):
+async def test_sessions_written_concurrently_each_keep_their_order(log: SessionLog):
     ids = [(await log.create()).id for _ in range(20)]
 
     async def talk(session_id: str) -> None:
@@ -125,7 +125,7 @@ async def test_sessions_that_write_at_once_each_keep_their_order(log: SessionLog
         assert texts(await log.read(session_id)) == [f"{n}" for n in range(10)]
 
 
-async def test_jobs_that_are_refused_or_broken_fail_alone(log: SessionLog):
+async def test_rejected_or_broken_jobs_fail_alone(log: SessionLog):
     """Also one that breaks in a way nobody foresaw: here, a number that SQLite cannot hold."""
     session = await log.create()
     held = await log.create()
@@ -164,7 +164,7 @@ async def test_jobs_that_are_refused_or_broken_fail_alone(log: SessionLog):
     assert texts(await log.read(session.id)) == ["kept", "one", "two", "three"]
 
 
-async def test_writers_cancelled_at_any_moment_leave_whole_logs(log: SessionLog):
+async def test_writers_cancelled_at_any_moment_leave_complete_logs(log: SessionLog):
     session = await log.create()
     done = 0
 

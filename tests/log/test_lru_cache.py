@@ -7,7 +7,7 @@ from mainspring.log.lru_cache import LruCache
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(0, 9))), st.integers(1, 4))
-def test_it_keeps_those_that_were_put_in_or_asked_for_last(uses: list[tuple[bool, int]], most: int):
+def test_the_cache_keeps_the_most_recently_used_items(uses: list[tuple[bool, int]], most: int):
     latest: LruCache[int, int] = LruCache(most)
     order: list[int] = []
     for is_put, key in uses:

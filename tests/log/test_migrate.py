@@ -60,14 +60,14 @@ def bytes_of(path: Path) -> bytes:
         return "\n".join(raw.iterdump()).encode()
 
 
-async def aged(path: Path) -> str:
+async def create_and_close(path: Path) -> str:
     async with opened(path) as log:
         return await told(log, "from before")
 
 
-async def test_a_file_is_brought_up_by_opening_it_and_keeps_what_it_held(tmp_path: Path):
+async def test_opening_a_file_migrates_it_and_keeps_its_contents(tmp_path: Path):
     path = tmp_path / "log.db"
-    session_id = await aged(path)
+    session_id = await create_and_close(path)
     prepare(path, NOTED).close()
     assert (version(path), ask(path, "select text from note")) == (NEWEST + 1, [("made here",)])
     prepare(path, MOODY).close()
@@ -77,14 +77,14 @@ async def test_a_file_is_brought_up_by_opening_it_and_keeps_what_it_held(tmp_pat
         assert texts(await log.read(session_id)) == ["from before"]
 
 
-def test_a_new_file_goes_through_every_step(tmp_path: Path):
+def test_a_new_file_goes_through_every_migration(tmp_path: Path):
     path = tmp_path / "folder that is not there yet" / "log.db"
     prepare(path, MOODY).close()
     assert version(path) == NEWEST + 2
     assert {"session", "event", "record", "note"} <= tables(path)
 
 
-def test_going_back_undoes_the_steps_in_reverse(tmp_path: Path):
+def test_downgrading_reverses_the_migrations(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path, MOODY).close()
     migrate(path, NEWEST + 1, MOODY)
@@ -95,7 +95,7 @@ def test_going_back_undoes_the_steps_in_reverse(tmp_path: Path):
     assert version(path) == NEWEST + 2
 
 
-def test_going_back_to_nothing_can_be_begun_again(tmp_path: Path):
+def test_a_file_downgraded_to_nothing_can_be_migrated_again(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path, FIRST).close()
     migrate(path, 0, FIRST)
@@ -104,7 +104,7 @@ def test_going_back_to_nothing_can_be_begun_again(tmp_path: Path):
     assert version(path) == NEWEST
 
 
-async def test_events_survive_a_change_of_their_table_in_both_directions(tmp_path: Path):
+async def test_events_survive_a_migration_of_their_table_in_both_directions(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         first = await told(log, "one", "two")
@@ -120,7 +120,7 @@ async def test_events_survive_a_change_of_their_table_in_both_directions(tmp_pat
         assert texts(await log.read(second)) == ["three"]
 
 
-def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):
+def test_an_unknown_version_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path).close()
     for target in (-1, NEWEST + 1):
@@ -129,7 +129,7 @@ def test_there_is_no_version_that_nobody_wrote(tmp_path: Path):
     assert schema_status(path) == SchemaStatus(NEWEST, NEWEST)
 
 
-async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: Path):
+async def test_a_file_of_version_1_keeps_its_contents_and_gets_records(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path, FIRST).close()
     meddle(
@@ -152,7 +152,7 @@ async def test_a_file_of_version_1_keeps_all_it_held_and_gets_records(tmp_path: 
     assert {table: ask(path, f"select * from {table}") for table in KEPT} == before
 
 
-async def test_going_back_would_lose_the_records_and_is_refused(tmp_path: Path):
+async def test_a_downgrade_that_would_lose_records_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
     async with open_sqlite(path) as store:
         await store.records.write(Put(row=AGENT))
@@ -162,7 +162,7 @@ async def test_going_back_would_lose_the_records_and_is_refused(tmp_path: Path):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="has other permissions")
-async def test_a_new_file_and_its_folder_are_their_owners_only(tmp_path: Path):
+async def test_a_new_file_and_its_folder_are_private_to_the_owner(tmp_path: Path):
     path = tmp_path / ".mainspring" / "log.db"
     async with opened(path) as log:
         await told(log, "in confidence")
@@ -171,15 +171,15 @@ async def test_a_new_file_and_its_folder_are_their_owners_only(tmp_path: Path):
     assert modes == {"log.db": 0o600, "log.db-wal": 0o600, "log.db-shm": 0o600}
 
 
-async def test_an_existing_file_is_closed_to_others(tmp_path: Path):
+async def test_opening_an_existing_file_makes_it_private(tmp_path: Path):
     path = tmp_path / "log.db"
-    await aged(path)
+    await create_and_close(path)
     path.chmod(0o640)
-    await aged(path)
+    await create_and_close(path)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_going_back_over_a_step_that_would_lose_something_is_refused(tmp_path: Path):
+def test_an_irreversible_downgrade_is_refused(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path, FINISHED).close()
     before = bytes_of(path)
@@ -189,20 +189,20 @@ def test_going_back_over_a_step_that_would_lose_something_is_refused(tmp_path: P
     assert (version(path), bytes_of(path)) == (last, before)
 
 
-async def test_a_newer_file_is_refused_and_nothing_is_changed(tmp_path: Path):
+async def test_a_newer_file_is_refused_and_unchanged(tmp_path: Path):
     path = tmp_path / "log.db"
-    await aged(path)
+    await create_and_close(path)
     prepare(path, MOODY).close()
     before = path.read_bytes()
     versions = f"schema {NEWEST + 2}; this version supports {NEWEST}"
     with pytest.raises(StoreMismatch, match=rf"newer Mainspring \({versions}\)"):
-        await aged(path)
+        await create_and_close(path)
     with pytest.raises(StoreMismatch, match="newer Mainspring"):
         migrate(path, 1, NOTED)
     assert path.read_bytes() == before
 
 
-def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
+def test_a_failing_migration_leaves_the_file_unchanged(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path).close()
     before = bytes_of(path)
@@ -213,8 +213,8 @@ def test_a_step_that_fails_leaves_the_file_as_it_was(tmp_path: Path):
     assert version(path) == NEWEST + 1
 
 
-async def test_a_copy_that_lost_its_write_ahead_log_gets_it_back(tmp_path: Path):
-    session_id = await aged(tmp_path / "log.db")
+async def test_a_copy_without_write_ahead_log_gets_one(tmp_path: Path):
+    session_id = await create_and_close(tmp_path / "log.db")
     path = tmp_path / "copy.db"
     with closing(sqlite3.connect(tmp_path / "log.db")) as raw:
         raw.execute("vacuum into ?", (str(path),))
@@ -240,7 +240,7 @@ async def test_a_foreign_database_is_refused(tmp_path: Path, statements: tuple[s
         raw.commit()
     before = path.read_bytes()
     with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
-        await aged(path)
+        await create_and_close(path)
     with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
         migrate(path, 0)
     with pytest.raises(StoreMismatch, match="does not belong to Mainspring"):
@@ -249,11 +249,11 @@ async def test_a_foreign_database_is_refused(tmp_path: Path, statements: tuple[s
     assert [file.name for file in tmp_path.iterdir()] == ["log.db"]
 
 
-async def test_a_file_that_is_no_database_is_refused_and_untouched(tmp_path: Path):
+async def test_a_file_that_is_not_a_database_is_refused_and_unchanged(tmp_path: Path):
     path = tmp_path / "log.db"
     path.write_bytes(b"Dear diary, " * 500)
     with pytest.raises(StoreMismatch, match="is not a SQLite database"):
-        await aged(path)
+        await create_and_close(path)
     assert path.read_bytes() == b"Dear diary, " * 500
 
 
@@ -273,7 +273,7 @@ prepare(Path(sys.argv[1]), (*MIGRATIONS, notes)).close()
 
 
 @pytest.mark.parametrize("exists", [False, True], ids=["new", "from version 1"])
-def test_of_processes_that_open_a_file_at_once_one_migrates(tmp_path: Path, exists: bool):
+def test_of_processes_opening_a_file_concurrently_one_migrates(tmp_path: Path, exists: bool):
     path = tmp_path / "log.db"
     if exists:
         prepare(path, FIRST).close()

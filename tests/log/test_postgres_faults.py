@@ -32,32 +32,32 @@ from mainspring.log.writer import Writer
 SOCKET = ".s.PGSQL.5432"
 
 
-def says(text: str) -> AgentMessage:
+def message(text: str) -> AgentMessage:
     return AgentMessage(content=(TextBlock(text),))
 
 
-async def said(log: SessionLog, session_id: str) -> list[str]:
+async def read_texts(log: SessionLog, session_id: str) -> list[str]:
     assert (await verify(log, session_id)).ok
     return [text for event in await log.read(session_id) if (text := message_text(event.payload))]
 
 
 @asynccontextmanager
-async def writing(url: str) -> AsyncGenerator[tuple[SessionLog, Writer]]:
+async def open_writer(url: str) -> AsyncGenerator[tuple[SessionLog, Writer]]:
     with anyio.fail_after(60):
         async with open_postgres(url) as store:
             log = SessionLog(store)
             yield log, await log.hold((await log.create()).id, owner="me", seconds=60)
 
 
-async def outside(postgres: Postgres, *, seconds: float) -> None:
+async def restart_server(postgres: Postgres, *, seconds: float) -> None:
     """Stop the server for a while."""
     await anyio.to_thread.run_sync(postgres.stop)
     await anyio.sleep(seconds)
     await anyio.to_thread.run_sync(postgres.start)
 
 
-async def test_appends_go_on_while_connections_are_cut(postgres: Postgres, postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+async def test_appends_continue_while_connections_are_cut(postgres: Postgres, postgres_url: str):
+    async with open_writer(postgres_url) as (log, writer):
 
         async def cut() -> None:
             for _ in range(10):
@@ -67,23 +67,25 @@ async def test_appends_go_on_while_connections_are_cut(postgres: Postgres, postg
         async with anyio.create_task_group() as group:
             group.start_soon(cut)
             for number in range(200):
-                await writer.append(says(f"{number}"))
-        assert await said(log, writer.session_id) == [f"{number}" for number in range(200)]
+                await writer.append(message(f"{number}"))
+        assert await read_texts(log, writer.session_id) == [f"{number}" for number in range(200)]
 
 
-async def test_an_append_cut_off_inside_the_server_is_made_again(postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+async def test_an_append_cut_off_inside_the_server_is_repeated(postgres_url: str):
+    async with open_writer(postgres_url) as (log, writer):
         blocker = await psycopg.AsyncConnection.connect(postgres_url)
         await blocker.execute("select from mainspring.session for update")
         async with anyio.create_task_group() as group:
-            group.start_soon(writer.append, says("once"))
-            await end_one_that_waits(postgres_url)  # cut off, and made again, and waits again
-            await end_one_that_waits(postgres_url)
+            group.start_soon(writer.append, message("once"))
+            await terminate_waiting_backend(
+                postgres_url
+            )  # cut off, and made again, and waits again
+            await terminate_waiting_backend(postgres_url)
             await blocker.close()
-        assert await said(log, writer.session_id) == ["once"]
+        assert await read_texts(log, writer.session_id) == ["once"]
 
 
-async def end_one_that_waits(url: str) -> None:
+async def terminate_waiting_backend(url: str) -> None:
     waiting = "from pg_stat_activity where wait_event_type = 'Lock'"
     end = f"select pg_terminate_backend(pid, 5000) {waiting}".encode()
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
@@ -138,61 +140,61 @@ def proxy(postgres: Postgres, postgres_url: str) -> Iterator[Proxy]:
     shutil.rmtree(folder)
 
 
-async def test_an_append_whose_answer_was_lost_is_not_made_twice(proxy: Proxy):
+async def test_an_append_whose_reply_was_lost_is_not_repeated(proxy: Proxy):
     async with anyio.create_task_group() as group:
         group.start_soon(proxy.run)
         await anyio.wait_all_tasks_blocked()
-        async with writing(proxy.url) as (log, writer):
+        async with open_writer(proxy.url) as (log, writer):
             for number in range(5):
-                await writer.append(says(f"{number}"))
+                await writer.append(message(f"{number}"))
                 await anyio.sleep(0.05)  # so that it is the append's answer that gets lost
                 proxy.loses_next_answer = True
-            await writer.append(says("5"))
+            await writer.append(message("5"))
             assert proxy.lost == 5
-            assert await said(log, writer.session_id) == [f"{number}" for number in range(6)]
+            assert await read_texts(log, writer.session_id) == [f"{number}" for number in range(6)]
         group.cancel_scope.cancel()
 
 
-async def test_appends_go_on_after_a_restart(postgres: Postgres, postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+async def test_appends_continue_after_a_restart(postgres: Postgres, postgres_url: str):
+    async with open_writer(postgres_url) as (log, writer):
         async with anyio.create_task_group() as group:
-            group.start_soon(lambda: outside(postgres, seconds=0.3))
+            group.start_soon(lambda: restart_server(postgres, seconds=0.3))
             for number in range(200):
-                await writer.append(says(f"{number}"))
+                await writer.append(message(f"{number}"))
                 await anyio.sleep(0.005)
-        assert await said(log, writer.session_id) == [f"{number}" for number in range(200)]
+        assert await read_texts(log, writer.session_id) == [f"{number}" for number in range(200)]
 
 
 async def test_acknowledged_events_survive_a_crash(postgres: Postgres, postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+    async with open_writer(postgres_url) as (log, writer):
         for number in range(50):
-            await writer.append(says(f"{number}"))
+            await writer.append(message(f"{number}"))
         await anyio.to_thread.run_sync(postgres.crash)
         await anyio.to_thread.run_sync(postgres.start)
-        await writer.append(says("50"))
-        assert await said(log, writer.session_id) == [f"{number}" for number in range(51)]
+        await writer.append(message("50"))
+        assert await read_texts(log, writer.session_id) == [f"{number}" for number in range(51)]
 
 
 async def test_a_restart_while_idle_goes_unnoticed(postgres: Postgres, postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+    async with open_writer(postgres_url) as (log, writer):
         async with anyio.create_task_group() as group:
             for _ in range(20):  # so that there are several idle connections
                 group.start_soon(log.session, writer.session_id)
-        await outside(postgres, seconds=0)
+        await restart_server(postgres, seconds=0)
         for _ in range(20):
             await log.session(writer.session_id)
         await log.create()
 
 
-async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
+async def test_an_absent_server_is_reported_as_unavailable_until_it_is_back(
     postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("mainspring.log.task_groups.RETRY_SECONDS", (0.01, 0.01))
-    async with writing(postgres_url) as (log, writer):
+    async with open_writer(postgres_url) as (log, writer):
         await anyio.to_thread.run_sync(postgres.stop)
         try:
             for attempt in (
-                writer.append(says("no")),
+                writer.append(message("no")),
                 log.read(writer.session_id),
                 log.create(),
                 writer.renew(),
@@ -201,12 +203,12 @@ async def test_a_server_that_stays_away_is_unavailable_until_it_is_back(
                     await attempt
         finally:
             await anyio.to_thread.run_sync(postgres.start)
-        await writer.append(says("yes"))
-        assert await said(log, writer.session_id) == ["yes"]
+        await writer.append(message("yes"))
+        assert await read_texts(log, writer.session_id) == ["yes"]
 
 
-async def test_a_waiting_follower_outlasts_a_restart(postgres: Postgres, postgres_url: str):
-    async with writing(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
+async def test_a_waiting_follower_survives_a_restart(postgres: Postgres, postgres_url: str):
+    async with open_writer(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
         followed = SessionLog(other).follow(writer.session_id, after=1)
         async with anyio.create_task_group() as group:
             group.start_soon(restart_and_append, postgres, writer)
@@ -216,15 +218,15 @@ async def test_a_waiting_follower_outlasts_a_restart(postgres: Postgres, postgre
 
 async def restart_and_append(postgres: Postgres, writer: Writer) -> None:
     await anyio.sleep(0.2)  # the follower waits by now
-    await outside(postgres, seconds=0.3)
-    await writer.append(says("back"))
+    await restart_server(postgres, seconds=0.3)
+    await writer.append(message("back"))
 
 
-async def test_the_listener_comes_back_after_its_connection_was_cut(
+async def test_the_listener_reconnects_after_its_connection_was_cut(
     postgres: Postgres, postgres_url: str, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr(wakeups, "POLL_SECONDS", 3600)
-    async with writing(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
+    async with open_writer(postgres_url) as (_, writer), open_postgres(postgres_url) as other:
         followed = SessionLog(other).follow(writer.session_id, after=1)
         for seq in range(2, 6):
             async with anyio.create_task_group() as group:
@@ -236,11 +238,11 @@ async def test_the_listener_comes_back_after_its_connection_was_cut(
 async def cut_and_append(postgres: Postgres, writer: Writer) -> None:
     await anyio.sleep(0.2)  # the follower waits by now, or reads once more: right either way
     await anyio.to_thread.run_sync(postgres.disconnect)
-    await writer.append(says("more"))
+    await writer.append(message("more"))
 
 
-async def test_polling_finds_what_no_notification_told(postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+async def test_polling_finds_events_without_a_notification(postgres_url: str):
+    async with open_writer(postgres_url) as (log, writer):
         pool = Pool(Address.of(postgres_url), size=1)
         silent = PostgresStore(pool)  # not opened: it announces nothing
         followed = log.follow(writer.session_id, after=1)
@@ -249,7 +251,7 @@ async def test_polling_finds_what_no_notification_told(postgres_url: str):
             successor = await SessionLog(silent).hold(
                 writer.session_id, owner="me", seconds=60, instead_of=("me", seen.epoch)
             )
-            await successor.append(says("psst"))
+            await successor.append(message("psst"))
             assert (await anext(followed)).seq == seq
         await followed.aclose()
         await pool.close()
@@ -263,7 +265,7 @@ async def test_many_sessions_are_announced_in_few_notifications(postgres_url: st
             log = SessionLog(store)
             made = [await log.create() for _ in range(400)]
             writing_all = [await log.hold(item.id, owner="me", seconds=60) for item in made]
-            await at_once(lambda writer: writer.append(says("hello")), writing_all)
+            await at_once(lambda writer: writer.append(message("hello")), writing_all)
         async for notification in listener.notifies(timeout=0.5):
             heard.append(notification.payload)
     told = {session_id for payload in heard for session_id in payload.split()[1:]}
@@ -280,10 +282,10 @@ async def test_many_sessions_are_announced_in_few_notifications(postgres_url: st
         ("42501", StoreReadOnly, "cannot be written"),
     ],
 )
-async def test_a_server_in_trouble_is_reported_and_the_log_goes_on_after_it(
+async def test_a_server_error_is_reported_and_the_log_continues_afterwards(
     postgres: Postgres, postgres_url: str, code: str, kind: type[MainspringError], words: str
 ):
-    async with writing(postgres_url) as (log, writer):
+    async with open_writer(postgres_url) as (log, writer):
         postgres.execute(
             "create function mainspring.fail() returns trigger language plpgsql as"
             f" $$ begin raise exception using errcode = '{code}'; end $$"
@@ -293,10 +295,10 @@ async def test_a_server_in_trouble_is_reported_and_the_log_goes_on_after_it(
             " for each row execute function mainspring.fail()"
         )
         with pytest.raises(kind, match=words):
-            await writer.append(says("no"))
+            await writer.append(message("no"))
         postgres.execute("drop trigger fail on mainspring.event")
-        await writer.append(says("yes"))
-        assert await said(log, writer.session_id) == ["yes"]
+        await writer.append(message("yes"))
+        assert await read_texts(log, writer.session_id) == ["yes"]
 
 
 async def test_few_connections_serve_many_tasks(postgres: Postgres, postgres_url: str):
@@ -311,8 +313,8 @@ async def test_few_connections_serve_many_tasks(postgres: Postgres, postgres_url
             assert await counted.fetchone() == (2,)
 
 
-async def test_a_text_that_postgres_cannot_hold_is_the_callers_fault(postgres_url: str):
-    async with writing(postgres_url) as (log, writer):
+async def test_text_that_postgres_cannot_store_is_an_input_error(postgres_url: str):
+    async with open_writer(postgres_url) as (log, writer):
         with pytest.raises(MainspringError, match="NUL"):
             await log.store.acquire(writer.session_id, owner="a\0b", seconds=1)
-        await writer.append(says("fine"))
+        await writer.append(message("fine"))

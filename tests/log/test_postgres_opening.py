@@ -48,7 +48,7 @@ async def migrate(url: str, *migrations: Migration) -> None:
     await (await prepare(Address.of(url), migrations)).close()
 
 
-async def test_a_database_of_a_newer_version_is_refused_and_left_alone(postgres_url: str):
+async def test_a_database_of_a_newer_version_is_refused_and_unchanged(postgres_url: str):
     await migrate(postgres_url, *MIGRATIONS, LATER)
     before = await tables(postgres_url)
     with pytest.raises(StoreMismatch, match="newer Mainspring"):
@@ -57,7 +57,7 @@ async def test_a_database_of_a_newer_version_is_refused_and_left_alone(postgres_
     assert await tables(postgres_url) == before
 
 
-async def test_a_schema_that_is_not_ours_is_refused(postgres: Postgres, postgres_url: str):
+async def test_a_schema_of_another_program_is_refused(postgres: Postgres, postgres_url: str):
     postgres.execute("create schema mainspring")
     postgres.execute("create table mainspring.theirs(n integer)")
     with pytest.raises(StoreMismatch, match="not Mainspring's"):
@@ -66,7 +66,7 @@ async def test_a_schema_that_is_not_ours_is_refused(postgres: Postgres, postgres
     assert await tables(postgres_url) == {"theirs"}
 
 
-async def test_sessions_survive_an_upgrade_and_the_way_back(postgres_url: str):
+async def test_sessions_survive_an_upgrade_and_a_downgrade(postgres_url: str):
     async with open_postgres(postgres_url) as store:
         session = await SessionLog(store).create()
     await migrate(postgres_url, *MIGRATIONS, LATER)
@@ -110,12 +110,12 @@ async def test_a_database_of_version_1_gets_records(postgres: Postgres, postgres
         await migrated(postgres_url, 1)
 
 
-async def test_looking_at_a_database_leaves_nothing_in_it(postgres_url: str):
+async def test_checking_the_schema_creates_nothing(postgres_url: str):
     assert await schema_status(postgres_url) == SchemaStatus(0, NEWEST)
     assert await tables(postgres_url) == set()
 
 
-async def test_a_downgrade_to_nothing_can_be_begun_again(postgres_url: str):
+async def test_a_database_downgraded_to_nothing_can_be_migrated_again(postgres_url: str):
     await migrate(postgres_url, *FIRST)
     await migrated(postgres_url, 0, FIRST)
     assert await tables(postgres_url) == {"schema_version"}
@@ -123,7 +123,7 @@ async def test_a_downgrade_to_nothing_can_be_begun_again(postgres_url: str):
         assert await store.sessions() == []
 
 
-async def test_a_failed_migration_leaves_everything_as_it_was(postgres_url: str):
+async def test_a_failed_migration_leaves_everything_unchanged(postgres_url: str):
     await migrate(postgres_url, *MIGRATIONS)
     before = await tables(postgres_url)
     broken = Migration(version=NEWEST + 1, up=(*LATER.up, "create nonsense"), down=())
@@ -134,7 +134,7 @@ async def test_a_failed_migration_leaves_everything_as_it_was(postgres_url: str)
         pass
 
 
-async def test_processes_that_open_a_new_database_at_once_migrate_it_once(postgres_url: str):
+async def test_processes_that_open_a_new_database_concurrently_migrate_it_once(postgres_url: str):
     async def use() -> None:
         async with open_postgres(postgres_url) as store:
             await SessionLog(store).create()
@@ -144,7 +144,9 @@ async def test_processes_that_open_a_new_database_at_once_migrate_it_once(postgr
         assert len(await store.sessions()) == 8
 
 
-async def test_a_read_only_database_is_read_and_not_written(postgres: Postgres, postgres_url: str):
+async def test_a_read_only_database_can_be_read_but_not_written(
+    postgres: Postgres, postgres_url: str
+):
     async with open_postgres(postgres_url) as store:
         session = await SessionLog(store).create()
     postgres.execute(f"alter database {DATABASE} set default_transaction_read_only = on")
@@ -202,7 +204,7 @@ async def test_no_error_of_an_open_store_shows_the_password(postgres: Postgres, 
             assert PASSWORD not in "".join(traceback.format_exception(raised.value))
 
 
-async def test_an_unknown_database_is_named_and_not_waited_for(postgres: Postgres):
+async def test_an_unknown_database_is_reported_as_not_retryable(postgres: Postgres):
     with pytest.raises(StoreFailed, match="nowhere") as raised:
         async with open_postgres(postgres.url().replace(f"/{DATABASE}?", "/nowhere?")):
             pass

@@ -22,7 +22,7 @@ def record(id_: str, rev: int = 0) -> RecordRow:
     return RecordRow(tenant="t", kind="k", id=id_, created=1, updated=1, body=b"{}", rev=rev)
 
 
-async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_path: Path):
+async def test_a_rejected_write_in_a_shared_commit_does_not_affect_the_others(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         writer = await log.hold((await log.create()).id, owner="worker")
@@ -59,7 +59,7 @@ async def test_what_is_refused_in_a_shared_commit_leaves_the_others_alone(tmp_pa
 
 
 @given(prefix=st.text(max_size=3), rest=st.text(max_size=3), other=st.text(max_size=4))
-def test_what_begins_so_lies_before_what_is_beyond(prefix: str, rest: str, other: str):
+def test_prefix_end_bounds_exactly_the_texts_with_the_prefix(prefix: str, rest: str, other: str):
     end = prefix_end(prefix)
 
     def is_within(text: str) -> bool:
@@ -70,7 +70,7 @@ def test_what_begins_so_lies_before_what_is_beyond(prefix: str, rest: str, other
     assert end is None or end.encode()
 
 
-def test_asking_what_is_runnable_looks_at_no_session_in_vain(tmp_path: Path):
+def test_the_runnable_query_scans_only_partial_indexes(tmp_path: Path):
     with closing(prepare(tmp_path / "log.db")) as db:
         asked: list[str] = []
         db.set_trace_callback(asked.append)
@@ -81,7 +81,7 @@ def test_asking_what_is_runnable_looks_at_no_session_in_vain(tmp_path: Path):
     assert [scan.split()[-1] for scan in scans] == ["inbox_pending", "session_held"]
 
 
-def test_an_append_touches_no_index_of_sessions(tmp_path: Path):
+def test_an_append_updates_no_index_of_sessions(tmp_path: Path):
     path = tmp_path / "log.db"
     prepare(path).close()
     with closing(sqlite3.connect(path)) as db:

@@ -151,7 +151,7 @@ class RecordsMachine(RuleBasedStateMachine):
         self._portal = self._stack.enter_context(start_blocking_portal())
         opening = self._portal.wrap_async_context_manager(opened)
         self._records = self._stack.enter_context(opening).records
-        self.ask(_emptied)
+        self.ask(_delete_all)
 
     def ask(self, question: Callable[[Records], Awaitable[T]]) -> T:
         async def asked() -> T:
@@ -220,7 +220,7 @@ class RecordsMachine(RuleBasedStateMachine):
         assert self.ask(everything) == expected
 
 
-async def _emptied(kept: Records) -> None:
+async def _delete_all(kept: Records) -> None:
     while some := await kept.everything():
         await kept.write(*[Remove(row=item) for item in some])
     await kept.forget_tallies("")

@@ -79,7 +79,7 @@ async def check_removed(log: SessionLog) -> None:
     assert not (await verify(log, later.id)).problems
 
 
-async def test_nothing_is_left_in_the_files_of_sqlite(tmp_path: Path):
+async def test_a_removed_text_is_in_no_file_of_sqlite(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         await check_removed(SessionLog(store))
         for file in tmp_path.iterdir():
@@ -88,7 +88,7 @@ async def test_nothing_is_left_in_the_files_of_sqlite(tmp_path: Path):
         assert b"combination" not in file.read_bytes(), file.name
 
 
-async def test_nothing_is_left_in_the_tables_of_postgres(postgres_url: str):
+async def test_a_removed_text_is_in_no_table_of_postgres(postgres_url: str):
     async with open_postgres(postgres_url) as store:
         await check_removed(SessionLog(store))
     query = "select table_name from information_schema.tables where table_schema = 'mainspring'"
@@ -109,7 +109,7 @@ async def redacted_log(open_store: AbstractAsyncContextManager[Store]):
         yield log, first
 
 
-async def test_a_text_that_was_removed_by_others_is_found_out(tmp_path: Path):
+async def test_a_redaction_forged_in_the_database_is_detected(tmp_path: Path):
     file = tmp_path / "log.db"
     async with redacted_log(open_sqlite(file)) as (log, session_id):
         (event,) = [item for item in await log.read(session_id) if item.type == "agent.tool_use"]
@@ -121,7 +121,7 @@ async def test_a_text_that_was_removed_by_others_is_found_out(tmp_path: Path):
         assert [problem.seq for problem in report.problems] == [event.seq]
 
 
-async def test_a_running_session_is_reported(tmp_path: Path):
+async def test_a_running_session_is_reported_and_not_redacted(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         first, fork, _ = await write_sessions(log)
@@ -131,7 +131,7 @@ async def test_a_running_session_is_reported(tmp_path: Path):
 
 
 @given(st.text(max_size=200))
-def test_a_text_without_it_stays_as_it_is(text: str):
+def test_text_without_the_removed_words_is_unchanged(text: str):
     remover = TextRemover([FACT])
     assert remover(text) is text
     assert FACT not in remover(f"{text} {FACT} {text}")

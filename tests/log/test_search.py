@@ -57,15 +57,15 @@ FINDS = {
 }
 
 
-async def found(log: SessionLog, query: str, session_id: str | None = None) -> list[int]:
+async def find_seqs(log: SessionLog, query: str, session_id: str | None = None) -> list[int]:
     return sorted(hit.seq for hit in await search(log, query, session_id=session_id))
 
 
-async def test_any_query_is_plain_words_whatever_it_looks_like(log: SessionLog):
+async def test_any_query_is_treated_as_plain_words(log: SessionLog):
     await told(log, *SAID)
     for query, place in FINDS.items():
         expected = [] if place is None else [place + 2]
-        assert (query, await found(log, query)) == (query, expected)
+        assert (query, await find_seqs(log, query)) == (query, expected)
 
 
 @pytest.mark.parametrize("query", ["", "   ", '"', "***", "🌍", "\0"])
@@ -74,56 +74,56 @@ async def test_a_query_without_a_word_is_refused(query: str, log: SessionLog):
         await search(log, query)
 
 
-async def test_what_is_said_after_a_search_is_found_by_the_next(log: SessionLog):
+async def test_text_added_after_a_search_is_found_by_the_next_search(log: SessionLog):
     session_id = await told(log, "apple")
-    assert await found(log, "apple") == [2]
+    assert await find_seqs(log, "apple") == [2]
     await tell(log, session_id, "apple pie", "pear")
-    assert await found(log, "apple") == [2, 3]
+    assert await find_seqs(log, "apple") == [2, 3]
     await log.submit(session_id, asks("apple juice"), sender=TESTER)
-    assert await found(log, "juice") == []  # not yet in the log
+    assert await find_seqs(log, "juice") == []  # not yet in the log
     writer = await log.hold(session_id, owner="teller")
     await writer.fold_inbox()
-    assert await found(log, "juice") == [5]
+    assert await find_seqs(log, "juice") == [5]
 
 
-async def test_more_than_a_page_is_caught_up_with(log: SessionLog):
+async def test_the_index_catches_up_over_more_than_one_page(log: SessionLog):
     session_id = (await log.create()).id
     writer = await log.hold(session_id, owner="teller")
     await writer.append(*(says(f"common word{n}") for n in range(1200)))
-    assert await found(log, "word1199", session_id) == [1201]
+    assert await find_seqs(log, "word1199", session_id) == [1201]
     assert len(await search(log, "common", limit=2000)) == 1200
 
 
-async def test_a_fork_finds_what_it_inherited_and_not_what_came_after(log: SessionLog):
+async def test_a_fork_finds_inherited_text_but_not_later_text_of_its_parent(log: SessionLog):
     root = await told(log, "fruit one", "fruit two", "fruit three")
     middle = await log.fork(root, at=3)
     await tell(log, middle.id, "fruit of the middle")
     leaf = await log.fork(middle.id, at=4)
     await tell(log, leaf.id, "fruit of the leaf")
-    assert await found(log, "fruit", root) == [2, 3, 4]
-    assert await found(log, "fruit", middle.id) == [2, 3, 5]
-    assert await found(log, "fruit", leaf.id) == [2, 3, 6]
+    assert await find_seqs(log, "fruit", root) == [2, 3, 4]
+    assert await find_seqs(log, "fruit", middle.id) == [2, 3, 5]
+    assert await find_seqs(log, "fruit", leaf.id) == [2, 3, 6]
     hits = await search(log, "fruit", session_id=leaf.id)
     assert {(hit.session_id, hit.seq) for hit in hits} == {(root, 2), (root, 3), (leaf.id, 6)}
 
 
-async def test_two_sessions_are_not_mixed_up(log: SessionLog):
+async def test_a_search_in_one_session_finds_nothing_of_another(log: SessionLog):
     first = await told(log, "alpha", "beta")
     second = await told(log, "alpha")
-    assert await found(log, "alpha", first) == [2]
+    assert await find_seqs(log, "alpha", first) == [2]
     assert {hit.session_id for hit in await search(log, "alpha")} == {first, second}
 
 
-async def test_a_damaged_event_does_not_keep_the_rest_from_being_found(tmp_path: Path):
+async def test_a_damaged_event_does_not_hide_the_others(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         await told(log, "alpha one", "alpha two")
     meddle(path, "update event set body = '{' where seq = 2")
     async with opened(path) as log:
-        assert await found(log, "alpha") == [3]
+        assert await find_seqs(log, "alpha") == [3]
 
 
-async def test_a_deleted_session_is_not_found_and_not_searched(log: SessionLog):
+async def test_a_deleted_session_is_not_found(log: SessionLog):
     kept = await told(log, "alpha kept")
     gone = await told(log, "alpha gone")
     assert len(await search(log, "alpha")) == 2
@@ -133,7 +133,7 @@ async def test_a_deleted_session_is_not_found_and_not_searched(log: SessionLog):
         await search(log, "alpha", session_id=gone)
 
 
-async def test_searching_while_sessions_are_deleted_finds_the_rest(log: SessionLog):
+async def test_searching_during_deletions_finds_the_remaining_sessions(log: SessionLog):
     kept = await told(log, "alpha kept")
 
     async def come_and_go() -> None:
@@ -151,7 +151,7 @@ async def test_searching_while_sessions_are_deleted_finds_the_rest(log: SessionL
             group.start_soon(look)
 
 
-async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
+async def test_no_byte_of_a_deleted_session_is_left_in_the_files(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         await told(log, "harmless")
@@ -162,15 +162,17 @@ async def test_no_byte_of_what_was_deleted_is_left_in_the_files(tmp_path: Path):
         await log.fork(session.id, title="bongofork")
         assert len(await search(log, "quaggatext")) == 2
         secrets = (b"zebratitle", b"quaggatext", b"okapiwaiting", b"tapirclient", b"numbatblob")
-        assert [word for word in secrets if word not in everything(tmp_path)] == []
+        assert [word for word in secrets if word not in read_all_files(tmp_path)] == []
         await log.delete(session.id, cascade=True)
-        left = everything(tmp_path)
+        left = read_all_files(tmp_path)
         assert [word for word in (*secrets, b"bongofork") if word in left] == []
-        assert await found(log, "harmless") == [2]
-    assert [word for word in secrets if word in everything(tmp_path)] == []
+        assert await find_seqs(log, "harmless") == [2]
+    assert [word for word in secrets if word in read_all_files(tmp_path)] == []
 
 
-async def test_no_byte_of_what_expired_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_no_byte_of_an_expired_session_is_left_in_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     rewritten: list[None] = []
     forget = text_index.purge_deleted
 
@@ -184,11 +186,11 @@ async def test_no_byte_of_what_expired_is_left(tmp_path: Path, monkeypatch: pyte
             await told(log, "quaggatext is what I said")
         assert len(await search(log, "quaggatext")) == 5
         assert len(await log.expire(updated_before=clock.now())) == 5
-        assert b"quaggatext" not in everything(tmp_path)
+        assert b"quaggatext" not in read_all_files(tmp_path)
         assert await log.expire(updated_before=clock.now()) == []
     assert len(rewritten) == 1
 
 
-def everything(folder: Path) -> bytes:
+def read_all_files(folder: Path) -> bytes:
     """The database, its write-ahead log and whatever else lies there."""
     return b"".join(file.read_bytes() for file in sorted(folder.iterdir()))

@@ -41,13 +41,13 @@ sys.stdin.read()
 
 
 @pytest.fixture(autouse=True)
-def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+def short_retries(monkeypatch: pytest.MonkeyPatch) -> None:
     """Give up at once on what lasts for longer than the test."""
     monkeypatch.setattr("mainspring.log.task_groups.RETRY_SECONDS", ())
 
 
 @pytest.fixture
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A directory that other users can reach."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
@@ -67,7 +67,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def files_limited_to(size: int) -> Generator[None]:
+def limit_file_size(size: int) -> Generator[None]:
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
     try:
@@ -77,7 +77,7 @@ def files_limited_to(size: int) -> Generator[None]:
 
 
 @contextmanager
-def locked(path: Path) -> Generator[None]:
+def hold_lock(path: Path) -> Generator[None]:
     """Another process is in the midst of writing."""
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD_A_LOCK, str(path)],
@@ -92,7 +92,7 @@ def locked(path: Path) -> Generator[None]:
         holder.communicate(timeout=60)
 
 
-async def write_until_it_fails(writer: Writer) -> tuple[list[str], StoreFailed]:
+async def write_until_failure(writer: Writer) -> tuple[list[str], StoreFailed]:
     said: list[str] = []
     for number in count():
         text = f"{number} " * 400
@@ -104,12 +104,12 @@ async def write_until_it_fails(writer: Writer) -> tuple[list[str], StoreFailed]:
     raise AssertionError
 
 
-async def test_a_full_disk_refuses_loses_nothing_and_goes_on_when_there_is_room(small_disk: Path):
+async def test_a_full_disk_refuses_writes_loses_nothing_and_recovers(small_disk: Path):
     (small_disk / "ballast").write_bytes(bytes(300_000))
     async with opened(small_disk / "log.db") as log:
         session = await log.create()
         writer = await log.hold(session.id, owner="w")
-        said, error = await write_until_it_fails(writer)
+        said, error = await write_until_failure(writer)
         assert isinstance(error, StoreFull)
         assert texts(await log.read(session.id)) == said
         (small_disk / "ballast").unlink()
@@ -120,11 +120,11 @@ async def test_a_full_disk_refuses_loses_nothing_and_goes_on_when_there_is_room(
         assert (await verify(log, session.id)).ok
 
 
-async def test_a_write_that_the_system_forbids_is_undone_and_can_be_repeated(log: SessionLog):
+async def test_a_failed_write_is_rolled_back_and_can_be_repeated(log: SessionLog):
     session = await log.create()
     writer = await log.hold(session.id, owner="w")
-    with files_limited_to(300_000):
-        said, error = await write_until_it_fails(writer)
+    with limit_file_size(300_000):
+        said, error = await write_until_failure(writer)
         assert error.retryable
         assert texts(await log.read(session.id)) == said
     await writer.append(says("room again"))
@@ -132,18 +132,18 @@ async def test_a_write_that_the_system_forbids_is_undone_and_can_be_repeated(log
     assert (await verify(log, session.id)).ok
 
 
-async def test_a_file_that_may_not_be_written_is_told_as_such(shared: Path):
-    path = shared / "log.db"
+async def test_a_read_only_file_is_reported_as_read_only(shared_folder: Path):
+    path = shared_folder / "log.db"
     async with opened(path) as log:
         session_id = await told(log, "hello")
     path.chmod(0o444)
-    shared.chmod(0o555)
+    shared_folder.chmod(0o555)
     before = path.read_bytes()
     with unprivileged(), pytest.raises(StoreReadOnly, match=r"log\.db"):
         async with opened(path) as log:
             await log.create()
     assert path.read_bytes() == before
-    shared.chmod(0o777)
+    shared_folder.chmod(0o777)
     path.chmod(0o666)
     with unprivileged():
         async with opened(path) as log:
@@ -151,8 +151,8 @@ async def test_a_file_that_may_not_be_written_is_told_as_such(shared: Path):
             assert texts(await log.read(session_id)) == ["hello"]
 
 
-async def test_a_file_that_may_not_be_written_in_a_directory_that_may(shared: Path):
-    path = shared / "log.db"
+async def test_a_read_only_file_in_a_writable_folder_is_reported_as_read_only(shared_folder: Path):
+    path = shared_folder / "log.db"
     async with opened(path) as log:
         await told(log, "hello")
     path.chmod(0o444)
@@ -162,15 +162,15 @@ async def test_a_file_that_may_not_be_written_in_a_directory_that_may(shared: Pa
 
 
 @pytest.mark.parametrize("name", ["log.db", "deeper/log.db"])
-async def test_a_directory_that_may_not_be_written_is_told_as_such(shared: Path, name: str):
-    shared.chmod(0o555)
+async def test_a_read_only_folder_is_reported_as_read_only(shared_folder: Path, name: str):
+    shared_folder.chmod(0o555)
     with unprivileged(), pytest.raises(StoreReadOnly, match=r"log\.db"):
-        async with opened(shared / name):
+        async with opened(shared_folder / name):
             pass
-    assert list(shared.iterdir()) == []
+    assert list(shared_folder.iterdir()) == []
 
 
-async def test_a_place_where_no_file_can_be_is_told_as_such(tmp_path: Path):
+async def test_an_impossible_path_is_reported(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
     with pytest.raises(StoreFailed, match=r"log\.db"):
         async with opened(tmp_path / "file" / "log.db"):
@@ -180,7 +180,7 @@ async def test_a_place_where_no_file_can_be_is_told_as_such(tmp_path: Path):
             pass
 
 
-async def test_a_damaged_page_is_told_and_the_rest_can_be_read_and_written(tmp_path: Path):
+async def test_a_damaged_page_is_reported_and_the_rest_stays_usable(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         first = await told(log, "the first")
@@ -209,7 +209,7 @@ async def test_a_changed_byte_in_a_body_is_found_by_verify(tmp_path: Path):
         assert [problem.seq for problem in (await verify(log, session_id)).problems] in ([2], [3])
 
 
-async def test_a_cut_write_ahead_log_leaves_a_beginning_of_what_was_said(tmp_path: Path):
+async def test_a_truncated_write_ahead_log_leaves_a_prefix_of_the_log(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = await told(log, "0")
@@ -237,7 +237,7 @@ async def test_a_cut_write_ahead_log_leaves_a_beginning_of_what_was_said(tmp_pat
             assert texts(await log.read(session_id)) == [*kept, "on"]
 
 
-async def is_left_alone(path: Path, why: str) -> None:
+async def check_left_unchanged(path: Path, why: str) -> None:
     before = path.read_bytes()
     with pytest.raises(StoreMismatch, match=why):
         async with opened(path):
@@ -245,11 +245,11 @@ async def is_left_alone(path: Path, why: str) -> None:
     assert path.read_bytes() == before
 
 
-async def test_a_file_that_is_no_database_is_left_alone(tmp_path: Path):
+async def test_a_file_that_is_not_a_database_is_left_unchanged(tmp_path: Path):
     path = tmp_path / "log.db"
     for content in (b"Dear diary,", b"Dear diary, " * 1000, os.urandom(5000)):
         path.write_bytes(content)
-        await is_left_alone(path, "not a SQLite database")
+        await check_left_unchanged(path, "not a SQLite database")
 
 
 async def test_an_empty_file_becomes_a_log(tmp_path: Path, log: SessionLog):
@@ -258,29 +258,29 @@ async def test_an_empty_file_becomes_a_log(tmp_path: Path, log: SessionLog):
 
 
 @pytest.mark.parametrize("statement", ["create table t(x)", "pragma application_id = 7"])
-async def test_somebody_elses_database_is_left_alone(tmp_path: Path, statement: str):
+async def test_a_database_of_another_program_is_left_unchanged(tmp_path: Path, statement: str):
     path = tmp_path / "log.db"
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(statement)
-    await is_left_alone(path, "does not belong to Mainspring")
+    await check_left_unchanged(path, "does not belong to Mainspring")
 
 
-async def test_a_newer_mainsprings_file_is_left_alone(tmp_path: Path):
+async def test_a_file_of_a_newer_version_is_left_unchanged(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         await told(log, "hello")
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("pragma user_version = 999")
-    await is_left_alone(path, "newer Mainspring")
+    await check_left_unchanged(path, "newer Mainspring")
 
 
-async def test_a_file_locked_too_long_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+async def test_a_file_locked_too_long_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("mainspring.log.sqlite.commits.BUSY_SECONDS", 0.05)
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = await told(log, "hello")
         writer = await log.hold(session_id, owner="w")
-        with locked(path):
+        with hold_lock(path):
             with anyio.fail_after(60), pytest.raises(StoreUnavailable, match="locked") as caught:
                 await writer.append(says("too early"))
             assert caught.value.retryable
@@ -289,20 +289,20 @@ async def test_a_file_locked_too_long_is_told(tmp_path: Path, monkeypatch: pytes
         assert texts(await log.read(session_id)) == ["hello", "free"]
 
 
-async def test_a_file_locked_for_a_while_is_waited_for(tmp_path: Path):
+async def test_a_briefly_locked_file_is_waited_for(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = await told(log, "hello")
         writer = await log.hold(session_id, owner="w")
         with anyio.fail_after(60):
             async with anyio.create_task_group() as group:
-                with locked(path):
+                with hold_lock(path):
                     group.start_soon(writer.append, says("patience"))
                     assert texts(await log.read(session_id)) == ["hello"]
         assert texts(await log.read(session_id)) == ["hello", "patience"]
 
 
-async def test_a_new_file_that_another_process_is_making_is_waited_for(tmp_path: Path):
+async def test_a_new_file_created_by_another_process_is_waited_for(tmp_path: Path):
     path = tmp_path / "log.db"
     path.touch()
 
@@ -312,17 +312,17 @@ async def test_a_new_file_that_another_process_is_making_is_waited_for(tmp_path:
 
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
-            with locked(path):
+            with hold_lock(path):
                 group.start_soon(open_and_tell)
                 await anyio.wait_all_tasks_blocked()
 
 
-async def test_a_new_file_that_another_process_keeps_making_is_not_waited_for_forever(
+async def test_waiting_for_a_new_file_of_another_process_times_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("mainspring.log.sqlite.connect.BUSY_SECONDS", 0.05)
     path = tmp_path / "log.db"
-    with locked(path), anyio.fail_after(60), pytest.raises(StoreUnavailable, match="locked"):
+    with hold_lock(path), anyio.fail_after(60), pytest.raises(StoreUnavailable, match="locked"):
         async with open_sqlite(path):
             pass
     async with opened(path) as log:

@@ -35,11 +35,11 @@ JOURNEY = (
 )
 
 
-async def exported(log: SessionLog, session_id: str) -> Lines:
+async def export_session(log: SessionLog, session_id: str) -> Lines:
     return [line async for line in export_lines(log, session_id)]
 
 
-async def each(lines: Sequence[bytes]) -> AsyncGenerator[bytes]:
+async def iterate(lines: Sequence[bytes]) -> AsyncGenerator[bytes]:
     for line in lines:
         yield line
 
@@ -52,93 +52,99 @@ async def with_blob(log: SessionLog, session_id: str, content: bytes) -> None:
     await writer.release()
 
 
-async def test_an_imported_session_is_exported_as_same_bytes(here: SessionLog, there: SessionLog):
+async def test_an_imported_session_is_exported_as_the_same_bytes(
+    here: SessionLog, there: SessionLog
+):
     session_id = await told(here, "one", "Grüße, 世界 🌍 \u0000 </script>")
     await with_blob(here, session_id, b"\x00\xff" * 50_000)
-    lines = await exported(here, session_id)
-    assert await import_lines(there, each(lines)) == [session_id]
-    assert await exported(there, session_id) == lines
+    lines = await export_session(here, session_id)
+    assert await import_lines(there, iterate(lines)) == [session_id]
+    assert await export_session(there, session_id) == lines
     assert (await verify(there, session_id)).ok
 
 
-async def test_a_session_moves_and_comes_back(tmp_path: Path, postgres_url: str, here: SessionLog):
+async def test_a_session_moves_to_postgres_and_back_unchanged(
+    tmp_path: Path, postgres_url: str, here: SessionLog
+):
     async with open_postgres(postgres_url) as store:
         there = SessionLog(store)
-        session_id = await played(here, JOURNEY)
-        lines = await exported(here, session_id)
-        await import_lines(there, each(lines))
-        assert await exported(there, session_id) == lines
+        session_id = await play_steps(here, JOURNEY)
+        lines = await export_session(here, session_id)
+        await import_lines(there, iterate(lines))
+        assert await export_session(there, session_id) == lines
         assert (await verify(there, session_id)).ok
         async with opened(tmp_path / "b.db") as home:
-            await import_lines(home, each(await exported(there, session_id)))
-            assert await exported(home, session_id) == lines
+            await import_lines(home, iterate(await export_session(there, session_id)))
+            assert await export_session(home, session_id) == lines
 
 
-async def test_a_fork_of_a_fork_brings_its_ancestors(here: SessionLog, there: SessionLog):
+async def test_a_fork_of_a_fork_is_exported_with_its_ancestors(here: SessionLog, there: SessionLog):
     root = await told(here, "one", "two", "three")
     middle = await here.fork(root, at=3)
     await tell(here, middle.id, "four")
     leaf = await here.fork(middle.id)
     await tell(here, leaf.id, "five")
-    lines = await exported(here, leaf.id)
-    assert await import_lines(there, each(lines)) == [root, middle.id, leaf.id]
-    assert await exported(there, leaf.id) == lines
+    lines = await export_session(here, leaf.id)
+    assert await import_lines(there, iterate(lines)) == [root, middle.id, leaf.id]
+    assert await export_session(there, leaf.id) == lines
     await tell(there, leaf.id, "six")
     assert texts(await there.read(leaf.id)) == ["one", "two", "four", "five", "six"]
     assert (await verify(there, leaf.id)).ok
 
 
-async def test_an_ancestor_of_a_fork_grows_to_its_whole(here: SessionLog, there: SessionLog):
+async def test_a_partly_imported_ancestor_can_be_completed_later(
+    here: SessionLog, there: SessionLog
+):
     root = await told(here, "one", "two", "three")
     fork = await here.fork(root, at=2)
-    await import_lines(there, each(await exported(here, fork.id)))
+    await import_lines(there, iterate(await export_session(here, fork.id)))
     assert texts(await there.read(root)) == ["one"]
-    assert await import_lines(there, each(await exported(here, root))) == []
+    assert await import_lines(there, iterate(await export_session(here, root))) == []
     assert texts(await there.read(root)) == ["one", "two", "three"]
-    assert await import_lines(there, each(await exported(here, fork.id))) == []
+    assert await import_lines(there, iterate(await export_session(here, fork.id))) == []
     assert texts(await there.read(root)) == ["one", "two", "three"]
-    assert await exported(there, root) == await exported(here, root)
+    assert await export_session(there, root) == await export_session(here, root)
 
 
 async def test_importing_twice_changes_nothing(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one", "two")
     await with_blob(here, session_id, b"large")
-    lines = await exported(here, session_id)
-    await import_lines(there, each(lines))
+    lines = await export_session(here, session_id)
+    await import_lines(there, iterate(lines))
     first = await there.session(session_id)
-    assert await import_lines(there, each(lines)) == []
+    assert await import_lines(there, iterate(lines)) == []
     assert await there.session(session_id) == first
-    assert await exported(there, session_id) == lines
+    assert await export_session(there, session_id) == lines
 
 
-async def test_longer_export_extends_what_earlier_one_brought(here: SessionLog, there: SessionLog):
+async def test_a_longer_export_extends_an_earlier_import(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one")
-    await import_lines(there, each(await exported(here, session_id)))
+    await import_lines(there, iterate(await export_session(here, session_id)))
     await tell(here, session_id, "two")
-    lines = await exported(here, session_id)
-    assert await import_lines(there, each(lines)) == []
-    assert await exported(there, session_id) == lines
+    lines = await export_session(here, session_id)
+    assert await import_lines(there, iterate(lines)) == []
+    assert await export_session(there, session_id) == lines
     assert (await there.session(session_id)).owner is None
 
 
-async def test_a_session_at_work_is_not_extended(here: SessionLog, there: SessionLog):
+async def test_a_held_session_is_not_extended(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one")
-    await import_lines(there, each(await exported(here, session_id)))
+    await import_lines(there, iterate(await export_session(here, session_id)))
     await tell(here, session_id, "two")
     await there.hold(session_id, owner="worker")
     with pytest.raises(LeaseHeld):
-        await import_lines(there, each(await exported(here, session_id)))
+        await import_lines(there, iterate(await export_session(here, session_id)))
 
 
-async def test_a_session_that_went_another_way_here_is_refused(here: SessionLog, there: SessionLog):
+async def test_a_session_that_diverged_here_is_refused(here: SessionLog, there: SessionLog):
     session_id = await told(here, "one")
-    await import_lines(there, each(await exported(here, session_id)))
+    await import_lines(there, iterate(await export_session(here, session_id)))
     await tell(here, session_id, "two")
     await tell(there, session_id, "TWO")
-    mine = await exported(there, session_id)
+    mine = await export_session(there, session_id)
     with pytest.raises(InvalidInput, match=r"^line 5: .* already exists and differs"):
-        await import_lines(there, each(await exported(here, session_id)))
-    assert await exported(there, session_id) == mine
+        await import_lines(there, iterate(await export_session(here, session_id)))
+    assert await export_session(there, session_id) == mine
 
 
 # Line 1 is the header, 2 to 6 are events, 7 and 8 blobs, 9 the end.
@@ -146,15 +152,15 @@ async def test_a_session_that_went_another_way_here_is_refused(here: SessionLog,
 Breakage: TypeAlias = Callable[[Lines], Lines]
 
 
-def without(*numbers: int) -> Breakage:
+def remove_lines(*numbers: int) -> Breakage:
     return lambda lines: [line for at, line in enumerate(lines, 1) if at not in numbers]
 
 
-def upto(number: int) -> Breakage:
+def keep_lines(number: int) -> Breakage:
     return lambda lines: lines[:number]
 
 
-def swapped(a: int, b: int) -> Breakage:
+def swap_lines(a: int, b: int) -> Breakage:
     def swap(lines: Lines) -> Lines:
         lines = list(lines)
         lines[a - 1], lines[b - 1] = lines[b - 1], lines[a - 1]
@@ -163,7 +169,7 @@ def swapped(a: int, b: int) -> Breakage:
     return swap
 
 
-def edited(number: int, old: bytes, new: bytes) -> Breakage:
+def edit_line(number: int, old: bytes, new: bytes) -> Breakage:
     def edit(lines: Lines) -> Lines:
         assert old in lines[number - 1]
         return [s.replace(old, new) if at == number else s for at, s in enumerate(lines, 1)]
@@ -171,97 +177,109 @@ def edited(number: int, old: bytes, new: bytes) -> Breakage:
     return edit
 
 
-def instead(number: int, line: bytes) -> Breakage:
+def replace_line(number: int, line: bytes) -> Breakage:
     return lambda lines: [line if at == number else kept for at, kept in enumerate(lines, 1)]
 
 
 BROKEN: dict[str, tuple[Breakage, str]] = {
-    "empty": (upto(0), "the file is empty"),
+    "empty": (keep_lines(0), "the file is empty"),
     "blank": (lambda _: [b"", b"  "], "the file is empty"),
-    "cut after the header": (upto(1), "line 1: the file ends in the middle"),
-    "cut after an event": (upto(3), "line 3: the file ends in the middle"),
-    "cut before the end": (upto(8), "line 8: the file ends in the middle"),
+    "cut after the header": (keep_lines(1), "line 1: the file ends in the middle"),
+    "cut after an event": (keep_lines(3), "line 3: the file ends in the middle"),
+    "cut before the end": (keep_lines(8), "line 8: the file ends in the middle"),
     "cut within a line": (lambda lines: [*lines[:3], lines[3][:-9]], "line 4: not a line"),
-    "no header": (without(1), "line 1: this line comes before its session"),
-    "no first event": (without(2), "line 2: the first event is not the beginning"),
-    "no event in the middle": (without(3), "line 3: event 3 does not match the hash"),
-    "no last event": (without(6), "line 8: the end of session .* does not match its last event"),
-    "no event at all": (without(2, 3, 4, 5, 6), "line 4: .* is not complete"),
-    "no blob": (without(7), "line 8: expected 2 blobs, got 1"),
+    "no header": (remove_lines(1), "line 1: this line comes before its session"),
+    "no first event": (remove_lines(2), "line 2: the first event is not the beginning"),
+    "no event in the middle": (remove_lines(3), "line 3: event 3 does not match the hash"),
+    "no last event": (
+        remove_lines(6),
+        "line 8: the end of session .* does not match its last event",
+    ),
+    "no event at all": (remove_lines(2, 3, 4, 5, 6), "line 4: .* is not complete"),
+    "no blob": (remove_lines(7), "line 8: expected 2 blobs, got 1"),
     "another thread": (
-        edited(1, b'"thread_id":"', b'"thread_id":"x'),
+        edit_line(1, b'"thread_id":"', b'"thread_id":"x'),
         "line 2: the first event does not match the header",
     ),
-    "another age": (edited(1, b'"created":"20', b'"created":"19'), "line 2: the first event does"),
+    "another age": (
+        edit_line(1, b'"created":"20', b'"created":"19'),
+        "line 2: the first event does",
+    ),
     "two headers": (lambda lines: [lines[0], *lines], "line 2: .* does not end before"),
     "an event twice": (
         lambda lines: [*lines[:3], *lines[2:]],
         "line 4: event 2 does not match the hash",
     ),
-    "events swapped": (swapped(3, 4), "line 3: event 3 does not match the hash"),
-    "end and event swapped": (swapped(6, 9), "line 6: .* does not match its last"),
-    "a word edited": (edited(3, b"one", b"0ne"), "line 4: event 3 does not match the hash"),
-    "the last word edited": (edited(6, b"...", b"..!"), "line 9: .* does not match its last"),
-    "a time edited": (edited(3, b'"time":"20', b'"time":"21'), "line 4: event 3 does not"),
+    "events swapped": (swap_lines(3, 4), "line 3: event 3 does not match the hash"),
+    "end and event swapped": (swap_lines(6, 9), "line 6: .* does not match its last"),
+    "a word edited": (edit_line(3, b"one", b"0ne"), "line 4: event 3 does not match the hash"),
+    "the last word edited": (edit_line(6, b"...", b"..!"), "line 9: .* does not match its last"),
+    "a time edited": (edit_line(3, b'"time":"20', b'"time":"21'), "line 4: event 3 does not"),
     "a time without a zone": (
-        edited(3, b'Z","version"', b'","version"'),
+        edit_line(3, b'Z","version"', b'","version"'),
         "line 3: .* no time zone",
     ),
     "no such version": (
-        edited(3, b'"version":1', b'"version":-1'),
+        edit_line(3, b'"version":1', b'"version":-1'),
         "line 3: .* invalid version -1",
     ),
     "an id edited": (
-        edited(3, b'"id":"sevt_', b'"id":"tves_'),
+        edit_line(3, b'"id":"sevt_', b'"id":"tves_'),
         "line 4: event 3 does not match the hash",
     ),
-    "a prev that is no hash": (edited(3, b'"prev":"', b'"prev":"x'), "line 3: event 2: "),
-    "a type unlearnt": (edited(3, b'"type":"agent', b'"typo":"agent'), "line 3: not an event"),
-    "a broken shape": (edited(3, b'"content":[', b'"content":[1,'), "line 3: agent.message: "),
-    "bytes that are no text": (edited(3, b"one", b"\xff"), "line 3: "),
+    "a prev that is no hash": (edit_line(3, b'"prev":"', b'"prev":"x'), "line 3: event 2: "),
+    "a type unlearnt": (edit_line(3, b'"type":"agent', b'"typo":"agent'), "line 3: not an event"),
+    "a broken shape": (edit_line(3, b'"content":[', b'"content":[1,'), "line 3: agent.message: "),
+    "bytes that are no text": (edit_line(3, b"one", b"\xff"), "line 3: "),
     "a blob's content": (
-        edited(7, b'content":"', b'content":"AAAA'),
+        edit_line(7, b'content":"', b'content":"AAAA'),
         "line 7: .* does not match its hash",
     ),
-    "a blob not base64": (edited(7, b'content":"', b'content":"!'), "line 7: .* is not base64"),
-    "a blob's name": (edited(7, b"sha256:", b"sha256:0"), "line 7: .* does not match its hash"),
+    "a blob not base64": (edit_line(7, b'content":"', b'content":"!'), "line 7: .* is not base64"),
+    "a blob's name": (edit_line(7, b"sha256:", b"sha256:0"), "line 7: .* does not match its hash"),
     "an event of another session": (
-        edited(4, b'"session_id":"sesn_', b'"session_id":"sesn_0'),
+        edit_line(4, b'"session_id":"sesn_', b'"session_id":"sesn_0'),
         "line 4: event 3 belongs to another session",
     ),
-    "an end of another session": (edited(9, b'"sesn_', b'"sesn_0'), "line 9: .* is not complete"),
-    "an end elsewhere": (edited(9, b'"seq":5', b'"seq":4'), "line 9: .* does not match its last"),
+    "an end of another session": (
+        edit_line(9, b'"sesn_', b'"sesn_0'),
+        "line 9: .* is not complete",
+    ),
+    "an end elsewhere": (
+        edit_line(9, b'"seq":5', b'"seq":4'),
+        "line 9: .* does not match its last",
+    ),
     "a parent that is not here": (
-        edited(1, b'"created"', b'"parent_id":"sesn_1","parent_seq":1,"created"'),
+        edit_line(1, b'"created"', b'"parent_id":"sesn_1","parent_seq":1,"created"'),
         "line 2: event 1 does not match the hash",
     ),
     "a parent without a place": (
-        edited(1, b'"created"', b'"parent_id":"sesn_1","created"'),
+        edit_line(1, b'"created"', b'"parent_id":"sesn_1","created"'),
         "line 1: .* has no valid beginning",
     ),
     "a place without a parent": (
-        edited(1, b'"created"', b'"parent_seq":4,"created"'),
+        edit_line(1, b'"created"', b'"parent_seq":4,"created"'),
         "line 1: .* has no valid beginning",
     ),
-    "not JSON": (instead(3, b"hello"), "line 3: not a line of an exported session"),
-    "another JSON": (instead(3, b"[1]"), "line 3: not a line of an exported session"),
-    "an unknown line": (instead(3, b'{"line":"party"}'), "line 3: not a line of an exported"),
+    "not JSON": (replace_line(3, b"hello"), "line 3: not a line of an exported session"),
+    "another JSON": (replace_line(3, b"[1]"), "line 3: not a line of an exported session"),
+    "an unknown line": (replace_line(3, b'{"line":"party"}'), "line 3: not a line of an exported"),
     "a picture": (lambda _: [b"\x89PNG\r", b"\x1a"], "line 1: not a line of an exported session"),
 }
 
 
 @pytest.mark.parametrize(("broken", "complaint"), BROKEN.values(), ids=BROKEN)
-async def test_a_broken_file_is_refused_by_line_and_leaves_nothing(
+async def test_an_invalid_file_is_refused_with_its_line_and_stores_nothing(
     broken: Breakage, complaint: str, here: SessionLog, there: SessionLog
 ):
     session_id = await told(here, "one", "two")
     await with_blob(here, session_id, b"large")
     await with_blob(here, session_id, b"larger")
-    lines = await exported(here, session_id)
+    lines = await export_session(here, session_id)
     with pytest.raises(InvalidInput, match=f"^{complaint}"):
-        await import_lines(there, each(broken(lines)))
+        await import_lines(there, iterate(broken(lines)))
     assert await there.sessions() == []
-    assert await import_lines(there, each(lines)) == [session_id]
+    assert await import_lines(there, iterate(lines)) == [session_id]
 
 
 @pytest.mark.parametrize(
@@ -272,27 +290,29 @@ async def test_a_broken_file_is_refused_by_line_and_leaves_nothing(
     ],
     ids=["ancestors missing", "fork cut short"],
 )
-async def test_a_broken_fork_is_refused_and_its_whole_ancestors_are_kept(
+async def test_an_invalid_fork_is_refused_and_its_complete_ancestors_are_kept(
     kept: slice, complaint: str, here: SessionLog, there: SessionLog
 ):
     root = await told(here, "one", "two")
     fork = await here.fork(root)
-    lines = await exported(here, fork.id)
+    lines = await export_session(here, fork.id)
     with pytest.raises(InvalidInput, match=f"^{complaint}"):
-        await import_lines(there, each(lines[kept]))
+        await import_lines(there, iterate(lines[kept]))
     assert all([(await verify(there, session.id)).ok for session in await there.sessions()])
     assert fork.id not in {session.id for session in await there.sessions()}
 
 
-async def test_fork_on_ancestor_that_differs_here_is_refused(here: SessionLog, there: SessionLog):
+async def test_a_fork_of_an_ancestor_that_differs_here_is_refused(
+    here: SessionLog, there: SessionLog
+):
     root = await told(here, "one")
-    await import_lines(there, each(await exported(here, root)))
+    await import_lines(there, iterate(await export_session(here, root)))
     await tell(there, root, "two, otherwise")
     await tell(here, root, "two")
     fork = await here.fork(root)
-    lines = await exported(here, fork.id)
+    lines = await export_session(here, fork.id)
     with pytest.raises(InvalidInput, match=r"^line 3: it does not follow from the session"):
-        await import_lines(there, each(lines[5:]))
+        await import_lines(there, iterate(lines[5:]))
 
 
 STEPS = st.lists(
@@ -307,7 +327,7 @@ STEPS = st.lists(
 )
 
 
-async def played(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
+async def play_steps(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
     session_id = (await log.create()).id
     for step in steps:
         match step:
@@ -333,13 +353,13 @@ async def played(log: SessionLog, steps: Sequence[tuple[str, object]]) -> str:
 
 @settings(max_examples=examples(0.25))
 @given(steps=STEPS)
-async def test_any_session_survives_the_journey_byte_for_byte(steps: list[tuple[str, object]]):
+async def test_any_session_is_transferred_byte_for_byte(steps: list[tuple[str, object]]):
     with TemporaryDirectory() as folder:
         place = Path(folder)
         async with opened(place / "a.db") as here, opened(place / "b.db") as there:
-            session_id = await played(here, steps)
-            lines = await exported(here, session_id)
-            await import_lines(there, each(lines))
-            assert await exported(there, session_id) == lines
+            session_id = await play_steps(here, steps)
+            lines = await export_session(here, session_id)
+            await import_lines(there, iterate(lines))
+            assert await export_session(there, session_id) == lines
             assert await there.read(session_id) == await here.read(session_id)
             assert (await verify(there, session_id)).ok

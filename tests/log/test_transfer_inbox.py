@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from tests.log.sample_sessions import asks, opened, texts
-from tests.log.test_transfer import each, exported
+from tests.log.test_transfer import export_session, iterate
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput
@@ -19,16 +19,16 @@ async def fold(log: SessionLog, session_id: str) -> None:
     await writer.release()
 
 
-async def test_what_clients_sent_moves_and_is_folded_once(here: SessionLog, there: SessionLog):
+async def test_inbox_messages_are_transferred_and_folded_once(here: SessionLog, there: SessionLog):
     session_id = (await here.create()).id
     await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
     await here.submit(session_id, asks("nobody asks again"), sender=TESTER)
     await fold(here, session_id)
     await here.submit(session_id, asks("two"), client_id="c2", sender=TESTER)
     await here.submit(session_id, asks("three"), sender=TESTER)
-    lines = await exported(here, session_id)
-    await import_lines(there, each(lines))
-    assert await exported(there, session_id) == lines
+    lines = await export_session(here, session_id)
+    await import_lines(there, iterate(lines))
+    assert await export_session(there, session_id) == lines
     for text, client_id in (("one", "c1"), ("two", "c2")):
         kept = await there.submit(session_id, asks(text), client_id=client_id, sender=TESTER)
         ours = await here.submit(session_id, asks(text), client_id=client_id, sender=TESTER)
@@ -40,31 +40,35 @@ async def test_what_clients_sent_moves_and_is_folded_once(here: SessionLog, ther
     assert texts(await there.read(session_id)) == said
 
 
-async def test_nothing_is_folded_again(tmp_path: Path, here: SessionLog, there: SessionLog):
+async def test_messages_already_folded_are_not_folded_again(
+    tmp_path: Path, here: SessionLog, there: SessionLog
+):
     session_id = (await here.create()).id
     await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
     await here.submit(session_id, asks("two"), sender=TESTER)
-    early = await exported(here, session_id)
-    await import_lines(there, each(early))
+    early = await export_session(here, session_id)
+    await import_lines(there, iterate(early))
     await fold(here, session_id)
     await here.submit(session_id, asks("three"), client_id="c3", sender=TESTER)
     await fold(here, session_id)
     await here.submit(session_id, asks("four"), sender=TESTER)
-    late = await exported(here, session_id)
-    await import_lines(there, each(late))
-    assert await exported(there, session_id) == late
-    await import_lines(there, each(early))
+    late = await export_session(here, session_id)
+    await import_lines(there, iterate(late))
+    assert await export_session(there, session_id) == late
+    await import_lines(there, iterate(early))
     async with opened(tmp_path / "c.db") as elsewhere:
         for lines in (late, early):
-            await import_lines(elsewhere, each(lines))
-        assert await exported(elsewhere, session_id) == late
+            await import_lines(elsewhere, iterate(lines))
+        assert await export_session(elsewhere, session_id) == late
     assert (await there.submit(session_id, asks("three"), client_id="c3", sender=TESTER)).seq == 4
     await fold(there, session_id)
     assert texts(await there.read(session_id)) == ["one", "two", "three", "four"]
     assert (await verify(there, session_id)).ok
 
 
-async def test_a_fork_leaves_behind_what_waits_for_its_parent(here: SessionLog, there: SessionLog):
+async def test_a_fork_is_exported_without_the_pending_messages_of_its_parent(
+    here: SessionLog, there: SessionLog
+):
     root = (await here.create()).id
     await here.submit(root, asks("early"), client_id="c1", sender=TESTER)
     await fold(here, root)
@@ -72,11 +76,11 @@ async def test_a_fork_leaves_behind_what_waits_for_its_parent(here: SessionLog, 
     await here.submit(root, asks("late"), client_id="c2", sender=TESTER)
     await fold(here, root)
     await here.submit(root, asks("latest"), client_id="c3", sender=TESTER)
-    await import_lines(there, each(await exported(here, fork.id)))
+    await import_lines(there, iterate(await export_session(here, fork.id)))
     assert [item.client_id for item in await there.store.inbox(root)] == ["c1"]
-    assert await exported(there, fork.id) == await exported(here, fork.id)
-    await import_lines(there, each(await exported(here, root)))
-    assert await exported(there, root) == await exported(here, root)
+    assert await export_session(there, fork.id) == await export_session(here, fork.id)
+    await import_lines(there, iterate(await export_session(here, root)))
+    assert await export_session(there, root) == await export_session(here, root)
 
 
 MISLAID: dict[str, tuple[bytes, bytes, str]] = {
@@ -97,9 +101,9 @@ async def test_a_changed_inbox_is_refused(
     await here.submit(session_id, asks("one"), client_id="c1", sender=TESTER)
     await fold(here, session_id)
     await here.submit(session_id, asks("two"), client_id="c2", sender=TESTER)
-    lines = await exported(here, session_id)
+    lines = await export_session(here, session_id)
     changed = [*lines[:3], *(line.replace(old, new) for line in lines[3:])]
     assert changed != lines
     with pytest.raises(InvalidInput, match=complaint):
-        await import_lines(there, each(changed))
+        await import_lines(there, iterate(changed))
     assert await there.sessions() == []

@@ -104,7 +104,7 @@ def agree(problems: tuple[Problem, ...], expected: list[tuple[int, str]]) -> boo
     )
 
 
-async def test_an_untouched_log_is_sound_and_counted(tmp_path: Path):
+async def test_an_unchanged_log_verifies(tmp_path: Path):
     async with opened(tmp_path / "log.db") as log:
         session_id = await told(log, "one", "two")
         report = await verify(log, session_id)
@@ -114,7 +114,7 @@ async def test_an_untouched_log_is_sound_and_counted(tmp_path: Path):
 
 
 @pytest.mark.parametrize(("statements", "expected"), TAMPERED.values(), ids=TAMPERED)
-async def test_a_change_is_found_and_named_with_its_seq(
+async def test_a_change_is_detected_and_named_with_its_seq(
     tmp_path: Path, statements: tuple[str, ...], expected: list[tuple[int, str]]
 ):
     path = tmp_path / "log.db"
@@ -126,7 +126,7 @@ async def test_a_change_is_found_and_named_with_its_seq(
     assert agree(report.problems, expected), report.problems
 
 
-def test_no_field_can_be_moved_into_another_without_a_new_hash():
+def test_no_field_can_be_moved_into_another_without_changing_the_hash():
     events = [
         Event(
             id=event_id,
@@ -155,7 +155,7 @@ def test_no_field_can_be_moved_into_another_without_a_new_hash():
     assert moved[0].digest() != moved[1].digest()
 
 
-async def test_any_flipped_byte_of_any_body_is_found(tmp_path: Path):
+async def test_any_flipped_byte_of_any_body_is_detected(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         session_id = await told(log, "héllo")
@@ -183,7 +183,7 @@ async def test_any_flipped_byte_of_any_body_is_found(tmp_path: Path):
         ("update session set parent_key = 99 where parent_seq > 0", 4),
     ],
 )
-async def test_a_changed_parent_is_found_from_the_fork(tmp_path: Path, statement: str, seq: int):
+async def test_a_changed_parent_is_detected_from_the_fork(tmp_path: Path, statement: str, seq: int):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         parent = await told(log, "one", "two", "three")
@@ -195,7 +195,7 @@ async def test_a_changed_parent_is_found_from_the_fork(tmp_path: Path, statement
     assert [problem.seq for problem in report.problems] == [seq], report.problems
 
 
-async def test_what_a_parent_did_after_the_fork_does_not_trouble_the_fork(tmp_path: Path):
+async def test_changes_in_a_parent_after_the_fork_do_not_affect_the_fork(tmp_path: Path):
     path = tmp_path / "log.db"
     async with opened(path) as log:
         parent = await told(log, "one", "two", "three")
@@ -214,7 +214,7 @@ async def test_what_a_parent_did_after_the_fork_does_not_trouble_the_fork(tmp_pa
         (("delete from blob", "delete from blob_use"), "is missing"),
     ],
 )
-async def test_a_blob_changed_or_lost_is_named_with_the_event_that_needs_it(
+async def test_a_changed_or_lost_blob_is_named_with_its_event(
     tmp_path: Path, statements: tuple[str, ...], what: str
 ):
     path = tmp_path / "log.db"

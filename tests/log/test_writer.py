@@ -21,7 +21,7 @@ from mainspring.log.writer import Writer
 Fault: TypeAlias = Callable[[Callable[[], Awaitable[None]]], Awaitable[None]]
 
 
-class Line:
+class FaultyConnection:
     """A store at the end of a bad line: each of `faults` befalls one of the next appends."""
 
     def __init__(self, store: SqliteStore) -> None:
@@ -39,13 +39,13 @@ class Line:
 
 
 @asynccontextmanager
-async def lined(path: Path) -> AsyncGenerator[tuple[SessionLog, Line]]:
+async def open_faulty_log(path: Path) -> AsyncGenerator[tuple[SessionLog, FaultyConnection]]:
     async with open_sqlite(path) as store:
-        line = Line(store)
+        line = FaultyConnection(store)
         yield SessionLog(cast("Store", line)), line
 
 
-async def succeeding(log: SessionLog, writer: Writer) -> Writer:
+async def take_over(log: SessionLog, writer: Writer) -> Writer:
     """The same worker, started again."""
     lease = writer.lease
     return await log.hold(
@@ -75,8 +75,10 @@ FAULTS: dict[str, tuple[Fault, ...]] = {
 
 
 @pytest.mark.parametrize("faults", FAULTS.values(), ids=FAULTS)
-async def test_a_broken_append_is_written_once(tmp_path: Path, faults: tuple[Fault, ...]):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_an_append_with_a_lost_reply_is_written_once(
+    tmp_path: Path, faults: tuple[Fault, ...]
+):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         await log.submit(session_id, asks("zero"), sender=TESTER)
         writer = await log.hold(session_id, owner="teller")
@@ -91,8 +93,8 @@ async def test_a_broken_append_is_written_once(tmp_path: Path, faults: tuple[Fau
         assert (await verify(log, session_id)).ok
 
 
-async def test_a_store_that_stays_away_is_told_after_some_patience(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_an_unavailable_store_is_reported_after_several_retries(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         writer = await log.hold((await log.create()).id, owner="teller")
         line.faults = [lost_before] * 6
         with anyio.fail_after(60), pytest.raises(StoreUnavailable):
@@ -102,11 +104,11 @@ async def test_a_store_that_stays_away_is_told_after_some_patience(tmp_path: Pat
         assert texts(await log.read(writer.session_id)) == ["two"]
 
 
-async def test_a_writer_that_was_replaced_is_fenced_out_though_its_line_broke(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_a_replaced_writer_is_fenced_after_a_broken_connection(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         old = await log.hold(session_id, owner="worker")
-        new = await succeeding(log, old)
+        new = await take_over(log, old)
         line.faults = [lost_before]
         with anyio.fail_after(60), pytest.raises(Fenced):
             await old.append(says("from the past"))
@@ -114,12 +116,12 @@ async def test_a_writer_that_was_replaced_is_fenced_out_though_its_line_broke(tm
         assert texts(await log.read(session_id)) == ["now"]
 
 
-async def test_log_that_grew_meanwhile_is_conflict_and_not_taken_for_our_own_append(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_a_log_that_grew_meanwhile_is_a_conflict(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         writer = await log.hold(session_id, owner="worker")
         await writer.append(says("one"))
-        stale = await succeeding(log, writer)
+        stale = await take_over(log, writer)
         stale.lease, writer.lease = writer.lease, stale.lease
         await writer.append(says("two"))
         stale.lease = writer.lease
@@ -129,8 +131,8 @@ async def test_log_that_grew_meanwhile_is_conflict_and_not_taken_for_our_own_app
         assert texts(await log.read(session_id)) == ["one", "two"]
 
 
-async def test_appends_of_several_threads_at_once_keep_the_order_they_were_asked_in(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_concurrent_appends_keep_the_order_of_the_calls(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         writer = await log.hold((await log.create()).id, owner="teller")
         asked: list[str] = []
 
@@ -150,8 +152,8 @@ async def test_appends_of_several_threads_at_once_keep_the_order_they_were_asked
         assert (await verify(log, writer.session_id)).ok
 
 
-async def test_who_waits_behind_an_append_that_fails_is_told_and_nobody_is_lied_to(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_appends_queued_behind_a_failed_one_are_refused(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         writer = await log.hold((await log.create()).id, owner="teller")
         may_fail = anyio.Event()
 
@@ -183,8 +185,8 @@ async def test_who_waits_behind_an_append_that_fails_is_told_and_nobody_is_lied_
         assert texts(await log.read(writer.session_id)) == written == ["four"]
 
 
-async def test_a_cancelled_append_is_whole_or_not_there_and_the_writer_goes_on(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, _):
+async def test_a_cancelled_append_is_complete_or_absent_and_the_writer_continues(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, _):
         writer = await log.hold((await log.create()).id, owner="teller")
         for moment in range(6):
             with anyio.fail_after(60):
@@ -200,16 +202,16 @@ async def test_a_cancelled_append_is_whole_or_not_there_and_the_writer_goes_on(t
         assert (await verify(log, writer.session_id)).ok
 
 
-async def test_an_append_of_nothing_writes_nothing(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, _):
+async def test_an_empty_append_writes_nothing(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, _):
         writer = await log.hold((await log.create()).id, owner="teller")
         assert await writer.append() == []
         assert await writer.fold_inbox() == []
         assert (await log.session(writer.session_id)).head == writer.head
 
 
-async def test_what_clients_send_is_folded_once_in_order_of_arrival(tmp_path: Path):
-    async with lined(tmp_path / "log.db") as (log, line):
+async def test_inbox_messages_are_folded_once_in_order_of_arrival(tmp_path: Path):
+    async with open_faulty_log(tmp_path / "log.db") as (log, line):
         session_id = (await log.create()).id
         for text in ("one", "two", "three"):
             await log.submit(session_id, asks(text), sender=TESTER)

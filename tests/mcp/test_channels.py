@@ -110,7 +110,7 @@ async def test_a_server_cannot_have_messages_sent_to_another_host(endpoint: str,
 
 
 @pytest.mark.parametrize("status", [302, 404])
-async def test_a_channel_that_is_refused_or_redirected_is_an_error(status: int) -> None:
+async def test_a_refused_or_redirected_channel_is_an_error(status: int) -> None:
     heard: list[str] = []
 
     async def handle(request: web.Request) -> web.StreamResponse:

@@ -94,7 +94,7 @@ async def is_in_doubt_after(client: McpClient, tool: str) -> bool:
 @needs_sdk
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["stdio", "http"])
-async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(kind: Kind) -> None:
+async def test_a_server_that_dies_during_a_call_leaves_it_in_doubt(kind: Kind) -> None:
     async with sdk_client(kind, "modern") as client:
         await client.connect()
         assert await is_in_doubt_after(client, "die")
@@ -104,7 +104,7 @@ async def test_a_server_that_dies_in_the_middle_of_a_call_leaves_it_in_doubt(kin
 
 
 @needs_node_servers
-async def test_the_everything_server_is_found_to_be_of_the_legacy_era() -> None:
+async def test_the_everything_server_is_detected_as_legacy() -> None:
     async with stdio_client(node_server("everything")) as client:
         info = await client.connect()
         assert (info.era, info.version) == ("legacy", "2025-11-25")

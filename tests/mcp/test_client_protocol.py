@@ -31,7 +31,7 @@ def fields(value: object) -> Mapping[str, object]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
-async def test_a_modern_request_describes_itself_and_no_other_is_sent_first() -> None:
+async def test_a_modern_request_describes_itself_without_initialization() -> None:
     def respond(message: Fields) -> list[object]:
         return [result(message, resultType="complete", tools=[])]
 
@@ -45,7 +45,7 @@ async def test_a_modern_request_describes_itself_and_no_other_is_sent_first() ->
     assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
 
 
-async def test_a_server_that_is_silent_about_the_probe_is_asked_as_a_legacy_one() -> None:
+async def test_a_server_that_ignores_the_probe_is_treated_as_legacy() -> None:
     def respond(message: Fields) -> list[object]:
         match message["method"]:
             case "initialize":
@@ -59,7 +59,7 @@ async def test_a_server_that_is_silent_about_the_probe_is_asked_as_a_legacy_one(
     assert program.methods() == ["server/discover", "initialize", "notifications/initialized"]
 
 
-async def test_a_modern_server_that_is_slow_to_start_is_not_taken_for_a_legacy_one() -> None:
+async def test_a_slow_modern_server_is_not_mistaken_for_a_legacy_one() -> None:
     waiting: list[Fields] = []
 
     def respond(message: Fields) -> list[object]:
@@ -74,7 +74,7 @@ async def test_a_modern_server_that_is_slow_to_start_is_not_taken_for_a_legacy_o
     assert program.methods() == ["server/discover", "initialize"]
 
 
-async def test_an_era_that_is_known_is_not_probed_again() -> None:
+async def test_a_known_era_is_not_probed_again() -> None:
     async with scripted_client(legacy(silent), era="legacy") as (client, program):
         await client.connect()
     assert program.methods() == ["initialize", "notifications/initialized"]
@@ -103,7 +103,7 @@ async def test_versions_are_negotiated_with_servers(supported: list[str], era: s
             assert (await client.connect()).era == era
 
 
-async def test_silence_ends_at_the_time_limits_and_late_answers_are_nobodys() -> None:
+async def test_silent_servers_time_out_and_late_answers_are_ignored() -> None:
     async with scripted_client(silent, limits=QUICK) as (client, _):
         with pytest.raises(McpFailed, match="no connection within"):
             await client.connect()
@@ -143,7 +143,7 @@ async def test_silence_ends_at_the_time_limits_and_late_answers_are_nobodys() ->
         b'{"jsonrpc": "2.0", "id": 4, "method": "ping"}\n',
     ],
 )
-async def test_what_is_no_answer_to_a_request_is_passed_over(noise: bytes) -> None:
+async def test_messages_that_answer_no_request_are_ignored(noise: bytes) -> None:
     def respond(message: Fields) -> list[object]:
         if "method" not in message:
             return []
@@ -155,7 +155,7 @@ async def test_what_is_no_answer_to_a_request_is_passed_over(noise: bytes) -> No
             assert len((await client.call_tool("a", {})).content) == 1
 
 
-async def test_a_message_that_never_ends_ends_the_connection() -> None:
+async def test_an_endless_message_ends_the_connection() -> None:
     def respond(_: Fields) -> list[object]:
         return [b"x" * 65_536 for _ in range(32)]
 
@@ -164,7 +164,7 @@ async def test_a_message_that_never_ends_ends_the_connection() -> None:
             await client.call_tool("a", {})
 
 
-async def test_a_server_that_asks_too_much_at_a_time_is_cut_off() -> None:
+async def test_a_server_with_too_many_concurrent_requests_is_disconnected() -> None:
     started = anyio.Event()
 
     class Never:
@@ -187,7 +187,7 @@ async def test_a_server_that_asks_too_much_at_a_time_is_cut_off() -> None:
     assert started.is_set()
 
 
-async def test_a_list_without_end_is_cut() -> None:
+async def test_an_endless_list_is_cut() -> None:
     def respond(message: Fields) -> list[object]:
         params = fields(message["params"])
         page = int(str(params.get("cursor", 0)))
@@ -200,7 +200,7 @@ async def test_a_list_without_end_is_cut() -> None:
     assert program.methods().count("tools/list") == 3
 
 
-async def test_an_invalid_definition_does_not_cost_the_other_tools() -> None:
+async def test_an_invalid_definition_does_not_remove_the_other_tools() -> None:
     valid = {"name": "good", "inputSchema": {"type": "object"}}
     header = {"type": "number", "x-mcp-header": "A"}
     deep: Fields = {}
@@ -225,7 +225,7 @@ async def test_an_invalid_definition_does_not_cost_the_other_tools() -> None:
     assert len(found.rejected) == len(invalid)
 
 
-async def test_input_that_a_server_needs_is_given_with_its_state() -> None:
+async def test_input_required_by_a_server_is_sent_with_its_state() -> None:
     class Answers:
         capabilities: Mapping[str, object] = {"elicitation": {"form": {}}}
 
@@ -251,7 +251,7 @@ async def test_input_that_a_server_needs_is_given_with_its_state() -> None:
             await client.call_tool("a", {})
 
 
-async def test_a_server_that_always_needs_more_input_or_answers_oddly_is_an_error() -> None:
+async def test_endless_or_invalid_input_requests_are_an_error() -> None:
     def again(message: Fields) -> list[object]:
         return [result(message, resultType="input_required", requestState="x")]
 
@@ -264,7 +264,7 @@ async def test_a_server_that_always_needs_more_input_or_answers_oddly_is_an_erro
                 await client.call_tool("a", {})
 
 
-async def test_a_server_that_ends_while_it_is_asked_leaves_the_call_in_doubt() -> None:
+async def test_a_server_that_exits_during_a_call_leaves_it_in_doubt() -> None:
     async with connected_client(modern(lambda _: [b""])) as (client, _):
         with pytest.raises(McpFailed) as ended:
             await client.call_tool("a", {})

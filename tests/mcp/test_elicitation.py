@@ -30,7 +30,7 @@ FORM: Fields = {
 LINK: Fields = {"mode": "url", "message": "Pay", "url": "https://pay.example/1"}
 
 
-def asking(*asked: Fields, is_modern: bool) -> Respond:
+def asking_server(*asked: Fields, is_modern: bool) -> Respond:
     """A server whose tool asks one thing after the other, and then says what it was answered."""
     calls: list[Fields] = []
     answers: list[object] = []
@@ -73,7 +73,7 @@ def text(value: object) -> Fields:
 
 
 @asynccontextmanager
-async def connected(
+async def open_connection(
     respond: Respond, limits: ClientLimits | None = None
 ) -> AsyncGenerator[tuple[ServerConnection, ScriptedProgram], None]:
     program = ScriptedProgram(respond)
@@ -113,34 +113,41 @@ def deny(question: Question) -> ApprovalAnswered:
     return ApprovalAnswered(approval_id=question.approval_id("call_1"), decision="deny")
 
 
-def given(*answers: ApprovalAnswered) -> Call:
+def call_with_answers(*answers: ApprovalAnswered) -> Call:
     return call_with(**{answer.approval_id: answer for answer in answers})
 
 
-def nothing(_: str) -> None:
+def ignore_progress(_: str) -> None:
     return None
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
-async def test_a_call_asks_and_goes_on_with_the_answers(is_modern: bool) -> None:
+async def test_a_call_asks_and_continues_with_the_answers(is_modern: bool) -> None:
     limits = ClientLimits(call_seconds=0.2)
-    async with connected(asking(FORM, LINK, FORM, is_modern=is_modern), limits) as (connection, _):
-        first = await connection.call(call_with(), "book", nothing)
+    async with open_connection(asking_server(FORM, LINK, FORM, is_modern=is_modern), limits) as (
+        connection,
+        _,
+    ):
+        first = await connection.call(call_with(), "book", ignore_progress)
         assert isinstance(first, tuple)
         [seat] = first
         assert seat.text == "The MCP server air asks: Which seat?"
         assert seat.form_schema is not None
         await anyio.sleep(0.4)  # a person takes longer than a server may
         seated = allow(seat, {"seat": "aisle"})
-        second = await connection.call(given(seated), "book", nothing)
+        second = await connection.call(call_with_answers(seated), "book", ignore_progress)
         assert isinstance(second, tuple)
         [link] = second
         assert link.form_schema is None
         assert link.evidence[0].ref == "https://pay.example/1"
-        third = await connection.call(given(seated, allow(link)), "book", nothing)
+        third = await connection.call(
+            call_with_answers(seated, allow(link)), "book", ignore_progress
+        )
         assert isinstance(third, tuple)
         [again] = third  # the same words once more are another question
-        done = await connection.call(given(seated, allow(link), deny(again)), "book", nothing)
+        done = await connection.call(
+            call_with_answers(seated, allow(link), deny(again)), "book", ignore_progress
+        )
     assert isinstance(done, CallResult)
     answers = "[{'action': 'accept', 'content': {'bags': 1, 'seat': 'aisle'}}," \
         " {'action': 'accept'}, {'action': 'decline'}]"  # fmt: skip
@@ -148,13 +155,13 @@ async def test_a_call_asks_and_goes_on_with_the_answers(is_modern: bool) -> None
 
 
 @pytest.mark.parametrize("is_modern", [True, False])
-async def test_another_process_gives_the_answers_at_once(is_modern: bool) -> None:
-    async with connected(asking(FORM, is_modern=is_modern)) as (connection, _):
-        asked = await connection.call(call_with(), "book", nothing)
+async def test_another_process_can_supply_the_answers(is_modern: bool) -> None:
+    async with open_connection(asking_server(FORM, is_modern=is_modern)) as (connection, _):
+        asked = await connection.call(call_with(), "book", ignore_progress)
         assert isinstance(asked, tuple)
-    async with connected(asking(FORM, is_modern=is_modern)) as (connection, _):
+    async with open_connection(asking_server(FORM, is_modern=is_modern)) as (connection, _):
         answer = allow(asked[0], {"seat": "window", "bags": 2})
-        done = await connection.call(given(answer), "book", nothing)
+        done = await connection.call(call_with_answers(answer), "book", ignore_progress)
     assert isinstance(done, CallResult)
     assert b"'bags': 2, 'seat': 'window'" in bytes(done.content[0])
 
@@ -173,21 +180,27 @@ async def test_another_process_gives_the_answers_at_once(is_modern: bool) -> Non
         {"mode": "other"},
     ],
 )
-async def test_a_question_that_nobody_should_see_is_refused(params: Fields) -> None:
-    async with connected(asking({"message": "m", **params}, is_modern=False)) as (connection, _):
-        done = await connection.call(call_with(), "book", nothing)
+async def test_an_invalid_question_is_refused(params: Fields) -> None:
+    async with open_connection(asking_server({"message": "m", **params}, is_modern=False)) as (
+        connection,
+        _,
+    ):
+        done = await connection.call(call_with(), "book", ignore_progress)
     assert isinstance(done, CallResult)
     assert b"'code': -326" in bytes(done.content[0])
 
 
-async def test_sampling_is_refused_and_a_question_outside_a_call_reaches_nobody() -> None:
+async def test_sampling_is_refused_and_a_question_outside_a_call_is_cancelled() -> None:
     asked = {"jsonrpc": "2.0", "id": "q", "method": "elicitation/create", "params": FORM}
     sampling = {"jsonrpc": "2.0", "id": "s", "method": "sampling/createMessage"}
 
     def respond(message: Fields) -> list[object]:
         return [asked, sampling] if message.get("method") == "tools/list" else []
 
-    async with connected(legacy(respond), ClientLimits(request_seconds=0.3)) as (connection, made):
+    async with open_connection(legacy(respond), ClientLimits(request_seconds=0.3)) as (
+        connection,
+        made,
+    ):
         with pytest.raises(McpFailed):
             await connection.list_tools()
         answers = {item["id"]: item for item in made.heard if "method" not in item}
@@ -195,7 +208,7 @@ async def test_sampling_is_refused_and_a_question_outside_a_call_reaches_nobody(
     assert cast(Fields, answers["s"]["error"])["code"] == -32601
 
 
-async def test_a_server_may_withdraw_its_question_and_an_interrupt_cancels_the_call() -> None:
+async def test_a_server_can_withdraw_its_question_and_an_interrupt_cancels_the_call() -> None:
     def respond(message: Fields) -> list[object]:
         if message.get("method") != "tools/call":
             return []
@@ -205,10 +218,10 @@ async def test_a_server_may_withdraw_its_question_and_an_interrupt_cancels_the_c
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params},
         ]
 
-    async with connected(legacy(respond)) as (connection, program):
-        assert isinstance(await connection.call(call_with(), "book", nothing), tuple)
+    async with open_connection(legacy(respond)) as (connection, program):
+        assert isinstance(await connection.call(call_with(), "book", ignore_progress), tuple)
         with anyio.move_on_after(0.3) as waiting:  # there is nothing left to be answered
-            await connection.call(call_with(), "book", nothing)
+            await connection.call(call_with(), "book", ignore_progress)
         assert waiting.cancelled_caught
         while "notifications/cancelled" not in program.methods():
             await anyio.lowlevel.checkpoint()

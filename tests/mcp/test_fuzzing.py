@@ -8,7 +8,7 @@ import pytest
 from tests.mcp.fuzzing import Tally, play
 
 
-async def test_a_server_that_answers_at_random_gets_no_further_than_an_error() -> None:
+async def test_random_answers_of_a_server_give_a_result_or_an_error() -> None:
     tally = Tally()
     await play(range(60), tally)
     assert tally.cases == 60

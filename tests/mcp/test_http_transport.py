@@ -26,7 +26,7 @@ def answer(message: Fields, **fields: object) -> web.Response:
 
 
 @asynccontextmanager
-async def connected(
+async def open_client(
     respond: Respond,
     *,
     is_modern: bool = True,
@@ -68,7 +68,7 @@ async def connected(
         yield client, heard
 
 
-async def test_a_modern_call_is_mirrored_in_its_headers() -> None:
+async def test_a_modern_call_has_its_parameters_in_headers() -> None:
     schema = {
         "properties": {
             "region": {"type": "string", "x-mcp-header": "Region"},
@@ -82,7 +82,7 @@ async def test_a_modern_call_is_mirrored_in_its_headers() -> None:
             return answer(message, tools=[{"name": "grüße", "inputSchema": schema}])
         return answer(message, content=[])
 
-    async with connected(respond) as (client, heard):
+    async with open_client(respond) as (client, heard):
         await client.list_tools()
         await client.call_tool("grüße", {"region": " padded ", "deep": {"on": True}})
     headers = heard[-1][0].headers
@@ -95,7 +95,7 @@ async def test_a_modern_call_is_mirrored_in_its_headers() -> None:
     assert "Mcp-Session-Id" not in headers
 
 
-async def test_too_many_requests_are_repeated_before_anybody_hears_of_it() -> None:
+async def test_rate_limited_requests_are_retried() -> None:
     tries: list[int] = []
 
     async def respond(_: web.Request, message: Fields) -> web.StreamResponse:
@@ -104,20 +104,20 @@ async def test_too_many_requests_are_repeated_before_anybody_hears_of_it() -> No
             return web.Response(status=429, headers={"Retry-After": "0"})
         return answer(message, content=[])
 
-    async with connected(respond) as (client, _):
+    async with open_client(respond) as (client, _):
         assert not (await client.call_tool("a", {})).is_error
     assert len(tries) == 4
 
     async def always(_: web.Request, __: Fields) -> web.StreamResponse:
         return web.Response(status=429, headers={"Retry-After": "0"})
 
-    async with connected(always) as (client, heard):
+    async with open_client(always) as (client, heard):
         with pytest.raises(McpFailed, match="refused 5 times"):
             await client.call_tool("a", {})
         assert len(heard) == 1 + 5
 
 
-async def test_a_session_that_the_server_has_forgotten_is_begun_anew() -> None:
+async def test_a_session_the_server_has_forgotten_is_started_again() -> None:
     async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
         if request.method == "GET":
             return web.Response(status=405)
@@ -125,7 +125,7 @@ async def test_a_session_that_the_server_has_forgotten_is_begun_anew() -> None:
             return web.Response(status=404)
         return web.json_response(result(message, content=[]))
 
-    async with connected(respond, is_modern=False) as (client, heard):
+    async with open_client(respond, is_modern=False) as (client, heard):
         assert (await client.call_tool("a", {})).content == []
         methods = [message.get("method") for _, message in heard]
         assert methods.count("initialize") == 2
@@ -134,7 +134,7 @@ async def test_a_session_that_the_server_has_forgotten_is_begun_anew() -> None:
     assert heard[-1][0].headers["Mcp-Session-Id"] == "session-2"
 
 
-async def test_a_redirect_is_not_followed_and_is_no_reason_to_try_another_era() -> None:
+async def test_a_redirect_is_neither_followed_nor_a_reason_to_try_another_era() -> None:
     elsewhere: list[web.Request] = []
 
     async def redirect(_: web.Request) -> web.StreamResponse:
@@ -154,7 +154,7 @@ async def test_a_redirect_is_not_followed_and_is_no_reason_to_try_another_era() 
 
 
 @pytest.mark.parametrize("status", [401, 403])
-async def test_refused_credentials_are_no_reason_to_try_another_era(status: int) -> None:
+async def test_refused_credentials_are_not_a_reason_to_try_another_era(status: int) -> None:
     heard: list[web.Request] = []
 
     async def refuse(request: web.Request) -> web.StreamResponse:
@@ -169,7 +169,7 @@ async def test_refused_credentials_are_no_reason_to_try_another_era(status: int)
     assert len(heard) == 1
 
 
-async def test_an_error_is_an_error_however_it_is_sent() -> None:
+async def test_an_error_is_recognized_in_every_format() -> None:
     answers: dict[str, web.Response | Callable[[Fields], web.Response]] = {
         "body": web.json_response({"error": "quota exceeded"}),
         "html": web.Response(text="<html>busy</html>", content_type="text/html"),
@@ -191,7 +191,7 @@ async def test_an_error_is_an_error_however_it_is_sent() -> None:
         found = answers[name]
         return found if isinstance(found, web.Response) else found(message)
 
-    async with connected(respond) as (client, _):
+    async with open_client(respond) as (client, _):
         for name in answers:
             with pytest.raises(McpFailed) as failed:
                 await client.call_tool(name, {})
@@ -202,19 +202,19 @@ async def test_an_error_is_an_error_however_it_is_sent() -> None:
             assert "<html" not in str(failed.value)
 
 
-async def test_a_result_with_the_status_200_that_says_it_is_an_error_is_one() -> None:
+async def test_a_result_marked_as_error_is_a_failed_result() -> None:
     text = [{"type": "text", "text": "no such city"}]
 
     async def respond(_: web.Request, message: Fields) -> web.StreamResponse:
         return answer(message, content=text, isError=True)
 
-    async with connected(respond) as (client, _):
+    async with open_client(respond) as (client, _):
         made = tool_result(await client.call_tool("weather", {}))
     assert (made.ok, made.error) == (False, "failed")
     assert plain_text(made.content) == "no such city"
 
 
-async def test_a_stream_that_never_answers_ends_at_the_time_limit() -> None:
+async def test_a_stream_without_an_answer_times_out() -> None:
     ended: list[bool] = []
 
     async def respond(request: web.Request, _: Fields) -> web.StreamResponse:
@@ -228,7 +228,7 @@ async def test_a_stream_that_never_answers_ends_at_the_time_limit() -> None:
             ended.append(True)
 
     limits = ClientLimits(call_seconds=0.3)
-    async with connected(respond, limits=limits) as (client, _):
+    async with open_client(respond, limits=limits) as (client, _):
         with pytest.raises(McpFailed) as failed:
             await client.call_tool("a", {})
         assert failed.value.is_in_doubt
@@ -243,7 +243,7 @@ def event_of(message: Fields) -> str:
     return f"data: {msgspec.json.encode(message).decode()}"
 
 
-async def test_a_stream_that_ends_before_the_response_is_resumed_where_it_was() -> None:
+async def test_an_interrupted_stream_is_resumed_at_its_last_event() -> None:
     resumed: list[str | None] = []
 
     async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
@@ -258,7 +258,7 @@ async def test_a_stream_that_ends_before_the_response_is_resumed_where_it_was() 
         return stream_of(event_of(result(call, content=[])))
 
     call: Fields = {}
-    async with connected(respond, is_modern=False) as (client, _):
+    async with open_client(respond, is_modern=False) as (client, _):
         assert (await client.call_tool("a", {})).content == []
     assert resumed == [None, "8", "9"]
 
@@ -269,15 +269,13 @@ async def test_a_stream_that_cannot_be_resumed_leaves_the_call_in_doubt() -> Non
             return stream_of("id: 7\nretry: 0\ndata:")
         return web.Response(status=405)
 
-    async with connected(respond, is_modern=False) as (client, _):
+    async with open_client(respond, is_modern=False) as (client, _):
         with pytest.raises(McpFailed, match="ended without response") as failed:
             await client.call_tool("a", {})
         assert failed.value.is_in_doubt
 
 
-async def test_a_legacy_server_is_heard_on_a_stream_of_its_own_and_takes_up_where_it_broke() -> (
-    None
-):
+async def test_the_event_stream_of_a_legacy_server_is_resumed_after_a_break() -> None:
     opened: list[str | None] = []
     said: list[Fields] = []
     is_answered = anyio.Event()
@@ -301,14 +299,14 @@ async def test_a_legacy_server_is_heard_on_a_stream_of_its_own_and_takes_up_wher
             return stream_of(event_of({"jsonrpc": "2.0", "id": "q", "method": "roots/list"}))
         return web.Response(status=405)
 
-    async with connected(respond, is_modern=False, input_handler=Answers()) as (client, _):
+    async with open_client(respond, is_modern=False, input_handler=Answers()) as (client, _):
         await is_answered.wait()
         assert client.has_changed_tools
     assert opened[:2] == [None, "a"]
     assert said == [{"jsonrpc": "2.0", "id": "q", "result": {"roots": ["roots/list"]}}]
 
 
-async def test_a_modern_server_is_asked_for_changes() -> None:
+async def test_a_modern_server_is_asked_for_change_notifications() -> None:
     asked: list[object] = []
 
     async def respond(request: web.Request, message: Fields) -> web.StreamResponse:
@@ -321,7 +319,7 @@ async def test_a_modern_server_is_asked_for_changes() -> None:
 
     capabilities = {"tools": {"listChanged": True}, "prompts": {"listChanged": False}}
     async with (
-        connected(respond, capabilities=capabilities) as (client, _),
+        open_client(respond, capabilities=capabilities) as (client, _),
         anyio.create_task_group() as group,
     ):
         group.start_soon(client.listen)
@@ -331,7 +329,7 @@ async def test_a_modern_server_is_asked_for_changes() -> None:
     assert asked == [{"toolsListChanged": True}]
 
 
-async def test_a_date_says_when_to_try_again_too() -> None:
+async def test_retry_after_may_be_a_date() -> None:
     tries: list[int] = []
 
     async def respond(_: web.Request, message: Fields) -> web.StreamResponse:
@@ -341,5 +339,5 @@ async def test_a_date_says_when_to_try_again_too() -> None:
             return web.Response(status=429, headers={"Retry-After": now, "Date": now})
         return answer(message, content=[])
 
-    async with connected(respond) as (client, _):
+    async with open_client(respond) as (client, _):
         assert not (await client.call_tool("a", {})).is_error

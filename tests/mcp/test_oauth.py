@@ -40,7 +40,7 @@ async def connect(server: AuthorizingServer, **more: object) -> list[str]:
     raise failure
 
 
-async def test_a_person_agrees_once_and_the_token_is_for_this_server_alone(
+async def test_a_user_authorizes_once_and_the_token_is_for_this_server_only(
     server: AuthorizingServer,
 ) -> None:
     store, learned = MemoryGrants(), list[str]()
@@ -55,7 +55,7 @@ async def test_a_person_agrees_once_and_the_token_is_for_this_server_alone(
     assert len(server.forms) == 1
 
 
-async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
+async def test_a_token_is_refreshed_before_expiry_and_when_refused(
     server: AuthorizingServer,
 ) -> None:
     store = MemoryGrants()
@@ -74,7 +74,7 @@ async def test_a_token_is_refreshed_before_it_expires_and_when_it_is_refused(
     assert browser.opened == []
 
 
-async def test_more_scopes_are_asked_for_when_the_server_says_which(
+async def test_more_scopes_are_requested_when_the_server_names_them(
     server: AuthorizingServer,
 ) -> None:
     speak = server.speak
@@ -119,7 +119,7 @@ HOSTILE: dict[str, tuple[str, dict[str, object], str]] = {
 
 
 @pytest.mark.parametrize("name", HOSTILE)
-async def test_a_hostile_authorization_server_gets_no_token_sent(
+async def test_a_hostile_authorization_server_receives_no_token(
     server: AuthorizingServer, name: str
 ) -> None:
     field, fields, why = HOSTILE[name]
@@ -131,7 +131,7 @@ async def test_a_hostile_authorization_server_gets_no_token_sent(
     assert set(server.sent_tokens()) == {None}
 
 
-async def test_metadata_elsewhere_redirects_and_nonsense_are_refused(
+async def test_foreign_redirecting_and_invalid_metadata_are_refused(
     server: AuthorizingServer,
 ) -> None:
     path = "/.well-known/oauth-authorization-server"
@@ -149,14 +149,16 @@ async def test_metadata_elsewhere_redirects_and_nonsense_are_refused(
         await connect(server)
 
 
-async def test_a_public_server_leads_to_no_private_address(tmp_path: Path) -> None:
+async def test_metadata_of_a_public_server_cannot_point_to_private_addresses(
+    tmp_path: Path,
+) -> None:
     fetch = GuardedFetch("https://1.1.1.1/mcp")
     for url in ("https://127.0.0.1/x", "https://169.254.169.254/x", "https://[::1]/x"):
         with pytest.raises(NetworkRefused):
             await fetch(url, {})
 
 
-async def test_a_registered_client_and_a_metadata_document_are_used_as_they_are(
+async def test_a_configured_client_id_or_metadata_document_is_used(
     server: AuthorizingServer,
 ) -> None:
     await connect(server, config=ClientConfig(client_id="mine"))
@@ -169,7 +171,7 @@ async def test_a_registered_client_and_a_metadata_document_are_used_as_they_are(
     assert "/register" not in [request.path for request in server.requests]
 
 
-async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
+async def test_grants_are_stored_in_the_vault_and_refreshed_once_by_many(
     server: AuthorizingServer, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -201,7 +203,7 @@ async def test_grants_are_in_the_vault_and_refreshed_once_by_many(
         await auth.renew(Refusal(401, ""))
 
 
-async def test_a_person_enters_a_code_on_another_machine(server: AuthorizingServer) -> None:
+async def test_a_user_enters_a_device_code_on_another_machine(server: AuthorizingServer) -> None:
     server.device_errors = ["authorization_pending", "authorization_pending"]
     said, store = list[str](), MemoryGrants()
     screen = DeviceScreen(said.append, min_seconds=0.01)
@@ -226,7 +228,7 @@ async def test_a_person_enters_a_code_on_another_machine(server: AuthorizingServ
         ({}, [], {"device_authorization_endpoint": "http://evil.example/d"}, "not https"),
     ],
 )
-async def test_a_device_code_that_nobody_agrees_to_gives_no_token(
+async def test_an_unconfirmed_device_code_gives_no_token(
     server: AuthorizingServer,
     device: dict[str, object],
     errors: list[str],

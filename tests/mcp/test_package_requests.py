@@ -26,7 +26,7 @@ from mainspring.capabilities.mcp.package_request import package_request
         ("uv tool run --with extra --python 3.12 notes", "uv", ("notes", "extra"), "notes", ()),
     ],
 )
-def test_a_command_of_packages_is_understood(
+def test_npx_and_uvx_commands_are_parsed(
     command: str, installer: str, packages: tuple[str, ...], program: str | None,
     args: tuple[str, ...],
 ) -> None:  # fmt: skip
@@ -63,6 +63,6 @@ def test_a_command_of_packages_is_understood(
         "uvx --from",
     ],
 )
-def test_what_is_not_a_plain_package_runs_as_it_is(command: str) -> None:
+def test_other_commands_run_unchanged(command: str) -> None:
     first, *rest = command.split()
     assert package_request(first, rest) is None

@@ -31,7 +31,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_client_runs_an_agent_and_a_person_allows_what_it_does(folder: Path, era: Era):
+async def test_a_client_runs_an_agent_and_a_person_approves_its_calls(folder: Path, era: Era):
     person, steps = Person(), list[str]()
     async with served_stdio(folder, era=era, person=person) as served:
         client = served.client
@@ -66,13 +66,13 @@ async def test_a_client_runs_an_agent_and_a_person_allows_what_it_does(folder: P
 
 
 @pytest.mark.parametrize("decision", ["deny", "close", "perhaps"])
-async def test_only_a_clear_yes_of_the_person_allows_a_call(folder: Path, decision: str):
+async def test_only_an_explicit_approval_allows_a_call(folder: Path, decision: str):
     async with served_stdio(folder, person=Person(decision)) as served:
         await served.client.call_tool("helper", {"message": "write it"})
     assert not (folder / "out.txt").exists()
 
 
-async def test_a_client_that_cannot_ask_leaves_the_call_waiting(folder: Path):
+async def test_a_client_without_elicitation_leaves_the_call_waiting(folder: Path):
     async with served_stdio(folder) as served:
         client = served.client
         run = await client.call_tool("helper", {"message": "write it"})
@@ -91,7 +91,7 @@ async def test_a_client_that_cannot_ask_leaves_the_call_waiting(folder: Path):
     assert (folder / "out.txt").read_text() == "hello\n"
 
 
-async def test_a_client_answers_approvals_only_where_the_operator_lets_it(folder: Path):
+async def test_a_client_answers_approvals_only_if_the_operator_allows_it(folder: Path):
     async with served_stdio(folder, "--allow-answers") as served:
         client = served.client
         run = await client.call_tool("helper", {"message": "write it"})
@@ -104,7 +104,7 @@ async def test_a_client_answers_approvals_only_where_the_operator_lets_it(folder
     assert late.is_error
 
 
-async def test_an_agent_is_given_what_its_own_schema_asks_for(folder: Path):
+async def test_an_agent_with_an_input_schema_validates_its_input(folder: Path):
     schema = """
 input_schema:
   type: object
@@ -134,7 +134,7 @@ input_schema:
     assert '"times": 2' in read
 
 
-async def test_skills_are_resources_and_prompts_and_run_nothing(folder: Path):
+async def test_skills_are_resources_and_prompts_and_their_commands_do_not_run(folder: Path):
     async with served_stdio(folder) as served:
         client = served.client
         uris = [item.uri for item in await client.list_resources()]
@@ -197,7 +197,7 @@ async def test_a_session_of_a_killed_server_is_continued_by_the_next(folder: Pat
     assert transcript.count("## User") == 1, "the message was not sent again"
 
 
-async def test_over_http_a_key_says_what_its_holder_may_do(folder: Path):
+async def test_over_http_the_role_of_a_key_limits_its_tools(folder: Path):
     async with served_http(folder) as url:
         keys = {
             role: (await command(folder, "keys", "create", role, "--role", role)).split()[-1]
@@ -230,9 +230,7 @@ async def test_over_http_a_key_says_what_its_holder_may_do(folder: Path):
     assert ADMIN_KEY not in text_of(read)
 
 
-async def test_only_agents_that_were_named_are_served_and_only_their_sessions(
-    folder: Path, tmp_path: Path
-):
+async def test_only_the_named_agents_and_their_sessions_are_served(folder: Path, tmp_path: Path):
     other = tmp_path / "other"
     other.mkdir()
     write_agent(other, name="second")
@@ -258,9 +256,7 @@ NOTE = {"name": "Release day", "description": "when", "text": "On Thursdays.", "
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_a_client_searches_memories_and_a_person_agrees_to_what_it_writes(
-    folder: Path, era: Era
-):
+async def test_a_client_searches_memories_and_a_person_approves_its_writes(folder: Path, era: Era):
     write_file(folder / "memory/lunch.md", "Lunch is at noon.")
     write = {"note": NOTE, "reason": "they said so"}
     person = Person()
@@ -280,7 +276,7 @@ async def test_a_client_searches_memories_and_a_person_agrees_to_what_it_writes(
     assert not (folder / "memory/procedure_b.md").exists()
 
 
-async def test_memories_over_mcp_keep_to_rules_and_to_who_can_be_asked(folder: Path):
+async def test_memory_tools_follow_the_rules_and_the_clients_abilities(folder: Path):
     write_file(folder / "memory/MEMORY.md", "")
     async with served_stdio(folder) as served:
         refused = await served.client.call_tool("memory_write", {"note": NOTE, "reason": "said"})

@@ -64,7 +64,7 @@ def folder(tmp_path: Path) -> Path:
     return place
 
 
-async def test_functions_are_tools_resources_and_prompts(folder: Path):
+async def test_functions_are_served_as_tools_resources_and_prompts(folder: Path):
     steps: list[str] = []
     async with served_stdio(folder, "tools.py") as served:
         client = served.client
@@ -92,7 +92,7 @@ async def test_functions_are_tools_resources_and_prompts(folder: Path):
     assert getattr(review.messages[0].content, "text", "") == ("Review this in a kind tone:\nx = 1")
 
 
-async def test_over_http_functions_need_a_key_unless_the_operator_says_no(folder: Path):
+async def test_functions_over_http_need_a_key_unless_disabled(folder: Path):
     async with served_http(folder, "tools.py") as url:
         async with aiohttp.ClientSession() as http, http.post(url, data=b"{}") as response:
             assert response.status == 401
@@ -117,7 +117,7 @@ REFUSED = [
 ]
 
 
-def test_what_cannot_be_served_is_said_at_the_start(folder: Path):
+def test_unservable_files_are_reported_at_startup(folder: Path):
     (folder / "empty.py").write_text("x = 1\n")
     (folder / "broken.py").write_text("1 / 0\n")
     for words, why in REFUSED:
@@ -126,7 +126,7 @@ def test_what_cannot_be_served_is_said_at_the_start(folder: Path):
         assert why in " ".join(done.stderr.split()), words
 
 
-def test_a_resource_names_each_parameter_in_its_uri_once():
+def test_a_resource_uri_contains_each_parameter_once():
     def note(name: str) -> str:
         return name
 
@@ -145,7 +145,7 @@ def test_a_resource_names_each_parameter_in_its_uri_once():
     assert resource("notes://{name}")(note).arguments("notes://a/b") is None
 
 
-def test_two_tools_of_one_name_are_refused(tmp_path: Path):
+def test_two_tools_with_one_name_are_refused(tmp_path: Path):
     file = tmp_path / "twice.py"
     file.write_text(
         "from mainspring import tool\n"

@@ -37,7 +37,7 @@ async def key_of(stage: Stage, *options: str) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_an_agent_of_the_service_is_run_and_continued(
+async def test_an_agent_of_the_service_can_be_run_and_continued(
     dependencies: tuple[Stage, Served], era: Era
 ):
     stage, served = dependencies
@@ -55,7 +55,7 @@ async def test_an_agent_of_the_service_is_run_and_continued(
 
 
 @pytest.mark.slow
-async def test_what_a_person_must_allow_is_asked_through_the_client(
+async def test_approvals_are_requested_through_the_client(
     dependencies: tuple[Stage, Served],
 ):
     stage, served = dependencies

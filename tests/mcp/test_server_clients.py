@@ -32,9 +32,7 @@ async def sdk(mode: str, target: Sequence[str]) -> dict[str, object]:
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
 @pytest.mark.parametrize("is_stdio", [True, False], ids=["stdio", "http"])
-async def test_the_official_client_gets_everything_that_the_server_offers(
-    mode: str, is_stdio: bool
-):
+async def test_the_official_client_gets_everything_the_server_offers(mode: str, is_stdio: bool):
     async with conformance_server() as url:
         got = await sdk(mode, STDIO if is_stdio else [url])
     assert got == {

@@ -28,14 +28,14 @@ def in_mode(mode: Mode, policy: Policy | None = None) -> Policy:
     return replace(policy or rules(), mode=mode)
 
 
-def test_a_deny_wins_over_ask_and_allow_and_is_named():
+def test_a_deny_rule_wins_over_ask_and_allow_and_is_named():
     policy = rules(allow=("Read",), ask=("Read",), deny=("Read(.env)",))
     decision = decided(call("read", file_path=".env"), policy)
     assert (decision.decision, decision.gate, decision.rule) == ("deny", "rule", "Read(.env)")
     assert "Read(.env)" in (decision.reason or "")
 
 
-def test_an_ask_wins_over_allow():
+def test_an_ask_rule_wins_over_allow():
     policy = rules(allow=("Read",), ask=("Read(.env)",))
     assert decided(call("read", file_path=".env"), policy).decision == "ask"
 
@@ -53,7 +53,7 @@ def test_an_ask_wins_over_allow():
         call("lookup", traits=SAFE_READ),
     ],
 )
-def test_what_only_reads_in_the_workspace_needs_no_rule(judged: AnalyzedCall):
+def test_reading_in_the_workspace_needs_no_rule(judged: AnalyzedCall):
     decision = decided(judged)
     assert (decision.decision, decision.gate) == ("allow", "default")
 
@@ -78,13 +78,13 @@ def test_what_only_reads_in_the_workspace_needs_no_rule(judged: AnalyzedCall):
         call("unheard_of", file_path=7, path=None),
     ],
 )
-def test_what_is_not_known_to_be_harmless_is_asked_about(judged: AnalyzedCall):
+def test_calls_not_known_to_be_harmless_need_approval(judged: AnalyzedCall):
     decision = decided(judged)
     assert (decision.decision, decision.asks) == ("ask", "person")
     assert decision.reason
 
 
-def test_a_path_that_cannot_be_resolved_is_outside():
+def test_a_path_that_cannot_be_resolved_counts_as_outside():
     def broken(path: str) -> str:
         raise ValueError(path)
 
@@ -108,7 +108,7 @@ def test_a_path_that_cannot_be_resolved_is_outside():
         ("mcp__gh", call("mcp__gh__get")),
     ],
 )
-def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: AnalyzedCall):
+def test_an_allow_rule_allows_matching_calls(rule: str, judged: AnalyzedCall):
     decision = decided(judged, rules(allow=(rule,)))
     assert (decision.decision, decision.gate, decision.rule) == ("allow", "rule", rule)
 
@@ -126,7 +126,7 @@ def test_an_allow_rule_lets_pass_what_it_names(rule: str, judged: AnalyzedCall):
         ("Edit", call("bash", command="python3 x.py")),
     ],
 )
-def test_an_allow_rule_lets_nothing_else_pass(rule: str, judged: AnalyzedCall):
+def test_an_allow_rule_allows_no_other_calls(rule: str, judged: AnalyzedCall):
     assert decided(judged, rules(allow=(rule,))).decision == "ask"
 
 
@@ -140,14 +140,14 @@ def test_an_allow_rule_lets_nothing_else_pass(rule: str, judged: AnalyzedCall):
         "cp /etc/hosts a",
     ],
 )
-def test_a_rule_on_a_command_is_not_one_on_where_it_writes(command: str):
+def test_a_command_rule_does_not_allow_writing_outside_the_workspace(command: str):
     policy = rules(allow=("Bash(cp *)",))
     assert decided(call("bash", command="cp a b"), policy).decision == "allow"
     assert decided(call("bash", command=command), policy, is_sandboxed=True).decision == "ask"
 
 
 @pytest.mark.parametrize("command", ["cat .e*", "cat $(echo .env)", "cat $X"])
-def test_a_command_that_may_read_anything_passes_only_where_there_is_nothing_to_hide(command: str):
+def test_a_command_that_may_read_anything_is_allowed_only_without_read_rules(command: str):
     judged = call("bash", command=command)
     assert decided(judged).decision == "ask"
     assert decided(judged, is_sandboxed=True).decision == "allow"
@@ -167,7 +167,7 @@ def test_a_command_that_may_read_anything_passes_only_where_there_is_nothing_to_
         "cd / && cat home/me/project/.env",
     ],
 )
-def test_a_file_that_may_not_be_read_is_not_read_by_commands(command: str):
+def test_commands_cannot_read_a_file_denied_for_reading(command: str):
     policy = rules(allow=("Bash",), deny=("Read(.env)",))
     assert decided(call("bash", command=command), policy).decision == "deny"
 
@@ -179,21 +179,21 @@ def test_rules_allow_the_parts_of_a_command_together_and_all_are_named():
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_deny_wins_in_every_mode(mode: Mode):
+def test_a_deny_rule_wins_in_every_mode(mode: Mode):
     policy = in_mode(mode, rules(allow=("Bash",), deny=("Bash(git push *)",)))
     judged = call("bash", command="ls && git push --force")
     assert decided(judged, policy, is_sandboxed=True).decision == "deny"
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_an_ask_rule_is_never_passed_over(mode: Mode):
+def test_an_ask_rule_applies_in_every_mode(mode: Mode):
     policy = in_mode(mode, rules(allow=("Read",), ask=("Read(a)",)))
     decision = decided(call("read", file_path="a"), policy, is_sandboxed=True)
     assert decision.decision == ("deny" if mode == "dontAsk" else "ask")
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_removing_what_is_critical_is_never_approved_without_a_person(mode: Mode):
+def test_removing_critical_paths_always_needs_a_person(mode: Mode):
     policy = replace(in_mode(mode, rules(allow=("Bash",))), sandbox_allows_bash=True)
     for command in ("rm -rf /", "rm -rf ~", f"rm -rf {WORKSPACE}", "sudo rm -r /usr"):
         decision = decided(call("bash", command=command), policy, is_sandboxed=True)
@@ -202,7 +202,7 @@ def test_removing_what_is_critical_is_never_approved_without_a_person(mode: Mode
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_a_tool_that_needs_a_person_asks_one(mode: Mode):
+def test_a_tool_that_needs_a_person_asks_in_every_mode(mode: Mode):
     decision = decided(call("ask_user", question="?"), in_mode(mode), is_sandboxed=True)
     assert decision.decision == ("deny" if mode == "dontAsk" else "ask")
 
@@ -218,7 +218,7 @@ PROTECTED = [
 
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("judged", PROTECTED, ids=lambda judged: str(judged.input))
-def test_a_protected_path_is_asked_about_in_every_mode(judged: AnalyzedCall, mode: Mode):
+def test_a_protected_path_needs_approval_in_every_mode(judged: AnalyzedCall, mode: Mode):
     policy = in_mode(mode, rules(allow=("Edit", "Bash")))
     policy = replace(policy, sandbox_allows_bash=True, directories=(HOME,))
     decision = decided(judged, policy, is_sandboxed=True)
@@ -226,7 +226,7 @@ def test_a_protected_path_is_asked_about_in_every_mode(judged: AnalyzedCall, mod
     assert decision.asks != "classifier"
 
 
-def test_plan_lets_only_looking_pass_whatever_is_allowed():
+def test_plan_mode_allows_only_reading_whatever_the_rules():
     policy = in_mode("plan", rules(allow=("Bash", "Edit", "mcp__gh"), ask=("Bash(npm *)",)))
     assert decided(call("read", file_path="a"), policy).decision == "allow"
     assert decided(call("bash", command="git log"), policy).decision == "allow"
@@ -240,7 +240,7 @@ def test_plan_lets_only_looking_pass_whatever_is_allowed():
         assert (decision.decision, decision.gate, decision.rule) == ("deny", "mode", "plan")
 
 
-def test_accept_edits_lets_edits_in_the_workspace_pass():
+def test_accept_edits_allows_edits_in_the_workspace():
     policy = replace(in_mode("acceptEdits"), directories=("/data",))
     for judged in (
         call("edit", file_path="src/a"),
@@ -260,7 +260,7 @@ def test_accept_edits_lets_edits_in_the_workspace_pass():
         assert decided(judged, policy).decision == "ask"
 
 
-def test_auto_asks_the_classifier_where_nothing_else_decides():
+def test_auto_mode_asks_the_classifier_if_nothing_else_decides():
     policy = in_mode("auto", rules(allow=("Bash(npm test)",)))
     assert decided(call("bash", command="npm test"), policy).gate == "rule"
     assert decided(call("edit", file_path="a"), policy).decision == "allow"
@@ -268,25 +268,25 @@ def test_auto_asks_the_classifier_where_nothing_else_decides():
     assert (decision.decision, decision.gate, decision.asks) == ("ask", "mode", "classifier")
 
 
-def test_auto_asks_a_person_when_the_classifier_says_no_too_often():
+def test_auto_mode_asks_a_person_after_too_many_denials():
     for standing in (GrantState(blocks_in_a_row=3), GrantState(blocks=20)):
         decision = decided(call("bash", command="npm install x"), in_mode("auto"), standing)
         assert (decision.decision, decision.asks) == ("ask", "person")
         assert "too many" in (decision.reason or "")
 
 
-def test_dont_ask_denies_instead():
+def test_dont_ask_mode_denies_instead_of_asking():
     decision = decided(call("unheard_of"), in_mode("dontAsk"))
     assert (decision.decision, decision.gate, decision.rule) == ("deny", "mode", "dontAsk")
     assert decided(call("read", file_path="a"), in_mode("dontAsk")).decision == "allow"
 
 
-def test_bubble_asks_the_parent():
+def test_bubble_mode_asks_the_parent():
     decision = decided(call("unheard_of"), in_mode("bubble"))
     assert (decision.decision, decision.asks) == ("ask", "parent")
 
 
-def test_bypass_holds_in_a_sandbox_or_where_it_is_said_explicitly():
+def test_bypass_mode_applies_in_a_sandbox_or_if_allowed_anywhere():
     judged, policy = call("unheard_of"), in_mode("bypassPermissions")
     assert decided(judged, policy, is_sandboxed=True).decision == "allow"
     refused = decided(judged, policy)
@@ -296,7 +296,7 @@ def test_bypass_holds_in_a_sandbox_or_where_it_is_said_explicitly():
     assert decided(judged, replace(policy, bypass="never"), is_sandboxed=True).decision == "ask"
 
 
-def test_a_sandbox_may_answer_for_commands():
+def test_sandboxed_commands_can_be_allowed_by_a_setting():
     policy = replace(rules(deny=("Bash(curl *)",)), sandbox_allows_bash=True)
     judged = call("bash", command="make all")
     assert decided(judged, policy).decision == "ask"
@@ -304,7 +304,7 @@ def test_a_sandbox_may_answer_for_commands():
     assert decided(call("bash", command="curl x"), policy, is_sandboxed=True).decision == "deny"
 
 
-def test_the_mode_that_was_set_last_holds():
+def test_the_mode_set_last_applies():
     policy = in_mode("bypassPermissions")
     decision = decided(
         call("edit", file_path="a"), policy, GrantState(mode="plan"), is_sandboxed=True
@@ -316,7 +316,7 @@ FORBIDDING: list[Permission] = ["deny", "ask"]
 
 
 @pytest.mark.parametrize("behavior", FORBIDDING)
-def test_a_rule_that_was_to_forbid_and_cannot_be_read_has_all_asked_about(behavior: Permission):
+def test_an_unreadable_deny_or_ask_rule_makes_everything_need_approval(behavior: Permission):
     broken = held(behavior, "Read([a)")
     policy = replace(in_mode("bypassPermissions"), rules=broken)
     decision = decided(call("read", file_path="x"), policy, is_sandboxed=True)
@@ -329,16 +329,16 @@ def test_a_rule_that_was_to_forbid_and_cannot_be_read_has_all_asked_about(behavi
     )
 
 
-def test_traits_say_nothing_for_a_shell():
+def test_traits_are_ignored_for_the_shell():
     assert decided(call("bash", command="rm a", traits=Traits(read_only=True))).decision == "ask"
 
 
-def test_a_policy_survives_the_log():
+def test_a_policy_is_unchanged_after_encoding_and_decoding():
     policy = replace(rules(allow=("Bash",), deny=("Read(.env)",)), mode="plan", bypass="never")
     assert msgspec.json.decode(msgspec.json.encode(policy), type=Policy) == policy
 
 
-def test_merging_keeps_every_rule_and_the_last_word():
+def test_merging_keeps_every_rule_and_the_last_mode():
     under = replace(rules(deny=("Read",)), mode="plan", directories=("/a",), bypass="never")
     over = replace(rules(allow=("Bash",)), mode="auto", directories=("/b", "/a"), bypass="anywhere")
     merged = merge_policies(under, over)
@@ -347,7 +347,7 @@ def test_merging_keeps_every_rule_and_the_last_word():
     assert merge_policies(under, rules()).mode == "plan"
 
 
-def test_a_tool_that_is_denied_whole_is_not_told_to_the_model():
+def test_a_fully_denied_tool_is_not_offered_to_the_model():
     policy = rules(
         deny=("Edit", "Bash(rm *)", "mcp__gh", "WebFetch(domain:x.com)"), allow=("glob",)
     )
@@ -357,14 +357,14 @@ def test_a_tool_that_is_denied_whole_is_not_told_to_the_model():
     assert list(remove_denied(tools, policy)) == ["bash", "read", "glob", "web_fetch"]
 
 
-def test_a_file_that_may_not_be_read_is_hidden_from_searches():
+def test_a_file_denied_for_reading_is_hidden_from_searches():
     policy = rules(deny=("Read(.env)", "Edit(src/**)"))
     assert is_hidden(policy, f"{WORKSPACE}/x/.env", f"{WORKSPACE}/x/.env")
     assert is_hidden(policy, f"{WORKSPACE}/a", f"{WORKSPACE}/.env")
     assert not is_hidden(policy, f"{WORKSPACE}/src/a", f"{WORKSPACE}/src/a")
 
 
-def test_denying_the_shell_denies_services_too():
+def test_denying_the_shell_also_denies_starting_services():
     tools: dict[str, int] = dict.fromkeys(("bash", "service_start", "service_stop"), 0)
     assert list(remove_denied(tools, rules(deny=("Bash",)))) == ["service_stop"]
     assert decided(call("service_start", command="ls"), rules(deny=("Bash",))).decision == "deny"
@@ -378,5 +378,5 @@ def test_denying_the_shell_denies_services_too():
         call("python", code="open('keys/a').read()", traits=SAFE_READ),
     ],
 )
-def test_files_to_be_asked_about_are_so_whatever_the_tool_that_reads_them(judged: AnalyzedCall):
+def test_an_ask_rule_on_files_applies_to_every_tool_that_reads_them(judged: AnalyzedCall):
     assert decided(judged, rules(ask=("Read(keys/**)",), allow=("artifact",))).decision == "ask"

@@ -46,7 +46,7 @@ def ignored_by_git(folder: Path, pattern: str) -> set[str]:
 
 
 @pytest.mark.skipif(shutil.which("git") is None, reason="git is not here")
-def test_every_pattern_matches_what_git_says(tmp_path: Path):
+def test_every_pattern_matches_the_same_paths_as_git(tmp_path: Path):
     subprocess.run(["git", "init", "-q"], cwd=tmp_path, check=True, timeout=60)
     wrong: dict[str, set[str]] = {}
     for pattern in PATTERNS:
@@ -57,19 +57,19 @@ def test_every_pattern_matches_what_git_says(tmp_path: Path):
 
 
 @for_each("pattern", ["", "/", "!a", "[a", "a\\", "a//b", "a/../b", "[[:alpha:]]", "[a\\"])
-def test_a_pattern_that_would_not_do_what_it_seems_to_is_refused(pattern: str):
+def test_a_misleading_pattern_is_refused(pattern: str):
     with pytest.raises(InvalidInput):
         compile_gitignore(pattern)
 
 
-def test_a_folder_pattern_means_a_path_that_may_be_a_folder_only_on_demand():
+def test_a_folder_pattern_matches_a_path_itself_only_if_it_is_a_folder():
     assert not compile_gitignore("build/").matches("build")
     assert compile_gitignore("build/").matches("build", is_folder=True)
     assert compile_gitignore("build/").matches("build/x")
 
 
 @given(st.text("ab*?[]!-/\\.", max_size=30), st.text("ab*/.", max_size=60))
-def test_whatever_the_pattern_it_is_refused_or_answers(pattern: str, path: str):
+def test_any_pattern_is_refused_or_matches(pattern: str, path: str):
     try:
         found = compile_gitignore(pattern)
     except InvalidInput:

@@ -24,14 +24,14 @@ KINDS = [
 
 
 @for_each("text", KINDS)
-def test_a_rule_survives_being_printed(text: str):
+def test_a_rule_is_unchanged_after_printing_and_parsing(text: str):
     rule = parse_rule(text)
     assert rule.text == text
     assert parse_rule(str(rule)) == rule
 
 
 @given(st.text(max_size=40) | st.from_regex(r"[A-Z][a-z]+\([^\n]{1,20}\)", fullmatch=True))
-def test_any_text_is_a_rule_that_can_be_printed_or_is_refused(text: str):
+def test_any_text_is_a_printable_rule_or_is_refused(text: str):
     try:
         rule = parse_rule(text)
     except InvalidInput:
@@ -55,24 +55,24 @@ def test_any_text_is_a_rule_that_can_be_printed_or_is_refused(text: str):
         ("deploy(prod)", "parameter:value"),
     ],
 )
-def test_what_is_wrong_with_a_rule_is_said(text: str, problem: str):
+def test_invalid_rules_are_explained(text: str, problem: str):
     with pytest.raises(InvalidInput, match=problem.replace("]", r"\]")):
         parse_rule(text)
 
 
 @pytest.mark.parametrize("text", ["*", "mcp__*", "mcp__*__get", "B*", "deploy(env:test)"])
-def test_some_rules_may_forbid_but_not_allow(text: str):
+def test_some_rules_may_deny_but_not_allow(text: str):
     parse_rule(text, behavior="deny")
     parse_rule(text, behavior="ask")
     with pytest.raises(InvalidInput):
         parse_rule(text, behavior="allow")
 
 
-def test_after_a_literal_server_a_glob_may_allow():
+def test_an_allow_rule_may_use_a_glob_after_a_literal_server():
     assert parse_rule("mcp__github__get_*", behavior="allow").tool == "mcp__github__get_*"
 
 
-def test_the_names_of_claude_code_are_ours():
+def test_tool_names_of_claude_code_map_to_ours():
     names = [canonical_name(name) for name in ("Bash", "TodoWrite", "Task", "mine")]
     assert names == ["bash", "task_create", "agent", "mine"]
     assert {canonical_name(claude_code_name(n)) for n in ALIASES.values()} == set(ALIASES.values())
@@ -109,7 +109,7 @@ SPOKEN_FOR = [
 
 
 @for_each(("text", "judged"), SPOKEN_FOR)
-def test_a_rule_forbids_what_it_names(text: str, judged: AnalyzedCall):
+def test_a_rule_forbids_matching_calls(text: str, judged: AnalyzedCall):
     assert forbids(parse_rule(text), judged, ROOTS, "deny")
 
 
@@ -133,7 +133,7 @@ NOT_SPOKEN_FOR = [
 
 
 @for_each(("text", "judged"), NOT_SPOKEN_FOR)
-def test_a_rule_forbids_nothing_else(text: str, judged: AnalyzedCall):
+def test_a_rule_forbids_no_other_calls(text: str, judged: AnalyzedCall):
     assert not forbids(parse_rule(text), judged, ROOTS, "deny")
 
 
@@ -147,7 +147,7 @@ def test_a_rule_forbids_nothing_else(text: str, judged: AnalyzedCall):
         ("Agent(Explore)", call("agent", subagent_type="Explore"), True),
     ],
 )
-def test_a_rule_permits_only_what_it_names(text: str, judged: AnalyzedCall, expected: bool):
+def test_a_rule_permits_only_matching_calls(text: str, judged: AnalyzedCall, expected: bool):
     assert permits(parse_rule(text, behavior="allow"), judged) is expected
 
 
@@ -155,7 +155,7 @@ BEHAVIORS: list[Permission] = ["ask", "deny"]
 
 
 @pytest.mark.parametrize("behavior", BEHAVIORS)
-def test_a_rule_on_files_holds_for_commands_that_touch_them(behavior: Permission):
+def test_a_file_rule_applies_to_commands_that_touch_the_files(behavior: Permission):
     reading = call("bash", command="cat .env")
     writing = call("bash", command="echo x > src/a")
     assert forbids(parse_rule("Read(.env)"), reading, ROOTS, behavior)
@@ -164,7 +164,7 @@ def test_a_rule_on_files_holds_for_commands_that_touch_them(behavior: Permission
     assert not forbids(Rule("read", "lib/**"), writing, ROOTS, behavior)
 
 
-def test_a_rule_on_commands_holds_for_services_too():
+def test_a_command_rule_applies_to_services():
     service = call("service_start", command="curl x | sh")
     assert forbids(parse_rule("Bash(curl *)"), service, ROOTS, "deny")
     assert forbids(parse_rule("Bash"), service, ROOTS, "deny")

@@ -38,20 +38,20 @@ def named_paths(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_every_path_that_a_page_names_exists(page: str):
+def test_every_path_named_by_a_page_exists(page: str):
     paths = named_paths(read(page))
     missing = [p for p in paths if not (ROOT / p).exists() and not (SOURCE / p).exists()]
     assert sorted(missing) == [], f"these files have moved: correct {page}"
 
 
-def test_the_layers_are_those_of_the_import_contract():
+def test_documented_layers_match_the_import_contract():
     line = next(line for line in read("AGENTS.md").splitlines() if "point down this list" in line)
     assert re.findall(r"`([^`]+)`", line) == layers()
     table = read("docs/architecture.md").partition("## Layers")[2].partition("##")[0]
     assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == layer_names()
 
 
-def test_the_limits_are_those_that_are_checked():
+def test_documented_limits_match_the_checked_ones():
     pylint, mccabe = (SETTINGS["tool"]["ruff"]["lint"][name] for name in ("pylint", "mccabe"))
     assert (
         f"{LIMITS['MAX_LINES']} lines per file, {LIMITS['MAX_CORE_LINES']:,} lines in `core`,"

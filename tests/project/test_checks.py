@@ -130,7 +130,7 @@ def test_a_seeded_violation_fails_lint_and_is_named(run: Run, seed: Seed, rule: 
 
 
 @pytest.mark.parametrize("place", ["core/clock.py", "core/ids.py", "config.py"])
-def test_the_sanctioned_places_may_use_what_is_banned_elsewhere(run: Run, seed: Seed, place: str):
+def test_allowed_modules_may_use_what_is_banned_elsewhere(run: Run, seed: Seed, place: str):
     seed(
         f"src/mainspring/{place}", DOC + "import os\nimport time\n\nx = (time.time(), os.environ)\n"
     )
@@ -184,7 +184,9 @@ def test_a_new_top_level_module_fails_until_it_has_a_layer(run: Run, seed: Seed)
         ("src/mainspring/log/session_manager.py", 1, "'session_manager'"),
     ],
 )
-def test_long_or_ill_named_files_fail(run: Run, seed: Seed, place: str, lines: int, what: str):
+def test_long_or_badly_named_files_fail_the_limits(
+    run: Run, seed: Seed, place: str, lines: int, what: str
+):
     seed(place, "x = 1\n" * lines)
     assert rejects(run("python", "tools/limits.py"), place, what)
 
@@ -201,12 +203,14 @@ def test_long_or_ill_named_files_fail(run: Run, seed: Seed, place: str, lines: i
         ("log/seeded.py", "class Wanted: ...", "'Wanted'"),
     ],
 )
-def test_metaphors_and_participles_fail(run: Run, seed: Seed, place: str, code: str, what: str):
+def test_metaphors_and_participles_fail_the_limits(
+    run: Run, seed: Seed, place: str, code: str, what: str
+):
     seed(f"src/mainspring/{place}", f"{code}\n")
     assert rejects(run("python", "tools/limits.py"), place, what)
 
 
-def test_technical_term_private_name_and_participle_with_its_noun_pass_limits(run: Run, seed: Seed):
+def test_technical_terms_private_names_and_qualified_participles_pass(run: Run, seed: Seed):
     names = ("stage", "SessionNotFound", "_told", "known_values", "Keeper", "is_found")
     code = "".join(
         f"class {name}: ...\n" if name[0].isupper() else f"def {name}(): ...\n" for name in names
@@ -217,7 +221,7 @@ def test_technical_term_private_name_and_participle_with_its_noun_pass_limits(ru
 
 
 @pytest.mark.parametrize("layer", ["core", "wiring"])
-def test_a_layer_too_large_in_all_fails_the_limits(layer: str, run: Run, seed: Seed):
+def test_a_layer_that_is_too_large_fails_the_limits(layer: str, run: Run, seed: Seed):
     for part in range(9):
         seed(f"src/mainspring/{layer}/part{part}.py", "x = 1\n" * 350)
     assert rejects(run("python", "tools/limits.py"), f"src/mainspring/{layer}: 3151 lines")

@@ -54,31 +54,35 @@ def programs(document: Path) -> Iterator[tuple[str, str | None]]:
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Generator[Platform]:
+def running_platform(tmp_path_factory: pytest.TempPathFactory) -> Generator[Platform]:
     folder = tmp_path_factory.mktemp("service")
     write_first_suite(folder)  # which a program of schedules.md runs every night
     with platform(folder, answer=clerk) as started:
         yield started
 
 
-def addressed(program: str, running: Platform) -> str:
+def address_program(program: str, running: Platform) -> str:
     return program.replace("http://127.0.0.1:8700", running.url).replace("msk_...", running.key)
 
 
-def test_programs_do_what_the_document_says(running: Platform, capsys: pytest.CaptureFixture[str]):
+def test_documented_programs_print_what_the_document_says(
+    running_platform: Platform, capsys: pytest.CaptureFixture[str]
+):
     names: dict[str, Any] = {}
     for program, printed in (*programs(CLIENTS), *programs(SCHEDULES)):
         if "# worker.py" in program:
             continue
-        exec(compile(addressed(program, running), "clients.md", "exec"), names)  # noqa: S102 (ours)
+        exec(compile(address_program(program, running_platform), "clients.md", "exec"), names)  # noqa: S102 (ours)
         shown = capsys.readouterr().out
         assert printed is None or shown == printed, program
     names["client"].close()
 
 
-def test_webhook_is_checked_as_document_says(running: Platform, capsys: pytest.CaptureFixture[str]):
+def test_the_documented_webhook_receiver_verifies_signatures(
+    running_platform: Platform, capsys: pytest.CaptureFixture[str]
+):
     program = next(each for each, _ in programs(CLIENTS) if "def receive" in each)
-    with Anthropic(base_url=running.url, api_key=running.key) as client:
+    with Anthropic(base_url=running_platform.url, api_key=running_platform.key) as client:
         names: dict[str, Any] = {"client": client}
         exec(program, names)  # noqa: S102 (ours)
         body = '{"type": "event", "id": "whe_1", "data": {"type": "session.idled", "id": "sesn_1"}}'
@@ -89,10 +93,14 @@ def test_webhook_is_checked_as_document_says(running: Platform, capsys: pytest.C
     assert capsys.readouterr().out == "session.idled sesn_1\n"
 
 
-def test_the_worker_of_the_document_does_the_work(running: Platform, tmp_path: Path):
+def test_the_documented_worker_does_the_work(running_platform: Platform, tmp_path: Path):
     program = next(each for each, _ in programs(CLIENTS) if "# worker.py" in each)
-    (tmp_path / "worker.py").write_text(addressed(program, running), encoding="utf-8")
-    with Anthropic(base_url=running.url, api_key=running.key, timeout=_SECONDS) as client:
+    (tmp_path / "worker.py").write_text(
+        address_program(program, running_platform), encoding="utf-8"
+    )
+    with Anthropic(
+        base_url=running_platform.url, api_key=running_platform.key, timeout=_SECONDS
+    ) as client:
         agent = client.beta.agents.create(
             name="guest", model="sonnet", tools=[{"type": "agent_toolset_20260401"}]
         )
@@ -126,7 +134,9 @@ def test_the_worker_of_the_document_does_the_work(running: Platform, tmp_path: P
     assert (tmp_path / "here.txt").read_text().strip() == str(tmp_path)
 
 
-def test_the_program_of_the_readme_runs(running: Platform, capsys: pytest.CaptureFixture[str]):
+def test_the_program_of_the_readme_runs(
+    running_platform: Platform, capsys: pytest.CaptureFixture[str]
+):
     program = next(p for p, _ in programs(ROOT / "README.md") if "from anthropic import" in p)
-    exec(addressed(program, running), {})  # noqa: S102 (ours)
+    exec(address_program(program, running_platform), {})  # noqa: S102 (ours)
     assert "Good night" in capsys.readouterr().out

@@ -51,7 +51,7 @@ LINES = dict(command_lines())
 
 
 @pytest.mark.parametrize("where", LINES)
-def test_every_command_line_is_one_that_mainspring_understands(where: str):
+def test_every_command_line_is_accepted_by_mainspring(where: str):
     name, *arguments = LINES[where]
     COMMANDS.load(name).make_context(name, list(arguments))
 
@@ -75,7 +75,7 @@ def variables() -> Iterator[str]:
         yield from re.findall(r"^(\w+)=", path.read_text(encoding="utf-8"), re.MULTILINE)
 
 
-def test_every_variable_is_one_that_somebody_reads():
+def test_every_variable_is_read_by_a_program():
     read = (ROOT / "src/mainspring/config.py").read_text(encoding="utf-8")
     ours = {
         *re.findall(r'"(MAINSPRING_\w+)"', read),
@@ -86,7 +86,7 @@ def test_every_variable_is_one_that_somebody_reads():
     assert set(variables()) - ours - theirs == set()
 
 
-def test_no_secret_is_written_down():
+def test_no_secret_is_in_the_files():
     for path in (DEPLOY / "env.example", KUBERNETES / "secret.example.env"):
         given = re.findall(r"^(\w+)=(.+)$", path.read_text(encoding="utf-8"), re.MULTILINE)
         assert [name for name, value in given if "PASSWORD" not in value] == []
@@ -103,14 +103,14 @@ def images() -> Iterator[str]:
 
 
 @pytest.mark.parametrize("image", sorted(set(images())))
-def test_every_image_has_a_tag_that_stays_and_no_host(image: str):
+def test_every_image_has_a_fixed_tag_and_no_host(image: str):
     name, _, tag = image.partition(":")
     assert re.match(r"\d", tag), image
     assert "/" not in name
     assert name != "mainspring" or image == OURS
 
 
-def test_kustomize_and_the_dockerfile_name_this_version():
+def test_kustomize_and_the_dockerfile_name_the_current_version():
     [kustomization] = [item for item in MANIFESTS if item["kind"] == "Kustomization"]
     assert kustomization["images"] == [{"name": "mainspring", "newTag": mainspring.__version__}]
     assert f"-t {OURS} " in DOCKERFILE
@@ -118,7 +118,7 @@ def test_kustomize_and_the_dockerfile_name_this_version():
     assert named == {path.name for path in KUBERNETES.glob("*.yaml")}
 
 
-def test_nothing_of_ours_runs_as_root():
+def test_no_container_of_ours_runs_as_root():
     assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
     for pod in PODS.values():
         assert pod["securityContext"]["runAsNonRoot"] is True
@@ -134,22 +134,26 @@ def test_nothing_of_ours_runs_as_root():
         assert "privileged" not in SERVICES[name]
 
 
-def asked(container: dict[str, Any], probe: str) -> tuple[str, int]:
+def probed_address(container: dict[str, Any], probe: str) -> tuple[str, int]:
     ports = {item["name"]: item["containerPort"] for item in container["ports"]}
     get = container[probe]["httpGet"]
     return get["path"], ports[get["port"]]
 
 
 @pytest.mark.parametrize(("name", "port"), [("api", API), ("worker", OPERATIONS)])
-def test_probes_ask_what_there_is(name: str, port: int):
+def test_probes_use_existing_endpoints(name: str, port: int):
     container = containers()[name]
-    assert asked(container, "livenessProbe") == asked(container, "startupProbe") == (HEALTHZ, port)
-    assert asked(container, "readinessProbe") == (READYZ, port)
+    assert (
+        probed_address(container, "livenessProbe")
+        == probed_address(container, "startupProbe")
+        == (HEALTHZ, port)
+    )
+    assert probed_address(container, "readinessProbe") == (READYZ, port)
     assert f"http://127.0.0.1:{port}{READYZ}" in SERVICES[name]["healthcheck"]["test"][-1]
     assert f"http://127.0.0.1:{API}{HEALTHZ}" in DOCKERFILE
 
 
-def test_metrics_are_scraped_where_they_are():
+def test_metrics_are_scraped_at_the_right_address():
     for item in MANIFESTS:
         if item["kind"] == "Deployment":
             notes = item["spec"]["template"]["metadata"]["annotations"]
@@ -158,7 +162,7 @@ def test_metrics_are_scraped_where_they_are():
 
 
 @pytest.mark.parametrize("name", ["api", "worker"])
-def test_nobody_is_killed_before_it_has_drained(name: str):
+def test_grace_periods_exceed_the_drain_time(name: str):
     line = LINES[f"kubernetes {name}"]
     drain = int(line[line.index("--drain-seconds") + 1])
     assert PODS[f"mainspring-{name}"]["terminationGracePeriodSeconds"] >= drain + 15
@@ -167,7 +171,7 @@ def test_nobody_is_killed_before_it_has_drained(name: str):
     assert int(SERVICES[name]["stop_grace_period"].removesuffix("s")) >= drain + 10
 
 
-def test_everything_that_is_selected_is_there():
+def test_every_selector_and_claim_has_its_target():
     labels = [
         e["spec"]["template"]["metadata"]["labels"] for e in MANIFESTS if e["kind"] == "Deployment"
     ]
@@ -201,7 +205,7 @@ def test_workers_share_their_workspaces():
     assert mounts["workspaces"] == place
 
 
-def test_what_the_image_is_built_of_is_there_and_pinned():
+def test_files_copied_into_the_image_exist_and_packages_are_pinned():
     for source in re.findall(r"^COPY (?!--from)(.+) \S+$", DOCKERFILE, re.MULTILINE):
         assert [name for name in source.split() if not (ROOT / name).exists()] == []
     for lock in re.findall(r"-r (\S+\.txt)", DOCKERFILE):
@@ -211,11 +215,16 @@ def test_what_the_image_is_built_of_is_there_and_pinned():
     assert len(re.findall(r"pip install (?!--require-hashes|--no-deps)", DOCKERFILE)) == 0
 
 
-def pinned(path: Path) -> set[str]:
+def pinned_packages(path: Path) -> set[str]:
     return set(re.findall(r"^(\S+==\S+)", path.read_text(encoding="utf-8"), re.MULTILINE))
 
 
-def test_the_image_has_the_versions_that_are_tested():
-    tested = pinned(ROOT / "requirements/dev.txt")
-    assert pinned(DEPLOY / "requirements.txt") | pinned(DEPLOY / "build.txt") <= tested
-    assert pinned(ROOT / "requirements/runtime.txt") <= pinned(DEPLOY / "requirements.txt")
+def test_the_image_has_the_tested_versions():
+    tested = pinned_packages(ROOT / "requirements/dev.txt")
+    assert (
+        pinned_packages(DEPLOY / "requirements.txt") | pinned_packages(DEPLOY / "build.txt")
+        <= tested
+    )
+    assert pinned_packages(ROOT / "requirements/runtime.txt") <= pinned_packages(
+        DEPLOY / "requirements.txt"
+    )

@@ -46,7 +46,7 @@ def rows() -> dict[str, str]:
     return {row[1]: row[0] for row in re.finditer(r"^\| `([a-z_.]+)` \|.*$", text, re.MULTILINE)}
 
 
-def test_the_page_of_errors_is_the_table_and_python_is_told_no_options():
+def test_the_errors_page_matches_the_table_and_python_hints_have_no_options():
     page = runpy.run_path(str(ROOT / "tools/errors_page.py"))["page"]()
     written = (ROOT / "docs/errors.md").read_text(encoding="utf-8")
     assert written == page, "run: python tools/errors_page.py"
@@ -56,7 +56,7 @@ def test_the_page_of_errors_is_the_table_and_python_is_told_no_options():
     assert [words for words in in_python if "--" in words] == []
 
 
-def test_every_event_type_is_documented_and_no_other():
+def test_exactly_the_existing_event_types_are_documented():
     assert set(rows()) == set(PAYLOAD_TYPES)
 
 
@@ -95,11 +95,11 @@ def test_every_field_of_an_event_is_documented(kind: str):
         pytest.param("models.md", ModelListing.__struct_fields__, id="facts about a model"),
     ],
 )
-def test_every_name_has_its_place_in_a_table(document: str, names: Iterable[str]):
-    assert [name for name in names if name not in tabled(document)] == []
+def test_every_name_is_listed_in_a_table(document: str, names: Iterable[str]):
+    assert [name for name in names if name not in table_names(document)] == []
 
 
-def tabled(document: str) -> set[str]:
+def table_names(document: str) -> set[str]:
     text = (ROOT / "docs" / document).read_text(encoding="utf-8")
     cells = re.findall(r"^\| ([^|]+) \|", text, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`(\w+)`", cell)}
@@ -109,7 +109,7 @@ def test_every_built_in_tool_is_documented(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.chdir(tmp_path)
     model = Scripted(says("Hello."))
     run(Agent(built_ins=["*"]), "Hello?", model=model, store="tools.db")
-    assert {tool.name for tool in model.requests[0].tools} <= tabled("tools.md")
+    assert {tool.name for tool in model.requests[0].tools} <= table_names("tools.md")
 
 
 def test_every_limit_is_documented():
@@ -117,7 +117,7 @@ def test_every_limit_is_documented():
     assert [name for name in Limits.__slots__ if f"`{name}`" not in text] == []
 
 
-async def test_every_endpoint_is_documented_with_the_role_that_it_needs(tmp_path: Path):
+async def test_every_endpoint_is_documented_with_its_role(tmp_path: Path):
     settings = read_settings(store=str(tmp_path / "house.db"), environ={}, folder=tmp_path)
     async with open_service(settings) as service:
         routes = all_routes(service)
@@ -135,7 +135,7 @@ def endpoints(document: str) -> set[tuple[str, ...]]:
     return set(re.findall(row, text, re.MULTILINE))
 
 
-def test_every_event_of_webhooks_is_documented():
+def test_every_webhook_event_is_documented():
     text = (ROOT / "docs/schedules.md").read_text(encoding="utf-8")
     rows = dict(re.findall(r"^\| ((?:`\w+\.\*`(?:, )?)+) \| (.+) \|$", text, re.MULTILINE))
     told = {
@@ -178,7 +178,7 @@ def test_an_example_prints_what_the_document_says(
     assert capsys.readouterr().out == printed
 
 
-def test_the_models_that_are_added_as_an_example_are_understood(tmp_path: Path):
+def test_the_example_models_file_is_valid(tmp_path: Path):
     text = (ROOT / "docs/models.md").read_text(encoding="utf-8")
     file = tmp_path / "models.toml"
     file.write_text("".join(re.findall(r"```toml\n(.*?)```", text, re.DOTALL)), encoding="utf-8")
@@ -186,7 +186,7 @@ def test_the_models_that_are_added_as_an_example_are_understood(tmp_path: Path):
 
 
 @for_each("document", DOCUMENTS)
-def test_a_link_between_documents_leads_somewhere(document: Path):
+def test_links_between_documents_lead_to_existing_sections(document: Path):
     text = document.read_text(encoding="utf-8")
     broken: list[str] = []
     for link in re.findall(r"\]\((?!https?:)([^)\s]+)\)", text):

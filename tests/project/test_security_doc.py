@@ -8,7 +8,7 @@ TEXT = (ROOT / "docs/security.md").read_text(encoding="utf-8")
 PROMISES = TEXT.partition("## Promises")[2].partition("## Not promised")[0]
 
 
-def test_every_promise_names_tests_that_are_there():
+def test_every_promise_names_existing_tests():
     rows = re.findall(r"^\| (.+) \| (.+) \|$", PROMISES, re.MULTILINE)
     promises = [(promise, tests) for promise, tests in rows if promise != "promise"]
     assert len(promises) > 15

@@ -97,7 +97,7 @@ def plain(value: Any) -> Any:  # noqa: ANN401 JSON of any shape
     return value
 
 
-def test_thoughts_go_back_only_to_who_thought_them():
+def test_thinking_is_sent_back_only_to_the_provider_that_produced_it():
     said = body(asks(*EVERYTHING))["messages"][1]["content"]
     assert [block["type"] for block in said] == [
         "thinking",
@@ -112,14 +112,14 @@ def test_thoughts_go_back_only_to_who_thought_them():
     assert [block["type"] for block in plain_model] == ["text", "tool_use", "tool_use"]
 
 
-def test_an_id_that_the_api_would_reject_is_replaced_in_call_and_result_alike():
+def test_an_id_the_api_would_reject_is_replaced_in_call_and_result():
     messages = body(asks(*EVERYTHING))["messages"]
     call, result = messages[1]["content"][-1]["id"], messages[2]["content"][1]["tool_use_id"]
     assert call == result != "functions.bash:1"
     assert call.replace("_", "").isalnum()
 
 
-def test_breakpoints_stand_after_tools_static_system_and_marked_messages():
+def test_cache_breakpoints_follow_tools_static_system_and_marked_messages():
     sent = body(asks(*EVERYTHING, cache_messages=(0, 2)))
     assert "cache_control" in sent["tools"][-1]
     assert ["cache_control" in part for part in sent["system"]] == [True, False]
@@ -129,7 +129,7 @@ def test_breakpoints_stand_after_tools_static_system_and_marked_messages():
     assert marked[2][-1]
 
 
-def test_there_are_never_more_than_four_breakpoints_and_the_newest_stay():
+def test_there_are_at_most_four_breakpoints_and_the_newest_stay():
     turns = [User((TextBlock(str(number)),)) for number in range(6)]
     sent = body(asks(*turns, cache_messages=(0, 1, 3, 5, 5)))
     marked = [
@@ -143,13 +143,13 @@ def test_there_are_never_more_than_four_breakpoints_and_the_newest_stay():
     assert encode(bare, ADAPTIVE).count(b"cache_control") == 4
 
 
-def test_a_breakpoint_is_never_put_on_a_thought():
+def test_a_breakpoint_is_never_put_on_a_thinking_block():
     thought = Assistant((TextBlock("x"), Thinking(text="t", signature="anthropic:s")))
     sent = body(asks(User((TextBlock("q"),)), thought, cache_messages=(1,)))
     assert ["cache_control" in block for block in sent["messages"][1]["content"]] == [True, False]
 
 
-def test_a_model_without_cache_control_gets_none_and_an_hour_is_asked_for_by_name():
+def test_cache_control_follows_the_quirks_of_the_model():
     request = asks(*EVERYTHING, cache_messages=(0,))
     assert b"cache_control" not in encode(request, Quirks(supports_cache_control=False))
     assert body(request, Quirks(cache_ttl="1h"))["tools"][-1]["cache_control"] == {
@@ -171,13 +171,13 @@ def test_a_longer_conversation_extends_the_bytes_of_the_shorter_one():
     assert len(shorter) > 10_000
 
 
-def test_the_same_request_gives_the_same_bytes_even_after_a_journey_through_json():
+def test_a_request_encodes_to_the_same_bytes_after_a_json_round_trip():
     request = asks(*EVERYTHING, cache_messages=(1,), effort="low")
     travelled = msgspec.json.decode(msgspec.json.encode(request), type=Request)
     assert encode(request, ADAPTIVE) == encode(travelled, ADAPTIVE)
 
 
-def test_markers_are_the_only_difference_between_marked_and_unmarked():
+def test_markers_are_the_only_difference_between_marked_and_unmarked_requests():
     marked = encode(asks(*EVERYTHING, cache_messages=(0, 2)), ADAPTIVE)
     plain_quirks = msgspec.structs.replace(ADAPTIVE, supports_cache_control=False)
     assert without_markers(marked) == encode(asks(*EVERYTHING), plain_quirks)
@@ -203,12 +203,14 @@ STOPPABLE = Quirks(thinking="adaptive", can_disable_thinking=True)
         ("low", TALKATIVE, {"thinking": {"type": "adaptive", "display": "summarized"}}),
     ],
 )
-def test_effort_is_told_in_the_models_words(effort: Effort, quirks: Quirks, sent: dict[str, Any]):
+def test_effort_is_sent_in_the_format_of_the_model(
+    effort: Effort, quirks: Quirks, sent: dict[str, Any]
+):
     told = body(asks(effort=effort), quirks)
     assert {key: told[key] for key in ("output_config", "thinking") if key in told} == sent
 
 
-def test_no_request_asks_for_more_than_the_model_can_say():
+def test_max_tokens_does_not_exceed_the_maximum_output_of_the_model():
     assert body(asks(), Quirks(max_output=4096))["max_tokens"] == 4096
     assert body(asks(), Quirks(max_output=128_000))["max_tokens"] == 8000
 
@@ -216,23 +218,23 @@ def test_no_request_asks_for_more_than_the_model_can_say():
 @pytest.mark.parametrize(
     "source", [BlobSource(hash="h", size=1, media_type="image/png"), FileSource(file_id="file_1")]
 )
-def test_a_source_that_nobody_loaded_is_refused(source: BlobSource | FileSource):
+def test_an_unloaded_source_is_refused(source: BlobSource | FileSource):
     with pytest.raises(InvalidInput, match="must be loaded"):
         encode(asks(User((ImageBlock(source=source),))), ADAPTIVE)
 
 
-def test_a_breakpoint_on_no_message_is_refused():
+def test_a_breakpoint_on_a_missing_message_is_refused():
     with pytest.raises(InvalidInput, match="no message 1"):
         encode(asks(cache_messages=(1,)), ADAPTIVE)
 
 
-def test_what_a_model_cannot_see_is_named_in_words():
+def test_unsupported_media_are_described_in_words():
     blind = Quirks(supports_images=False)
     [image, text] = body(asks(User((PNG, TextBlock("?")))), blind)["messages"][0]["content"]
     assert (image["type"], text["text"]) == ("text", "?")
     assert "cannot see" in image["text"]
 
 
-def test_messages_that_say_nothing_are_left_out():
+def test_empty_messages_are_left_out():
     sent = body(asks(User((TextBlock("a"),)), Assistant(()), User((TextBlock(" "),))))
     assert [item["role"] for item in sent["messages"]] == ["user"]

@@ -56,7 +56,7 @@ def uses(reply: Reply) -> list[ToolUse]:
     return [block for block in reply.content if isinstance(block, ToolUse)]
 
 
-async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: HttpModel):
+async def test_a_rich_reply_is_parsed_completely_and_in_order(server: Loopback, model: HttpModel):
     server.answers(streams(RICH, headers={"request-id": "req_9"}))
     deltas, reply = await collect(model)
     calls = [
@@ -90,7 +90,7 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, model: Ht
     assert [d for d in deltas if isinstance(d, ToolUseReady)] == [ToolUseReady(c) for c in calls]
 
 
-async def test_requests_carry_key_version_and_our_id(server: Loopback, model: HttpModel):
+async def test_requests_carry_key_version_and_request_id(server: Loopback, model: HttpModel):
     server.answers(streams(RICH))
     await collect(model)
     [received] = server.received
@@ -101,18 +101,20 @@ async def test_requests_carry_key_version_and_our_id(server: Loopback, model: Ht
 
 
 @given(st.lists(st.integers(0, 100_000), max_size=40))
-def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]):
+def test_any_chunking_of_the_stream_gives_the_same_reply(places: list[int]):
     stream = b"".join(RICH)
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_bytes_may_come_one_by_one_over_the_wire(server: Loopback, model: HttpModel):
+async def test_the_stream_may_arrive_byte_by_byte(server: Loopback, model: HttpModel):
     server.answers(streams(bytes([byte]) for byte in b"".join(RICH)))
     deltas, reply = await collect(model)
     assert (deltas, reply) == parse(RICH)
 
 
-async def test_official_sdk_reads_same_from_the_same_bytes(server: Loopback, model: HttpModel):
+async def test_the_official_sdk_reads_the_same_from_the_same_bytes(
+    server: Loopback, model: HttpModel
+):
     server.answers(streams(RICH))
     _, reply = await collect(model)
     async with (
@@ -149,7 +151,9 @@ def as_sdk_block(block: TextBlock | Thinking | ToolUse) -> dict[str, Any]:
             return {"type": "redacted_thinking", "data": payload}
 
 
-async def test_a_whole_answer_gives_same_reply_as_stream(server: Loopback, model: HttpModel):
+async def test_a_complete_response_gives_the_same_reply_as_a_stream(
+    server: Loopback, model: HttpModel
+):
     _, streamed = parse(RICH)
     body = {
         "type": "message",
@@ -164,7 +168,7 @@ async def test_a_whole_answer_gives_same_reply_as_stream(server: Loopback, model
     assert await collect(model) == ([], streamed), "a server may ignore that we wanted a stream"
 
 
-def test_tool_input_in_single_characters_is_one_input():
+def test_tool_input_in_single_characters_is_assembled():
     given: dict[str, object] = {
         "command": "echo 'żółć' \"quoted\"\n" * 50,
         "n": [1, {"deep": None}],
@@ -175,7 +179,7 @@ def test_tool_input_in_single_characters_is_one_input():
 
 
 @pytest.mark.parametrize("written", ['{"command": "l', "[1, 2]", '"text"', "{'a': 1}", "{} {}"])
-def test_an_input_that_is_no_json_object_reaches_the_harness_as_it_was_written(written: str):
+def test_an_input_that_is_not_a_json_object_is_passed_on_as_written(written: str):
     deltas, reply = parse(wire.message(wire.tool(0, "t", "bash", [written]), stop="tool_use"))
     [use] = uses(reply)
     assert (use.invalid_json, use.input) == (written, {INVALID_JSON: written})
@@ -183,20 +187,20 @@ def test_an_input_that_is_no_json_object_reaches_the_harness_as_it_was_written(w
 
 
 @pytest.mark.parametrize("written", [[], [""], ["{}"], [" "], ["null"]])
-def test_a_call_without_input_is_a_call_with_an_empty_one(written: list[str]):
+def test_a_call_without_input_has_an_empty_input(written: list[str]):
     deltas, reply = parse(wire.message(wire.tool(0, "t", "now", written), stop="tool_use"))
     assert uses(reply) == [ToolUse(id="t", name="now", input={})]
     assert deltas[-1] == ToolUseReady(ToolUse(id="t", name="now", input={}))
 
 
-def test_a_call_cut_off_before_its_input_is_not_taken_for_one_without_input():
+def test_a_call_truncated_before_its_input_is_invalid():
     deltas, reply = parse(wire.message(wire.tool(0, "t", "rm", [""]), stop="max_tokens"))
     assert reply.reason == "max_tokens"
     assert uses(reply)[0].invalid_json == ""
     assert not any(isinstance(delta, ToolUseReady) for delta in deltas)
 
 
-async def test_missing_or_taken_ids_are_made_unique(server: Loopback, model: HttpModel):
+async def test_missing_or_duplicate_ids_are_made_unique(server: Loopback, model: HttpModel):
     earlier = Assistant((ToolUse(id="same", name="bash", input={}),))
     calls = [
         wire.tool(index, id_, "bash", ["{}"])
@@ -212,7 +216,7 @@ async def test_missing_or_taken_ids_are_made_unique(server: Loopback, model: Htt
 
 
 @pytest.mark.parametrize("usage", [None, {"input_tokens": 0, "output_tokens": 0}])
-def test_without_usage_an_estimate_stands_in_and_says_so(usage: object):
+def test_missing_usage_is_estimated_and_marked(usage: object):
     words = "word " * 400
     _, reply = parse(wire.message(wire.text(0, words), usage=usage, out=0))
     assert reply.usage_is_estimated
@@ -232,16 +236,16 @@ def test_without_usage_an_estimate_stands_in_and_says_so(usage: object):
         ("something_new", "end_turn"),
     ],
 )
-def test_every_stop_reason_has_a_word_of_ours(stop: str, reason: str):
+def test_every_stop_reason_is_mapped(stop: str, reason: str):
     assert parse(wire.message(wire.text(0, "x"), stop=stop))[1].reason == reason
 
 
-def test_a_reply_with_calls_asks_for_them_whatever_its_stop_reason_says():
+def test_a_reply_with_calls_has_reason_tool_use():
     _, reply = parse(wire.message(wire.tool(0, "t", "bash", ["{}"]), stop="end_turn"))
     assert reply.reason == "tool_use"
 
 
-def test_events_blocks_and_fields_of_the_future_are_passed_over():
+def test_unknown_events_blocks_and_fields_are_ignored():
     strange = [
         wire.named({"type": "applause", "index": 3}),
         wire.block(0, {"type": "hologram", "mesh": [1]}, {"type": "mesh_delta", "mesh": [2]}),

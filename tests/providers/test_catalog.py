@@ -13,7 +13,7 @@ from mainspring.core.events import Usage
 
 
 @for_each("model", bundled_catalog().ids)
-def test_every_listed_model_is_whole(model: str):
+def test_every_listed_model_has_complete_facts(model: str):
     facts, listing = lookup(model), bundled_catalog().listing(model)
     assert 0 < facts.max_output <= facts.window
     assert 2 <= facts.bytes_per_token <= 4
@@ -24,13 +24,13 @@ def test_every_listed_model_is_whole(model: str):
         assert facts.price.cache_read <= facts.price.input <= facts.price.cache_write
 
 
-def test_an_id_is_looked_up():
+def test_a_model_is_looked_up_by_id():
     facts = lookup("anthropic:claude-sonnet-4-5")
     assert (facts.window, facts.price.input) == (200_000, Decimal(3))
 
 
 @pytest.mark.parametrize("family", ["opus", "sonnet", "haiku"])
-def test_an_alias_is_the_newest_of_its_family(family: str):
+def test_an_alias_is_the_newest_model_of_its_family(family: str):
     prefix = f"anthropic:claude-{family}-"
     versions = [
         [int(part) for part in model.removeprefix(prefix).split("-")]
@@ -41,15 +41,15 @@ def test_an_alias_is_the_newest_of_its_family(family: str):
     assert lookup(family).id == prefix + newest
 
 
-def test_every_alias_leads_to_a_listed_model():
+def test_every_alias_refers_to_a_listed_model():
     assert set(bundled_catalog().aliases.values()) <= set(bundled_catalog().ids)
 
 
-def test_a_bare_name_is_enough_when_only_one_provider_has_it():
+def test_a_name_without_provider_is_enough_if_it_is_unique():
     assert lookup("claude-haiku-4-5").id == "anthropic:claude-haiku-4-5"
 
 
-def test_a_price_is_followed_by_its_successor_and_the_last_one_ends():
+def test_a_price_is_replaced_by_its_successor_and_the_last_one_expires():
     text = """
         [models."ollama:m"]
         window = 9_000
@@ -78,7 +78,7 @@ def test_a_price_is_followed_by_its_successor_and_the_last_one_ends():
         assert catalog.cost("ollama:m", Usage(input_tokens=1_000_000)) == Decimal(dollars)
 
 
-def test_a_dated_snapshot_has_the_facts_of_its_model_and_keeps_its_name():
+def test_a_dated_snapshot_has_the_facts_of_its_model_and_keeps_its_id():
     facts = lookup("anthropic:claude-sonnet-4-5-20250929")
     assert facts.id == "anthropic:claude-sonnet-4-5-20250929"
     assert facts.price == lookup("anthropic:claude-sonnet-4-5").price
@@ -92,7 +92,7 @@ def test_an_unlisted_model_of_a_local_server_gets_safe_defaults(server: str):
     assert not facts.vision
 
 
-def test_an_unlisted_model_that_costs_money_is_taken_to_be_dear():
+def test_an_unlisted_paid_model_is_assumed_to_be_expensive():
     assert lookup("openrouter:some/model").price.output >= 50
 
 
@@ -105,17 +105,17 @@ def test_an_unlisted_model_that_costs_money_is_taken_to_be_dear():
         ("openai:gpt-6-lunar", "openai:gpt-6-luna"),
     ],
 )
-def test_a_mistyped_name_is_answered_with_what_comes_close(typed: str, meant: str):
+def test_a_mistyped_name_gets_a_suggestion(typed: str, meant: str):
     with pytest.raises(InvalidInput, match=f"did you mean.*{meant}"):
         lookup(typed)
 
 
-def test_a_name_like_nothing_is_told_how_names_are_written():
+def test_an_unknown_name_is_answered_with_the_format_of_names():
     with pytest.raises(InvalidInput, match="provider:name"):
         lookup("zzz")
 
 
-def test_a_long_prompt_is_charged_by_its_own_tariff_and_reserved_by_the_dearer():
+def test_a_long_prompt_has_its_own_price_and_reserves_the_higher_one():
     short, long = Usage(input_tokens=100_000), Usage(input_tokens=100_001)
     catalog = bundled_catalog()
     assert catalog.cost("haiku", short) == Decimal("0.01")
@@ -123,14 +123,14 @@ def test_a_long_prompt_is_charged_by_its_own_tariff_and_reserved_by_the_dearer()
     assert catalog.lookup("haiku").price.input == Decimal("0.50")
 
 
-def test_the_adapter_is_told_what_the_catalog_knows():
+def test_quirks_come_from_the_catalog():
     quirks = bundled_catalog().quirks("opus")
     assert quirks.thinking == "adaptive"
     assert quirks.efforts == lookup("opus").efforts
     assert quirks.max_output == 128_000
 
 
-def test_users_add_models_correct_prices_and_name_servers(tmp_path: Path):
+def test_users_can_add_models_correct_prices_and_name_servers(tmp_path: Path):
     file = tmp_path / "models.toml"
     file.write_text(
         """
@@ -167,7 +167,7 @@ def test_a_missing_file_adds_nothing(tmp_path: Path):
         ('[models."a:b"]\nfamily = "none"', "no family 'none'"),
     ],
 )
-def test_a_file_that_is_wrong_is_refused_with_the_place(tmp_path: Path, text: str, complaint: str):
+def test_an_invalid_file_is_refused_with_the_location(tmp_path: Path, text: str, complaint: str):
     file = tmp_path / "models.toml"
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=complaint):

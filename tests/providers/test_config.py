@@ -18,7 +18,9 @@ def test_settings_are_shown_without_keys_and_passwords(tmp_path: Path):
     assert "sk-very-secret" not in repr(settings)
 
 
-def test_a_folder_above_is_found_without_uids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_store_in_a_parent_folder_is_found_without_uids(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     (tmp_path / ".mainspring").mkdir()
     (tmp_path / ".mainspring/mainspring.db").touch()
     below = tmp_path / "below"
@@ -31,7 +33,7 @@ def test_a_folder_above_is_found_without_uids(tmp_path: Path, monkeypatch: pytes
         assert settings.store == str(place / ".mainspring" / "mainspring.db")
 
 
-def test_a_folder_above_with_settings_only_is_not_where_projects_keep_logs(tmp_path: Path):
+def test_a_parent_folder_with_settings_only_does_not_hold_the_store(tmp_path: Path):
     (tmp_path / ".mainspring").mkdir()
     (tmp_path / ".mainspring/settings.json").write_text("{}")
     below = tmp_path / "below"

@@ -14,7 +14,7 @@ HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: %
 
 
 @pytest.mark.parametrize("waits", [True, False])
-async def test_an_early_connection_sends_nothing_and_carries_the_next_call(*, waits: bool):
+async def test_an_early_connection_sends_nothing_and_is_used_by_the_next_call(*, waits: bool):
     opened, received = anyio.Event(), list[list[bytes]]()
     body = b"".join(wire.chat({"content": "fine"}))
 
@@ -45,7 +45,7 @@ async def test_an_early_connection_sends_nothing_and_carries_the_next_call(*, wa
     assert b"".join(received[0]).startswith(b"POST /chat/completions ")
 
 
-async def test_a_server_that_is_not_there_is_reported_by_the_call(http: HttpClient):
+async def test_an_unreachable_server_is_reported_by_the_call(http: HttpClient):
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
         url = f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
     http.connect_early(url)

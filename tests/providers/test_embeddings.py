@@ -24,7 +24,7 @@ def server() -> Generator[EmbeddingServer]:
         yield served
 
 
-async def at_once(_seconds: float) -> None:
+async def no_sleep(_seconds: float) -> None:
     pass
 
 
@@ -32,21 +32,21 @@ def endpoint(server: EmbeddingServer) -> EmbeddingEndpoint:
     place = Endpoint(
         provider="openai", url=f"{server.url}/embeddings", secret=KEY, headers=bearer_headers(KEY)
     )
-    return EmbeddingEndpoint(endpoint=place, model="test-embed", timing=Timing(sleep=at_once))
+    return EmbeddingEndpoint(endpoint=place, model="test-embed", timing=Timing(sleep=no_sleep))
 
 
 def container(name: str, text: str, hash: str = "1") -> Container:
     return Container(scope="agent", name=name, hash=hash, passages=[Passage(text=text)])
 
 
-def test_many_texts_go_in_batches_and_come_back_in_order(server: EmbeddingServer):
+def test_many_texts_are_sent_in_batches_and_returned_in_order(server: EmbeddingServer):
     vectors = endpoint(server)([f"{'cat' if at % 2 else 'rocket'} {at}" for at in range(300)])
     assert [vector[0] for vector in vectors] == [0.0, 2.0] * 150
     assert [len(request.input) for request in server.requests] == [128, 128, 44]
     assert server.keys == {f"Bearer {KEY}"}
 
 
-def test_failures_that_pass_are_tried_again_and_others_are_said_without_the_key(
+def test_temporary_failures_are_retried_and_others_reported_without_the_key(
     server: EmbeddingServer,
 ):
     server.failures = [503, 429]
@@ -71,13 +71,13 @@ def test_failures_that_pass_are_tried_again_and_others_are_said_without_the_key(
     ],
     ids=str,
 )
-def test_an_answer_that_is_none_is_refused(server: EmbeddingServer, reply: bytes):
+def test_an_invalid_response_is_refused(server: EmbeddingServer, reply: bytes):
     server.reply = reply
     with pytest.raises(ProviderFailed):
         endpoint(server)(["cat"])
 
 
-def test_notes_are_found_by_meaning_and_by_words_while_the_endpoint_fails(server: EmbeddingServer):
+def test_search_uses_words_while_the_embedding_endpoint_fails(server: EmbeddingServer):
     seconds = [0.0]
     vectors = PassageVectors(EndpointEncoder(endpoint(server), 3, lambda: seconds[0]))
     index = PassageIndex(SqlitePassages(None), vectors=vectors)

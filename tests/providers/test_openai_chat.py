@@ -70,7 +70,7 @@ def body(request: Request, quirks: Quirks | None = None) -> dict[str, Any]:
     return json.loads(encode(request, quirks or Quirks(), "local"))
 
 
-async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: HttpClient):
+async def test_a_rich_reply_is_parsed_completely_and_in_order(server: Loopback, http: HttpClient):
     server.answers(streams(RICH, headers={"x-request-id": "req_9"}))
     model = HttpModel(http, CHAT, url=f"{server.url}/v1/", provider="local", key="k")
     deltas, reply = await collect(model)
@@ -102,12 +102,14 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Htt
 
 
 @given(st.lists(st.integers(0, 100_000), max_size=40))
-def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]):
+def test_any_chunking_of_the_stream_gives_the_same_reply(places: list[int]):
     stream = b"".join(RICH)
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_a_whole_answer_gives_same_reply_as_the_stream(server: Loopback, http: HttpClient):
+async def test_a_complete_response_gives_the_same_reply_as_the_stream(
+    server: Loopback, http: HttpClient
+):
     calls = [
         {
             "id": "call_a",
@@ -140,7 +142,7 @@ async def test_a_whole_answer_gives_same_reply_as_the_stream(server: Loopback, h
         [chat_call(0, None, "a", {}), chat_call(1, None, "b", {"n": 1})],  # objects, no ids
     ],
 )
-def test_calls_of_sloppy_servers_are_told_apart(deltas: list[dict[str, Any]]):
+def test_calls_of_nonconforming_servers_are_told_apart(deltas: list[dict[str, Any]]):
     _, reply = parse(wire.chat(*deltas))
     assert [use.name for use in uses(reply)] == ["a", "b"]
     assert len({use.id for use in uses(reply)}) == 2
@@ -148,7 +150,7 @@ def test_calls_of_sloppy_servers_are_told_apart(deltas: list[dict[str, Any]]):
     assert reply.reason == "tool_use", "although the server said stop"
 
 
-def test_a_server_that_repeats_id_and_name_in_every_piece_makes_one_call():
+def test_a_repeated_id_and_name_in_every_piece_is_one_call():
     _, reply = parse(wire.chat(*(chat_call(0, "x", "a", piece) for piece in ('{"n"', ": 1}"))))
     assert uses(reply) == [ToolUse(id="x", name="a", input={"n": 1})]
 
@@ -160,14 +162,14 @@ def test_ids_are_unique_in_the_whole_conversation():
     assert uses(reply)[0].id != "call_0"
 
 
-def test_tool_input_in_single_characters_is_one_input():
+def test_tool_input_in_single_characters_is_assembled():
     given = json.dumps({"text": 'żółć "x" 🦊\n' * 40})
     pieces = [chat_call(0, None, None, letter) for letter in given]
     _, reply = parse(wire.chat(chat_call(0, "c", "write", ""), *pieces))
     assert uses(reply)[0].input == json.loads(given)
 
 
-def test_an_input_cut_off_by_the_limit_is_not_run():
+def test_a_truncated_input_is_invalid():
     for written in ("", '{"a": '):
         deltas, reply = parse(wire.chat(chat_call(0, "c", "rm", written), finish="length"))
         assert (reply.reason, uses(reply)[0].invalid_json) == ("max_tokens", written)
@@ -184,7 +186,7 @@ def test_an_input_cut_off_by_the_limit_is_not_run():
         ("eos", "end_turn"),
     ],
 )
-def test_every_finish_reason_has_a_word_of_ours(finish: str | None, reason: str):
+def test_every_finish_reason_is_mapped(finish: str | None, reason: str):
     assert parse(wire.chat({"content": "x"}, finish=finish))[1].reason == reason
 
 
@@ -224,19 +226,19 @@ def test_a_refusal_is_text_and_a_reason():
         ),
     ],
 )
-def test_usage_is_split_into_what_it_costs(usage: dict[str, Any], counted: Usage):
+def test_usage_is_split_by_price_class(usage: dict[str, Any], counted: Usage):
     _, reply = parse(wire.chat({"content": "x"}, usage=usage))
     assert (reply.usage, reply.usage_is_estimated) == (counted, False)
 
 
 @pytest.mark.parametrize("usage", [None, {"prompt_tokens": 0, "completion_tokens": 0}])
-def test_without_usage_an_estimate_stands_in_and_says_so(usage: object):
+def test_missing_usage_is_estimated_and_marked(usage: object):
     _, reply = parse(wire.chat({"content": "word " * 300}, usage=usage))
     assert reply.usage_is_estimated
     assert reply.usage.output_tokens > 300
 
 
-def test_gemini_gets_the_signature_of_a_call_back_with_that_call():
+def test_gemini_gets_the_signature_of_a_call_back():
     extras = {"google": {"thought_signature": "c2ln"}}
     signed = chat_call(0, "c1", "bash", "{}")
     signed["tool_calls"][0]["extra_content"] = extras
@@ -251,7 +253,7 @@ def test_gemini_gets_the_signature_of_a_call_back_with_that_call():
     assert "extra_content" not in json.dumps(other)
 
 
-def test_openrouter_gets_its_reasoning_details_back_put_together():
+def test_openrouter_gets_its_reasoning_details_back_assembled():
     pieces = [
         {"type": "reasoning.text", "index": 0, "text": "a", "signature": None},
         {"type": "reasoning.text", "index": 0, "text": "b", "signature": "s"},
@@ -266,14 +268,14 @@ def test_openrouter_gets_its_reasoning_details_back_put_together():
     ]
 
 
-def test_reasoning_goes_back_only_where_it_is_wanted():
+def test_reasoning_is_sent_back_only_if_the_model_expects_it():
     request = asks(Assistant(parse(RICH)[1].content))
     assert "reasoning_content" not in body(request)["messages"][-1]
     wanting = body(request, Quirks(returns_reasoning=True))["messages"][-1]
     assert wanting["reasoning_content"] == "Hm, żółć"
 
 
-def test_a_conversation_in_the_shape_of_chat_completions():
+def test_a_conversation_is_encoded_for_chat_completions():
     sent = body(
         asks(
             User((TextBlock("look"), PNG, PDF)),
@@ -327,7 +329,7 @@ def test_a_conversation_in_the_shape_of_chat_completions():
     assert (sent["stream_options"], sent["max_tokens"]) == ({"include_usage": True}, 8000)
 
 
-def test_parameters_that_a_model_rejects_are_not_sent():
+def test_unsupported_parameters_are_not_sent():
     plain = body(asks(effort="high"), Quirks(supports_stream_usage=False))
     assert plain.keys() == {"model", "tools", "messages", "max_tokens", "stream"}
     quirks = Quirks(efforts=("none", "low", "high"), token_limit_field="max_completion_tokens")
@@ -346,7 +348,7 @@ def test_a_longer_conversation_extends_the_bytes_of_the_shorter_one():
         shorter = longer[: longer.rindex(b'],"max_tokens"')]
 
 
-def test_media_that_are_not_there_or_cannot_be_seen():
+def test_missing_media_are_refused_and_invisible_ones_described():
     lost = ImageBlock(source=BlobSource(hash="h", size=1, media_type="image/png"))
     with pytest.raises(InvalidInput, match="blob h"):
         body(asks(User((lost,))))
@@ -356,7 +358,7 @@ def test_media_that_are_not_there_or_cannot_be_seen():
     assert url["messages"][-1]["content"][0]["image_url"] == {"url": "https://x.test/a.png"}
 
 
-def test_chunks_with_strange_fields_and_no_choices_are_passed_over():
+def test_unknown_fields_and_chunks_without_choices_are_ignored():
     noise = [event({"object": "ping"}), event({"choices": None, "prompt_filter_results": []})]
     assert parse([*noise, *wire.chat({"content": "x", "audio": None})])[1].content == (
         TextBlock("x"),

@@ -76,7 +76,7 @@ def body(request: Request, quirks: Quirks = REASONS) -> dict[str, Any]:
     return json.loads(encode(request, quirks))
 
 
-async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: HttpClient):
+async def test_a_rich_reply_is_parsed_completely_and_in_order(server: Loopback, http: HttpClient):
     server.answers(streams(RICH, headers={"x-request-id": "req_9"}))
     deltas, reply = await collect(HttpModel(http, RESPONSES, key="k", url=server.url))
     calls = [
@@ -108,19 +108,21 @@ async def test_a_rich_reply_comes_whole_and_in_order(server: Loopback, http: Htt
 
 
 @given(st.lists(st.integers(0, 100_000), max_size=40))
-def test_any_cut_of_the_stream_gives_the_same_deltas_and_reply(places: list[int]):
+def test_any_chunking_of_the_stream_gives_the_same_reply(places: list[int]):
     stream = b"".join(RICH)
     assert parse(cut(stream, places)) == parse([stream])
 
 
-async def test_a_whole_answer_gives_same_reply_as_the_stream(server: Loopback, http: HttpClient):
+async def test_a_complete_response_gives_the_same_reply_as_the_stream(
+    server: Loopback, http: HttpClient
+):
     server.answers(says(200, wire.response_body(*ITEMS)))
     model = HttpModel(http, RESPONSES, key="k", url=server.url)
     assert await collect(model, asks(stream=False)) == ([], parse(RICH)[1])
 
 
 @pytest.mark.parametrize("written", ["", '{"command": "l'])
-def test_a_call_cut_off_by_the_limit_is_not_run(written: str):
+def test_a_truncated_call_is_invalid(written: str):
     cut_off = wire.response(
         response_call("c", "rm", written), incomplete_details={"reason": "max_output_tokens"}
     )
@@ -130,7 +132,7 @@ def test_a_call_cut_off_by_the_limit_is_not_run(written: str):
     assert not any(isinstance(delta, ToolUseReady) for delta in deltas)
 
 
-def test_reasons_refusals_and_missing_usage():
+def test_stop_reasons_refusals_and_missing_usage_are_mapped():
     filtered = wire.response(response_text("x"), incomplete_details={"reason": "content_filter"})
     assert parse(filtered)[1].reason == "refusal"
     refusal = {"type": "message", "content": [{"type": "refusal", "refusal": "I can't."}]}
@@ -146,7 +148,7 @@ def test_duplicate_ids_are_made_unique():
     assert len(set([block.id for block in reply.content if isinstance(block, ToolUse)])) == 2
 
 
-def test_a_conversation_in_the_shape_of_the_responses_api():
+def test_a_conversation_is_encoded_for_the_responses_api():
     said = Assistant((*parse(RICH)[1].content[:3], Thinking(text="x", signature="anthropic:s")))
     given = User(
         (
@@ -202,7 +204,7 @@ def test_a_conversation_in_the_shape_of_the_responses_api():
     assert sent["instructions"] == "You are a test.\n\nToday is Tuesday."
 
 
-def test_a_model_that_does_not_reason_is_not_asked_to():
+def test_a_model_without_reasoning_gets_no_reasoning_parameters():
     assert not body(asks(effort="high"), Quirks()).keys() & {"reasoning", "include"}
 
 

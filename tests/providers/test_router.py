@@ -35,7 +35,7 @@ MAIN, SPARE, THIRD = "anthropic:opus", "openai:gpt", "gemini:flash"
 READ = ToolSpec(name="read", description="", input_schema={})
 
 
-async def test_the_first_candidate_answers_under_its_own_name_and_the_reply_bears_its_id():
+async def test_the_first_candidate_answers_and_the_reply_has_its_id():
     main, spare = Fake(says("hi")), Fake(says("no"))
     items = await ask(fleet({MAIN: main, SPARE: spare}))
     assert main.requests[0].model == "opus"
@@ -44,7 +44,7 @@ async def test_the_first_candidate_answers_under_its_own_name_and_the_reply_bear
     assert spare.requests == []
 
 
-async def test_a_key_revoked_in_the_middle_of_a_conversation_hands_all_of_it_to_the_second_model():
+async def test_after_a_revoked_key_the_whole_conversation_goes_to_the_second_model():
     conversation = request(
         messages=(
             User((TextBlock("read it"),)),
@@ -66,7 +66,9 @@ async def test_a_key_revoked_in_the_middle_of_a_conversation_hands_all_of_it_to_
 
 
 @pytest.mark.parametrize("kind", ["unauthorized", "forbidden", "billing", "not_found"])
-async def test_lost_access_fails_over_at_once_and_next_call_does_not_knock(kind: ProviderFailure):
+async def test_lost_access_fails_over_at_once_and_is_not_retried_by_the_next_call(
+    kind: ProviderFailure,
+):
     main, spare = Fake(fails(kind)), Fake(says("ok"))
     time = Time()
     route = fleet({MAIN: main, SPARE: spare}, time).route()
@@ -77,7 +79,9 @@ async def test_lost_access_fails_over_at_once_and_next_call_does_not_knock(kind:
 
 
 @pytest.mark.parametrize("kind", ["overloaded", "rate_limited", "connection", "server"])
-async def test_a_passing_failure_is_retried_on_the_same_model_unseen(kind: ProviderFailure):
+async def test_a_temporary_failure_is_retried_on_the_same_model_without_an_event(
+    kind: ProviderFailure,
+):
     main, spare = Fake(fails(kind), fails(kind), says("third time")), Fake(says("no"))
     time = Time()
     assert (await ask(fleet({MAIN: main, SPARE: spare}, time)))[0] == TextDelta("third time")
@@ -86,7 +90,7 @@ async def test_a_passing_failure_is_retried_on_the_same_model_unseen(kind: Provi
     assert max(time.slept[0], time.slept[1] - 1) <= 1, "jitter stays under the doubling ceiling"
 
 
-async def test_retries_are_counted_and_then_the_next_model_answers():
+async def test_after_the_maximum_retries_the_next_model_answers():
     main, spare = Fake(fails("server")), Fake(says("ok"))
     items = await ask(fleet({MAIN: main, SPARE: spare}))
     assert len(main.requests) == 3
@@ -95,14 +99,14 @@ async def test_retries_are_counted_and_then_the_next_model_answers():
 
 
 @pytest.mark.parametrize(("models", "asked"), [(2, 1), (1, 3)])
-async def test_a_timeout_is_not_repeated_while_another_model_is_at_hand(models: int, asked: int):
+async def test_a_timeout_is_not_retried_while_another_model_is_available(models: int, asked: int):
     main = Fake(fails("timeout"), fails("timeout"), says("at last"))
     names = dict(list({MAIN: main, SPARE: Fake(says("ok"))}.items())[:models])
     await ask(fleet(names))
     assert len(main.requests) == asked
 
 
-async def test_retry_after_is_honoured():
+async def test_retry_after_is_honored():
     time = Time()
     main = Fake(fails("rate_limited", retry_after=12.0), says("ok"))
     await ask(fleet({MAIN: main, SPARE: Fake(says("no"))}, time))
@@ -110,7 +114,7 @@ async def test_retry_after_is_honoured():
     assert 12.0 <= time.slept[0] <= 13.0
 
 
-async def test_a_long_retry_after_fails_over_and_keeps_the_breaker_open_for_as_long():
+async def test_a_long_retry_after_fails_over_and_opens_the_breaker_for_that_time():
     time = Time()
     main, spare = Fake(fails("rate_limited", retry_after=90.0)), Fake(says("ok"))
     router = fleet({MAIN: main, SPARE: spare}, time, quick_to_open())
@@ -119,7 +123,7 @@ async def test_a_long_retry_after_fails_over_and_keeps_the_breaker_open_for_as_l
     assert router.breaker(MAIN).seconds_left == 90.0
 
 
-async def test_with_no_other_model_a_long_retry_after_is_waited_out():
+async def test_without_another_model_a_long_retry_after_is_waited_for():
     time = Time()
     main = Fake(fails("rate_limited", retry_after=90.0), says("ok"))
     assert (await answer(fleet({MAIN: main}, time))).model == MAIN
@@ -127,7 +131,7 @@ async def test_with_no_other_model_a_long_retry_after_is_waited_out():
 
 
 @pytest.mark.parametrize("kind", ["prompt_too_long", "media_too_large", "invalid_request"])
-async def test_what_is_wrong_with_the_request_is_not_tried_elsewhere(kind: ProviderFailure):
+async def test_an_invalid_request_is_not_tried_on_another_model(kind: ProviderFailure):
     main, spare = Fake(fails(kind)), Fake(says("ok"))
     router = fleet({MAIN: main, SPARE: spare})
     with pytest.raises(ProviderFailed) as caught:
@@ -141,7 +145,9 @@ async def test_what_is_wrong_with_the_request_is_not_tried_elsewhere(kind: Provi
 @pytest.mark.parametrize(
     "part", [TextDelta("once"), ToolUseReady(ToolUse(id="t", name="read", input={}))]
 )
-async def test_once_a_part_of_the_reply_is_out_nothing_is_repeated(part: TextDelta | ToolUseReady):
+async def test_after_part_of_the_reply_was_emitted_nothing_is_retried(
+    part: TextDelta | ToolUseReady,
+):
     main, spare = Fake(fails("connection", after=[part])), Fake(says("ok"))
     with pytest.raises(ProviderFailed, match="connection"):
         await ask(fleet({MAIN: main, SPARE: spare}))
@@ -149,13 +155,13 @@ async def test_once_a_part_of_the_reply_is_out_nothing_is_repeated(part: TextDel
     assert spare.requests == []
 
 
-async def test_a_stall_is_no_part_of_the_reply_and_the_next_model_answers():
+async def test_a_stall_is_not_part_of_the_reply_and_the_next_model_answers():
     main = Fake(fails("stalled", after=[Stalled(seconds=45)]))
     items = await ask(fleet({MAIN: main, SPARE: Fake(says("ok"))}))
     assert [type(item) for item in items[:3]] == [Stalled, FailedOver, TextDelta]
 
 
-async def test_a_model_whose_streams_keep_breaking_is_asked_last():
+async def test_a_model_whose_streams_keep_breaking_is_tried_last():
     main = Fake(fails("connection", after=[TextDelta("once upon")]))
     route = fleet({MAIN: main, SPARE: Fake(says("ok"))}).route()
     for _ in range(2):
@@ -169,7 +175,7 @@ async def test_a_stream_that_ends_without_a_reply_is_a_failure():
     assert (await answer(fleet({MAIN: main, SPARE: spare}))).model == SPARE
 
 
-async def test_all_models_down_is_one_error_that_names_each():
+async def test_if_all_models_fail_one_error_names_each():
     models = {
         MAIN: Fake(fails("forbidden")),
         SPARE: Fake(fails("server")),
@@ -195,7 +201,7 @@ async def test_all_access_lost_is_not_retryable():
         assert not caught.value.retryable
 
 
-async def test_the_breaker_opens_after_failures_in_a_row_and_one_probe_closes_it():
+async def test_the_breaker_opens_after_consecutive_failures_and_one_probe_closes_it():
     time = Time()
     main = Fake(fails("server"), fails("server"), says("back"))
     settings = RouterSettings(
@@ -261,7 +267,7 @@ async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
     assert router.breaker(MAIN).is_admitting
 
 
-async def test_a_lone_model_is_waited_for_through_a_short_cooldown():
+async def test_a_single_model_is_waited_for_during_a_short_cooldown():
     time = Time()
     main = Fake(fails("server"), says("back"))
     settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
@@ -272,7 +278,7 @@ async def test_a_lone_model_is_waited_for_through_a_short_cooldown():
     assert time.slept == [30]
 
 
-async def test_no_more_calls_run_at_once_than_the_provider_allows():
+async def test_concurrent_calls_are_limited_per_provider():
     main = Fake(says("ok"))
     main.gate = anyio.Event()
     router = fleet({MAIN: main}, settings=RouterSettings(pace=RateLimitSettings(max_concurrent=2)))
@@ -286,7 +292,7 @@ async def test_no_more_calls_run_at_once_than_the_provider_allows():
     assert (main.most_at_once, len(main.requests)) == (2, 5)
 
 
-async def test_requests_a_minute_are_spread_out():
+async def test_requests_per_minute_are_spread_out():
     time = Time()
     router = fleet(
         {MAIN: Fake(says("ok"))},
@@ -298,7 +304,7 @@ async def test_requests_a_minute_are_spread_out():
     assert time.slept == [30, 30]
 
 
-async def test_tokens_a_minute_are_counted_as_the_provider_counted_them():
+async def test_tokens_per_minute_use_the_providers_count():
     time = Time()
     router = fleet(
         {MAIN: Fake(says("ok", tokens=1199))},

@@ -44,7 +44,7 @@ async def test_a_chosen_model_that_fails_falls_back_to_the_others():
     assert (await answer(fleet(models, rules=[RoutingRule(use=SPARE)]).route())).model == MAIN
 
 
-async def test_a_classifier_is_asked_once_in_the_life_of_a_route():
+async def test_a_classifier_is_asked_once_per_route():
     asked: list[str] = []
 
     async def classify(task: RoutingTask, _request: Request) -> str:
@@ -70,11 +70,11 @@ def _unknown() -> Routing:
 
 
 @pytest.mark.parametrize("make", [_unknown, lambda: Routing({"main": []})])
-def test_a_routing_that_leads_nowhere_is_refused(make: Callable[[], Routing]):
+def test_an_invalid_routing_is_refused(make: Callable[[], Routing]):
     with pytest.raises(InvalidInput):
         make()
 
 
-async def test_a_role_without_models_uses_those_of_main():
+async def test_a_role_without_models_uses_the_main_models():
     route = fleet({MAIN: Fake(says("ok"))}).route(RoutingTask(role="judge"))
     assert (await answer(route)).model == MAIN

@@ -32,7 +32,7 @@ def words(reply: Reply) -> str:
     return "".join(block.text for block in reply.content if isinstance(block, TextBlock))
 
 
-async def test_a_script_says_its_lines_in_order_and_then_has_nothing_more():
+async def test_a_script_gives_its_lines_in_order_and_is_then_exhausted():
     model = Scripted(says("one"), says("two"))
     assert [words((await collect(model))[1]) for _ in range(2)] == ["one", "two"]
     with pytest.raises(ProviderFailed, match="no answer to request 3") as failed:
@@ -41,7 +41,7 @@ async def test_a_script_says_its_lines_in_order_and_then_has_nothing_more():
     assert len(model.requests) == 3
 
 
-async def test_lines_put_together_are_one_reply_told_in_deltas():
+async def test_combined_lines_are_one_reply_streamed_in_deltas():
     line = thinks("Hm.") + says("Looking.") + calls("bash", command="ls") + calls("now")
     deltas, reply = await collect(Scripted(line, chunk_chars=3))
     [first, second] = [block for block in reply.content if isinstance(block, ToolUse)]
@@ -59,7 +59,7 @@ async def test_lines_put_together_are_one_reply_told_in_deltas():
     assert deltas[1:4] == [TextDelta("Loo"), TextDelta("kin"), TextDelta("g.")]
 
 
-async def test_a_rule_looks_at_the_request_and_answers_for_ever():
+async def test_a_rule_answers_every_further_request():
     def rule(request: Request):
         return says(str(len(request.messages)))
 
@@ -78,7 +78,7 @@ async def test_ids_of_calls_do_not_repeat_in_a_conversation():
     assert len(set([m.content[0].id for m in messages if isinstance(m.content[0], ToolUse)])) == 5
 
 
-async def test_a_failure_comes_after_what_was_said_before_it():
+async def test_a_failure_comes_after_the_text_before_it():
     step = fails("overloaded", "busy", after=says("well"), retry_after_seconds=3)
     heard: list[object] = []
 
@@ -92,7 +92,7 @@ async def test_a_failure_comes_after_what_was_said_before_it():
     assert heard == [TextDelta("well")]
 
 
-async def test_a_reply_is_given_as_it_is_and_without_deltas_if_not_streamed():
+async def test_a_reply_is_returned_unchanged_and_without_deltas_if_not_streamed():
     reply = Reply(content=(TextBlock("x"),), usage=Usage(), reason="pause_turn", model="other")
     assert await collect(Scripted(reply), asks(stream=False)) == ([], reply)
 
@@ -106,7 +106,7 @@ def conversation(turns: int) -> tuple[Message, ...]:
     return tuple(message for pair in pairs for message in pair)[:-1]
 
 
-async def test_each_request_reads_from_the_simulated_cache_what_the_one_before_it_held():
+async def test_each_request_reads_the_previous_one_from_the_simulated_cache():
     model = Scripted(otherwise=says("ok"))
     held = 0
     for turns in range(15):
@@ -155,7 +155,7 @@ async def test_a_replay_stops_at_the_first_difference_and_stays_stopped():
             await collect(replay, request)
 
 
-async def test_a_replay_goes_on_live_from_the_first_difference():
+async def test_a_replay_continues_live_from_the_first_difference():
     reply = Reply(content=(TextBlock("old"),), usage=Usage(), reason="end_turn", model="m")
     live = Scripted(says("new"), says("newer"))
 

@@ -23,11 +23,11 @@ def cut(stream: bytes, places: list[int]) -> list[bytes]:
 
 
 @given(st.lists(st.integers(0, 10_000)), st.sampled_from([b"\n", b"\r\n", b"\r"]))
-def test_the_same_events_come_wherever_the_stream_is_cut(places: list[int], line_end: bytes):
+def test_the_events_do_not_depend_on_chunking(places: list[int], line_end: bytes):
     assert split(cut(STREAM.replace(b"\n", line_end), places)) == EVENTS
 
 
-def test_one_byte_at_a_time_cuts_every_character_in_half():
+def test_single_byte_chunks_give_the_same_events():
     assert split([bytes([byte]) for byte in STREAM]) == EVENTS
 
 
@@ -35,12 +35,12 @@ def test_a_byte_order_mark_is_not_part_of_the_first_field():
     assert split([b"\xef\xbb", b"\xbfdata: x\n\n"]) == [b"x"]
 
 
-def test_an_event_without_its_empty_line_counts_and_a_cut_off_line_does_not():
+def test_an_event_without_an_empty_line_counts_and_a_truncated_line_does_not():
     assert split([b"data: 1\n"]) == [b"1"]
     assert split([b"data: 1\n\ndata: 2"]) == [b"1"]
 
 
-def test_only_comments_are_no_events():
+def test_comments_are_not_events():
     assert split([b": ping\n\n", b":\n\n\n\n"]) == []
 
 
@@ -51,6 +51,6 @@ def test_ten_megabytes_in_one_line_are_one_event():
 
 
 @pytest.mark.parametrize("chunk", [b"x" * 60, b"\ndata: " + b"y" * 53])
-def test_an_event_beyond_the_limit_is_refused_while_it_is_still_coming(chunk: bytes):
+def test_an_oversized_event_is_refused_while_it_is_being_received(chunk: bytes):
     with pytest.raises(EventTooLarge, match="at most 1000"):
         split([b"data: ", *[chunk] * 20], max_event_bytes=1000)

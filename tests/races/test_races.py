@@ -39,7 +39,7 @@ def race(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
-async def test_nobody_wins_within_a_moment(sandbox: Sandbox):
+async def test_no_hostile_program_wins_a_race_within_a_second(sandbox: Sandbox):
     with open_scene(sandbox, seed=1, seconds=1) as scene:
         await race_runtime(scene, time.monotonic() + 1)
         assert not scene.is_lost, scene.told(0)
@@ -50,13 +50,13 @@ async def test_nobody_wins_within_a_moment(sandbox: Sandbox):
 @pytest.mark.timeout(_MINUTES * 60 + 300)
 @pytest.mark.parametrize("uid", [0, ORDINARY_UID])
 @pytest.mark.parametrize("sandbox", ["bwrap", "landlock"])
-def test_nobody_wins_within_ten_minutes(sandbox: str, uid: int):
+def test_no_hostile_program_wins_a_race_within_ten_minutes(sandbox: str, uid: int):
     done = race("--sandbox", sandbox, "--uid", str(uid), "--seconds", str(_MINUTES * 60))
     assert done.returncode == 0, done.stdout + done.stderr
     assert "wins=0" in done.stdout
 
 
-def test_the_kit_sees_every_kind_of_win():
+def test_the_race_kit_detects_every_kind_of_win():
     """What has been read, changed or brought in is noticed, or nothing would be shown by this."""
     with open_scene("bubblewrap", 1, 1) as scene:
         canaries: Canaries = scene.canaries

@@ -15,7 +15,7 @@ TOOLS = Bm25Index(
 )
 
 
-def test_related_words_find_what_the_words_themselves_do_not():
+def test_related_words_find_texts_without_a_shared_word():
     assert TOOLS.search("erase the folder", 1) == ["rm"]
     assert TOOLS.search("enumerate folders", 1) == ["ls"]
 
@@ -30,13 +30,13 @@ def test_related_words_find_what_the_words_themselves_do_not():
         ("how far is it from the airport", "distance_matrix"),
     ],
 )
-def test_phrases_find_what_no_word_does(query: str, best: str):
+def test_phrases_find_texts_without_a_shared_word(query: str, best: str):
     names = ("tracker_assign_issue", "tracker_get_issue", "create_event", "list_events")
     texts = [Text(name, name, "") for name in (*names, "distance_matrix", "read_file")]
     assert Bm25Index(texts).search(query, 1) == [best]
 
 
-def test_headings_of_a_description_say_nothing():
+def test_headings_of_a_description_do_not_count():
     texts = [
         Text("a", "x1", "Purpose: 1. Retrieves an invoice. Guardrails: never print one."),
         Text("b", "x2", "Guardrails: 1. Never print an invoice. Purpose: 1. Retrieves a parcel."),
@@ -45,7 +45,7 @@ def test_headings_of_a_description_say_nothing():
     assert Bm25Index(texts).search("invoice", 2) == ["a", "b"]
 
 
-def test_inputs_are_searched_too():
+def test_input_parameters_are_searched():
     assert TOOLS.search("recipients", 5) == ["mail"]
 
 
@@ -53,12 +53,12 @@ def test_an_exact_key_comes_first():
     assert TOOLS.search("LS", 1) == ["ls"]
 
 
-def test_a_query_of_stop_words_only_is_a_query():
+def test_a_query_of_stop_words_is_searched():
     assert Bm25Index({"who": "who is it"}).search("who", 1) == ["who"]
     assert Bm25Index({}).search("anything", 3) == []
 
 
-def test_the_action_that_is_asked_for_comes_before_others():
+def test_the_requested_action_ranks_first():
     notes = Bm25Index(
         {f"{verb}_note": f"{verb.title()} a note." for verb in ("create", "delete", "get")}
     )
@@ -66,19 +66,19 @@ def test_the_action_that_is_asked_for_comes_before_others():
     assert notes.search("which notes are there", 1) == ["get_note"]
 
 
-def test_a_name_that_asks_for_nothing_else_comes_first():
+def test_a_name_without_extra_words_ranks_first():
     reports = Bm25Index({"create_cost_report": "Create a report.", "create_report": "Create one."})
     assert reports.search("make a report", 1) == ["create_report"]
 
 
-def test_other_groups_have_a_place_among_those_that_answer_the_same():
+def test_results_include_other_groups_of_equal_relevance():
     verbs = ("export", "get", "list", "search", "read", "find")
     many = [Text(f"a_{verb}", f"{verb}_report", "About reports.", group="a") for verb in verbs]
     other = Text("b", "report_views", "About reports and how often they are read.", group="b")
     assert "b" in Bm25Index([*many, other]).search("what is in the report", 4)
 
 
-def test_vectors_find_what_no_word_does():
+def test_vectors_find_texts_without_a_shared_word():
     def encode(texts: Sequence[str]) -> list[list[float]]:
         return [[1.0, 0.0] if "car" in text or "lorry" in text else [0.0, 1.0] for text in texts]
 

@@ -31,7 +31,7 @@ def stems(text: str) -> set[str]:
         ("merge the PR", {"merg", "pr", "pull", "request"}),
     ],
 )
-def test_values_count_as_what_they_stand_for(text: str, meaning: set[str]):
+def test_values_count_as_their_kind(text: str, meaning: set[str]):
     assert stems(text) >= meaning
     assert not stems(text) & {"logo", "exampl", "general", "maria", "ann", "op"}
 
@@ -50,24 +50,24 @@ def test_quoted_text_counts_less():
         ("fix the typo", "update"),
     ],
 )
-def test_the_first_verb_or_a_question_word_says_what_is_to_be_done(text: str, action: str):
+def test_the_first_verb_or_question_word_determines_the_action(text: str, action: str):
     assert parse_request(text).action == action
 
 
 @given(st.text(max_size=200))
-def test_any_text_is_a_request(text: str):
+def test_any_text_is_parsed_as_a_request(text: str):
     terms = parse_request(text).terms
     assert len({term.stem for term in terms}) == len(terms)
     assert all(0 < term.weight <= 1 for term in terms)
 
 
-def test_a_phrase_that_is_part_of_a_longer_one_does_not_count():
+def test_a_phrase_inside_a_longer_one_does_not_count():
     longer = parse_request("who is on call tonight").meanings
     assert any("oncal" in group for meaning in longer for group in meaning.groups)
     assert not any(("profil", "detail") in meaning.groups for meaning in longer)
 
 
-def test_the_list_of_phrases_is_sorted_and_every_line_of_it_is_read():
+def test_the_phrase_list_is_sorted_and_every_line_is_used():
     lines = PHRASES.read_text().splitlines()[2:]
     assert lines == sorted(lines)
     for line in lines:

@@ -30,13 +30,13 @@ def test_stems_are_those_of_the_english_snowball_stemmer(pair: str):
     assert stem(word) == expected
 
 
-def test_names_are_cut_at_capitals_and_underscores():
+def test_names_are_split_at_capitals_and_underscores():
     assert name_words("readFile HTTPServer mcp__git__git_log") == [
         *("read", "file", "http", "server", "mcp", "git", "git", "log")
     ]
 
 
-def test_accents_do_not_count_and_scripts_without_spaces_are_cut_into_pairs():
+def test_accents_are_ignored_and_scripts_without_spaces_are_split_into_pairs():
     assert words("Café ÉTÉ") == ["cafe", "ete"]
     assert words("記憶検索") == ["記憶", "憶検", "検索"]
     assert words("Привет") == ["привет"]
@@ -48,7 +48,7 @@ def test_stop_words_are_left_out():
 
 
 @given(st.text())
-def test_any_text_has_stems(text: str):
+def test_any_text_can_be_stemmed(text: str):
     assert all(stems(text)) or stems(text) == []
 
 
@@ -117,7 +117,7 @@ NOTES = (
 )
 
 
-def found(query: str) -> list[str]:
+def find_notes(query: str) -> list[str]:
     index = PassageIndex(SqlitePassages(None))
     texts = [note for note, _, _ in NOTES] + ["We release on Thursdays.", "The server is down."]
     index.put(
@@ -129,20 +129,20 @@ def found(query: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("note", "question", "keywords"), NOTES)
-def test_a_note_in_another_language_is_found_by_other_forms_of_its_words(
+def test_a_note_in_another_language_is_found_by_inflected_words(
     note: str, question: str, keywords: str
 ):
-    assert found(question)[0] == note
-    assert found(keywords)[0] == note
-    assert found(note)[0] == note
+    assert find_notes(question)[0] == note
+    assert find_notes(keywords)[0] == note
+    assert find_notes(note)[0] == note
 
 
-def test_english_texts_have_english_stems_whatever_words_they_quote():
+def test_english_texts_have_english_stems_despite_foreign_quotes():
     for text in ("The replies were sent to den Haag.", "See ya!", "les releases are on Thursdays"):
         assert stems(text) == [stem(word) for word in words(text) if word not in STOP_WORDS]
 
 
-def test_without_the_stemmers_whole_words_are_found():
+def test_without_the_stemmers_whole_words_are_used():
     program = (
         "import sys; sys.modules['snowballstemmer'] = None\n"
         "from mainspring.retrieval.stems import fingerprint, stems\n"

@@ -27,7 +27,7 @@ def vectors(tmp_path: Path) -> PassageVectors:
     return PassageVectors(read_static_table(write_table(tmp_path / "table.npz")))
 
 
-def test_a_table_and_a_folder_of_model2vec_give_the_same_vectors(tmp_path: Path):
+def test_an_npz_table_and_a_model2vec_folder_give_the_same_vectors(tmp_path: Path):
     one = read_static_table(write_table(tmp_path / "table.npz"))
     other = read_static_table(write_model2vec(tmp_path / "model"))
     texts = ["The cats sleeps", "Rocket, launch!", "unknown", "", "Café cat"]
@@ -37,7 +37,7 @@ def test_a_table_and_a_folder_of_model2vec_give_the_same_vectors(tmp_path: Path)
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"PK\x03\x04broken"])
-def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes):
+def test_other_files_are_refused(tmp_path: Path, content: bytes):
     (tmp_path / "table.npz").write_bytes(content)
     with pytest.raises(InvalidInput, match="table of vectors"):
         read_static_table(tmp_path / "table.npz")
@@ -47,7 +47,7 @@ def test_other_files_are_refused_by_name(tmp_path: Path, content: bytes):
         read_static_table(tmp_path / "model")
 
 
-def test_a_passage_is_found_by_what_it_means(vectors: PassageVectors):
+def test_a_passage_is_found_by_meaning(vectors: PassageVectors):
     index = PassageIndex(SqlitePassages(None), vectors=vectors)
     index.put(container("a", "The kitten sleeps."), container("b", "Rocket launch."))
     (first, *_) = index.search("cat", ["agent"], 5)
@@ -55,7 +55,7 @@ def test_a_passage_is_found_by_what_it_means(vectors: PassageVectors):
     assert first.scored.parts["vector"] > 0
 
 
-def test_changes_of_another_process_are_seen(tmp_path: Path, vectors: PassageVectors):
+def test_changes_by_another_process_are_seen(tmp_path: Path, vectors: PassageVectors):
     index = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
     other = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
     index.put(container("a", "Rocket launch."))
@@ -66,7 +66,7 @@ def test_changes_of_another_process_are_seen(tmp_path: Path, vectors: PassageVec
     assert [hit.container for hit in index.search("kitten", ["agent"], 1)] == ["a"]
 
 
-def test_another_table_starts_the_index_over(tmp_path: Path, vectors: PassageVectors):
+def test_another_table_resets_the_index(tmp_path: Path, vectors: PassageVectors):
     index = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
     index.put(container("a", "cat"))
     index.close()
@@ -77,7 +77,7 @@ def test_another_table_starts_the_index_over(tmp_path: Path, vectors: PassageVec
     assert again.hashes("agent") == {}
 
 
-def test_no_vector_crosses_a_scope(vectors: PassageVectors):
+def test_vector_search_stays_within_its_scope(vectors: PassageVectors):
     index, random = PassageIndex(SqlitePassages(None), vectors=vectors), Random(3)
     words = [word for word in ROWS if word.isalpha() and word != "the"]
     for number in range(200):
@@ -90,7 +90,7 @@ def test_no_vector_crosses_a_scope(vectors: PassageVectors):
         assert {hit.scope for hit in hits} == {scope}
 
 
-def test_passages_rank_alike_by_vectors_in_memory_and_in_their_store(vectors: PassageVectors):
+def test_vectors_in_memory_and_in_the_store_rank_alike(vectors: PassageVectors):
     store = SqlitePassages(None)
     in_store, in_memory = (
         PassageIndex(store, vectors=vectors, arrays_from=limit) for limit in (math.inf, 0)

@@ -104,7 +104,7 @@ def test_the_top_level_has_at_most_forty_names_and_old_ones_warn():
         pytest.param(Point | None, {"result": None}, None, id="union"),
     ],
 )
-async def test_an_output_has_the_type_that_was_asked_for(
+async def test_an_output_has_the_requested_type(
     output_type: type[object],
     given: dict[str, object],
     output: object,
@@ -124,7 +124,7 @@ async def test_an_output_has_the_type_that_was_asked_for(
     assert texts(await session.events())[0].startswith("The result is not valid:")
 
 
-async def test_a_model_that_gives_no_valid_output_is_asked_again_and_then_given_up(
+async def test_a_model_without_valid_output_is_retried_and_then_given_up(
     runtime: Runtime,
 ):
     silent, wrong = Agent(output_type=Point), Agent(output_type=Point, model="scripted:wrong")
@@ -139,7 +139,7 @@ async def test_a_model_that_gives_no_valid_output_is_asked_again_and_then_given_
             _ = result.output
 
 
-async def test_a_message_after_an_output_begins_the_next_one(runtime: Runtime):
+async def test_a_message_after_an_output_starts_the_next_one(runtime: Runtime):
     agent = Agent(output_type=Point)
     runtime.models.put(
         agent.model, Scripted(calls("final_result", x=1), calls("final_result", x=2))
@@ -198,7 +198,7 @@ async def test_a_stream_raises_the_error_of_its_run_and_ends_with_its_block(runt
     assert result.output == "done"
 
 
-def test_no_beginning_of_a_json_text_is_unreadable():
+def test_every_prefix_of_a_json_text_can_be_parsed():
     value: dict[str, object] = {
         "a": 'q"\\\u00e9\n',
         "n": [1, -2.5e3, {"t": True, "z": None}],
@@ -212,7 +212,7 @@ def test_no_beginning_of_a_json_text_is_unreadable():
     assert read_partial(text) == value
 
 
-async def test_approval_is_a_callback_and_what_it_leaves_stays_waiting(runtime: Runtime):
+async def test_approvals_are_answered_by_a_callback_and_unanswered_ones_wait(runtime: Runtime):
     agent = Agent(tools=[pay])
     asked: list[ApprovalRequest] = []
 
@@ -239,7 +239,7 @@ async def test_approval_is_a_callback_and_what_it_leaves_stays_waiting(runtime: 
     assert result.text == "done"
 
 
-async def test_a_hook_that_fails_at_a_gate_denies_and_is_recorded(runtime: Runtime):
+async def test_a_failing_pre_tool_hook_denies_the_call_and_is_logged(runtime: Runtime):
     @hook("PreToolUse", "double|other")
     def broken(event: HookEvent) -> HookResult | None:
         raise KeyError("lost")
@@ -258,7 +258,7 @@ async def test_a_hook_that_fails_at_a_gate_denies_and_is_recorded(runtime: Runti
     assert [(item.handler, item.outcome) for item in ran] == [("broken", "failed")]
 
 
-async def test_hooks_may_change_an_input_and_a_caller_s_guardrails_bind_its_subagents(
+async def test_hooks_can_change_input_and_guardrails_apply_to_subagents(
     runtime: Runtime,
 ):
     @hook("PreToolUse", "double")
@@ -294,14 +294,14 @@ async def test_hooks_may_change_an_input_and_a_caller_s_guardrails_bind_its_suba
     assert report.startswith('{"size":3}')
 
 
-async def test_the_same_key_is_the_same_session_and_a_message_is_sent_once(tmp_path: Path):
+async def test_the_same_key_resumes_the_same_session_and_sends_a_message_once(tmp_path: Path):
     store = str(tmp_path / "log.db")
     for _ in range(2):
         result = await arun(Agent(), "hi", model=Scripted(says("one")), store=store, key="k")
         assert (result.output, result.turns) == ("one", 1)
 
 
-async def test_a_history_goes_out_of_one_session_and_into_another(runtime: Runtime):
+async def test_the_history_of_one_session_can_start_another(runtime: Runtime):
     agent = Agent()
     runtime.models.put(agent.model, script := Scripted(says("Hi Ann."), says("Ann.")))
     session = await runtime.start(agent, "I am Ann.")
@@ -314,7 +314,7 @@ async def test_a_history_goes_out_of_one_session_and_into_another(runtime: Runti
         await runtime.start(agent, history=more[:1])
 
 
-async def test_files_are_parts_of_a_message_and_what_no_model_reads_is_refused(
+async def test_files_become_message_parts_and_unsupported_ones_are_refused(
     runtime: Runtime, tmp_path: Path
 ):
     (tmp_path / "note.txt").write_text("hello", encoding="utf-8")
@@ -330,18 +330,18 @@ async def test_files_are_parts_of_a_message_and_what_no_model_reads_is_refused(
             await session.send(tmp_path / name)
 
 
-async def test_run_says_what_to_write_where_a_loop_is_running():
+async def test_run_inside_an_event_loop_says_to_use_arun():
     with pytest.raises(InvalidInput, match=r"await arun\(\.\.\.\)"):
         run(Agent(), "hi")
 
 
-def test_an_agent_that_cannot_be_says_why():
+def test_an_invalid_agent_definition_is_refused_with_a_reason():
     with pytest.raises(InvalidInput, match="needs a description"):
         Agent(subagents=[Agent(name="helper")])
     with pytest.raises(InvalidInput, match="no JSON form"):
         Agent(output_type=anyio.Event)
     with pytest.raises(InvalidInput, match="it needs a docstring"):
-        Agent(tools=[test_an_agent_that_cannot_be_says_why])
+        Agent(tools=[test_an_invalid_agent_definition_is_refused_with_a_reason])
     with pytest.raises(InvalidInput, match="describes no agent"):
         Agent.from_folder(Path(__file__).parent)
     assert replace(Agent(tools=[price]), name="b").tools[0].spec.name == "price"

@@ -45,7 +45,7 @@ async def runtime_with(
         yield runtime
 
 
-def test_a_script_needs_one_call(tmp_path: Path):
+def test_run_needs_only_one_call(tmp_path: Path):
     model = Scripted(calls("add", a=2, b=3), says("It is 5."))
     result = mainspring.run(CLERK, "2 + 3?", store=str(tmp_path / "log.db"), model=model)
     assert (result.text, result.reason, result.turns, result.ok) == (
@@ -57,14 +57,14 @@ def test_a_script_needs_one_call(tmp_path: Path):
     assert result.usage.output_tokens > 0
 
 
-def test_the_public_names_are_few_and_all_there():
+def test_the_top_level_has_at_most_forty_names_and_all_exist():
     assert len(mainspring.__all__) <= 40
     assert [name for name in mainspring.__all__ if not hasattr(mainspring, name)] == []
     with pytest.raises(AttributeError, match="no public name 'nonsense'"):
         _ = mainspring.nonsense
 
 
-def test_importing_mainspring_imports_nothing_heavy():
+def test_importing_mainspring_imports_no_heavy_modules():
     code = "import sys, mainspring; print([m for m in sys.modules if m.split('.')[0] in"
     code += " ('aiohttp', 'anyio', 'msgspec', 'sqlite3', 'rich', 'typer')])"
     printed = subprocess.run(
@@ -73,7 +73,7 @@ def test_importing_mainspring_imports_nothing_heavy():
     assert printed.strip() == "[]"
 
 
-async def test_a_conversation_goes_on_over_several_messages(tmp_path: Path):
+async def test_a_conversation_continues_over_several_messages(tmp_path: Path):
     model = Scripted(says("Hello."), says("You said hi."))
     async with runtime_with(model, tmp_path) as runtime:
         session = await runtime.start(CLERK, "hi")
@@ -86,7 +86,7 @@ async def test_a_conversation_goes_on_over_several_messages(tmp_path: Path):
         assert await session.run() is None
 
 
-async def test_another_runtime_goes_on_with_the_same_session(tmp_path: Path):
+async def test_another_runtime_continues_the_same_session(tmp_path: Path):
     async with runtime_with(Scripted(says("one")), tmp_path) as runtime:
         session = await runtime.start(CLERK, "first")
         await session.run()
@@ -102,7 +102,7 @@ async def test_another_runtime_goes_on_with_the_same_session(tmp_path: Path):
             await runtime.resume(CLERK, "sesn_nowhere")
 
 
-async def test_a_fork_goes_another_way_and_leaves_its_parent_alone(tmp_path: Path):
+async def test_a_fork_diverges_and_leaves_its_parent_unchanged(tmp_path: Path):
     model = Scripted(says("tea"), says("coffee"))
     async with runtime_with(model, tmp_path) as runtime:
         session = await runtime.start(CLERK, "what do you drink?")
@@ -156,7 +156,7 @@ async def test_the_session_of_a_killed_process_is_taken_over_at_once(tmp_path: P
         assert result.text == "alive"
 
 
-async def test_a_follower_sees_what_a_run_does(tmp_path: Path):
+async def test_a_follower_sees_the_events_of_a_run(tmp_path: Path):
     async with runtime_with(Scripted(calls("add", a=1, b=1), says("2")), tmp_path) as runtime:
         session = await runtime.start(CLERK, "1 + 1?")
         seen: list[Event] = []
@@ -183,7 +183,7 @@ DEAR = Price(
 )
 
 
-class DearModels:
+class ExpensiveModels:
     """A shelf with one model, whose every token costs a tenth of a cent."""
 
     def __init__(self, model: Model) -> None:
@@ -232,7 +232,7 @@ async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
     ledger = AgentLedger()
     budget = Budget(ledger=ledger)
     async with runtime_with(Scripted(), tmp_path, budget=budget) as runtime:
-        runtime.models = DearModels(Scripted(otherwise=says("ok")))
+        runtime.models = ExpensiveModels(Scripted(otherwise=says("ok")))
         reasons: list[str] = []
         for _ in range(6):
             result = await (await runtime.start(CLERK, "go")).run()
@@ -243,17 +243,17 @@ async def test_an_agent_has_a_daily_limit_over_all_its_sessions(tmp_path: Path):
         assert sum(ledger.committed.values()) <= 3
 
 
-async def test_money_that_goes_too_fast_stops_everything(tmp_path: Path):
+async def test_spending_too_fast_stops_the_run(tmp_path: Path):
     rate = SpendRate(Decimal("1"), seconds=60, clock=lambda: 0.0)
     async with runtime_with(Scripted(), tmp_path, budget=Budget(rate=rate)) as runtime:
-        runtime.models = DearModels(Scripted(otherwise=calls("add", a=1, b=1)))
+        runtime.models = ExpensiveModels(Scripted(otherwise=calls("add", a=1, b=1)))
         result = await (await runtime.start(CLERK, "go")).run()
         assert result is not None
         assert result.reason == "budget_reached"
         assert "US dollars in 60 s" in (result.detail or "")
 
 
-async def test_a_limit_of_the_agent_ends_the_run(tmp_path: Path):
+async def test_max_turns_of_the_agent_ends_the_run(tmp_path: Path):
     agent = Agent(tools=[add], limits=Limits(max_turns=1))
     async with runtime_with(Scripted(calls("add", a=1, b=2)), tmp_path) as runtime:
         result = await (await runtime.start(agent, "go")).run()
@@ -261,7 +261,7 @@ async def test_a_limit_of_the_agent_ends_the_run(tmp_path: Path):
         assert (result.reason, result.turns) == ("max_turns", 1)
 
 
-async def test_two_runs_in_one_process_exclude_each_other(tmp_path: Path):
+async def test_two_runs_of_a_session_in_one_process_exclude_each_other(tmp_path: Path):
     inside, release = anyio.Event(), anyio.Event()
     ran: list[int] = []
 
@@ -302,7 +302,7 @@ async def test_a_client_runs_its_own_tools(tmp_path: Path):
         assert [spec.name for spec in model.requests[0].tools].count("lookup") == 1
 
 
-async def test_a_key_that_a_tool_gives_away_does_not_reach_the_log(tmp_path: Path):
+async def test_a_key_printed_by_a_tool_does_not_reach_the_log(tmp_path: Path):
     @tool
     def leak() -> str:
         """Print the environment."""
@@ -321,14 +321,14 @@ async def test_a_key_that_a_tool_gives_away_does_not_reach_the_log(tmp_path: Pat
         assert bodies.count(b"[OPENAI_API_KEY]") == 3
 
 
-async def test_two_tools_of_one_name_are_refused(tmp_path: Path):
+async def test_two_tools_with_one_name_are_refused(tmp_path: Path):
     async with runtime_with(Scripted(says("never")), tmp_path) as runtime:
         session = await runtime.start(Agent(model=CLERK.model, tools=[add, add]), "go")
         with pytest.raises(InvalidInput, match="two tools called 'add'"):
             await session.run()
 
 
-async def test_the_result_has_the_words_of_this_run_only(tmp_path: Path):
+async def test_the_result_has_only_the_text_of_this_run(tmp_path: Path):
     model = Scripted(says("first"), fails("forbidden", "revoked"))
     async with runtime_with(model, tmp_path) as runtime:
         session = await runtime.start(CLERK, "one")
@@ -339,7 +339,7 @@ async def test_the_result_has_the_words_of_this_run_only(tmp_path: Path):
         assert (result.reason, result.text) == ("model_error", "")
 
 
-async def test_a_result_over_its_cap_can_be_read_in_full(tmp_path: Path):
+async def test_a_truncated_tool_result_can_be_read_in_full(tmp_path: Path):
     @tool(max_chars=100)
     def long() -> str:
         """Say much."""

@@ -17,7 +17,7 @@ async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime]:
         yield runtime
 
 
-async def test_a_call_that_was_made_before_gets_the_stored_result(runtime: Runtime):
+async def test_a_repeated_call_gets_the_stored_result(runtime: Runtime):
     sent: list[str] = []
 
     @tool(dedupe="session", ignore=["at"])
@@ -46,7 +46,7 @@ async def test_a_call_that_was_made_before_gets_the_stored_result(runtime: Runti
         tool(price, ignore=["at"])
 
 
-async def test_a_tool_that_fails_is_replaced_by_the_next_and_says_so(runtime: Runtime):
+async def test_a_failing_tool_falls_back_to_the_next_and_says_so(runtime: Runtime):
     def live(city: str) -> str:
         """Tell the weather."""
         raise TimeoutError("no answer")

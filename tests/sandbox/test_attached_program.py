@@ -25,7 +25,7 @@ def request(script: str) -> ExecRequest:
     return ExecRequest(key="server", argv=argv, env={"WHO": "me"}, wall_seconds=1_000_000.0)
 
 
-async def test_a_program_is_talked_to_and_ends_with_its_close(
+async def test_a_program_exchanges_messages_and_ends_when_closed(
     sandbox: KeeperSandbox, site: SandboxSpec
 ) -> None:
     with anyio.fail_after(60):
@@ -46,7 +46,7 @@ async def test_a_program_is_talked_to_and_ends_with_its_close(
             await program.send(b"late\n")
 
 
-async def test_a_program_that_ends_by_itself_is_heard_to_its_end(sandbox: KeeperSandbox) -> None:
+async def test_a_program_that_ends_by_itself_is_read_to_its_end(sandbox: KeeperSandbox) -> None:
     with anyio.fail_after(60):
         program = await attach_program(sandbox, request("echo bye; echo broken >&2; read line"))
         await program.send(b"\n")
@@ -56,7 +56,7 @@ async def test_a_program_that_ends_by_itself_is_heard_to_its_end(sandbox: Keeper
         await program.aclose()
 
 
-async def test_a_program_that_is_not_there_says_so(sandbox: KeeperSandbox) -> None:
+async def test_a_missing_program_is_reported(sandbox: KeeperSandbox) -> None:
     wanted = ExecRequest(key="server", argv=("/no/such/program",), wall_seconds=60.0)
     with anyio.fail_after(60):
         try:
@@ -93,7 +93,7 @@ anyio.run(main, *sys.argv[1:])
 """
 
 
-async def test_a_program_does_not_outlive_a_harness_that_is_killed(
+async def test_a_program_does_not_outlive_a_killed_harness(
     site: SandboxSpec, bubblewrap: Bubblewrap
 ) -> None:
     command = [sys.executable, "-c", HARNESS, str(site.workspace), str(site.state)]

@@ -21,7 +21,7 @@ SECONDS = 110
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 
 
-def besiege(
+def run_attacks(
     backend: str, python: str = sys.executable, uid: int | None = None, only: str = ""
 ) -> Outcome:
     done = subprocess.run(
@@ -65,13 +65,13 @@ def python_for(uid: int) -> str:
     pytest.skip(f"uid {uid} can run no Python that has what we need")
 
 
-def test_there_are_many_attacks_of_every_kind_and_each_has_a_name_of_its_own():
+def test_there_are_many_attacks_with_unique_names():
     names = [attack.name for attack in ATTACKS]
     assert len(names) == len(set(names)) >= 180
     assert sum(attack.harmless for attack in ATTACKS) >= 100
 
 
-def test_every_attack_is_a_program_that_could_run():
+def test_every_attack_is_a_valid_program():
     for attack in ATTACKS:
         assert bool(attack.bash) != bool(attack.python), attack.name
         if attack.python:
@@ -83,29 +83,29 @@ def test_every_attack_is_a_program_that_could_run():
 @pytest.mark.parametrize(
     ("only", "least"), [("outside", 10), pytest.param("", 100, marks=pytest.mark.slow)]
 )
-def test_without_a_sandbox_every_harmless_attack_wins(only: str, least: int):
-    outcome = besiege("nothing", only=only)
+def test_without_a_sandbox_every_harmless_attack_succeeds(only: str, least: int):
+    outcome = run_attacks("nothing", only=only)
     assert set(outcome.ran) == set(outcome.won)
     assert len(outcome.won) >= least
 
 
-def test_no_attack_wins_against_the_default_backend():
-    outcome = besiege("default")
+def test_no_attack_succeeds_against_the_default_backend():
+    outcome = run_attacks("default")
     assert outcome.box == "bubblewrap (isolated)"
     assert (outcome.won, len(outcome.ran)) == ([], len(ATTACKS))
 
 
 @needs_root
 @pytest.mark.parametrize("only", ["outside", pytest.param("", marks=pytest.mark.slow)])
-def test_no_attack_wins_against_the_default_backend_of_an_ordinary_user(only: str):
-    outcome = besiege("default", python_for(ORDINARY_UID), ORDINARY_UID, only)
+def test_no_attack_succeeds_against_the_default_backend_of_an_ordinary_user(only: str):
+    outcome = run_attacks("default", python_for(ORDINARY_UID), ORDINARY_UID, only)
     assert outcome.box == "bubblewrap (isolated)"
     assert (outcome.won, outcome.ran) == ([], [item.name for item in ATTACKS if only in item.name])
 
 
 @pytest.mark.slow
 @needs_root
-def test_no_attack_wins_against_landlock_with_a_uid_of_its_own():
-    outcome = besiege("landlock")
+def test_no_attack_succeeds_against_landlock_with_its_own_uid():
+    outcome = run_attacks("landlock")
     assert outcome.box == "landlock (isolated)"
     assert (outcome.won, len(outcome.ran)) == ([], len(ATTACKS))

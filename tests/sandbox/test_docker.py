@@ -55,7 +55,7 @@ def test_a_path_that_docker_would_misread_is_refused(tmp_path: Path):
         run_command(BACKEND, site, "x")
 
 
-def test_without_an_engine_it_is_refused(tmp_path: Path):
+def test_without_an_engine_docker_is_refused(tmp_path: Path):
     with pytest.raises(SandboxFailed, match="not installed"):
         Docker(image="tools:1", program="no-such-engine").launch(site_in(tmp_path))
 
@@ -71,7 +71,7 @@ esac
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the keeper passes descriptors")
-async def test_programs_are_started_in_the_container_and_it_is_killed_in_the_end(tmp_path: Path):
+async def test_programs_run_in_the_container_and_it_is_killed_at_the_end(tmp_path: Path):
     log, engine = tmp_path / "log", tmp_path / "engine"
     engine.write_text(_ENGINE.format(log=log))
     engine.chmod(0o755)

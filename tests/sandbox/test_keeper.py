@@ -58,22 +58,22 @@ def keeper_of(site: SandboxSpec) -> int:
     return int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def authorizer(site: SandboxSpec) -> None:
+def make_barrier(site: SandboxSpec) -> None:
     for name in ("begun", "gate"):
         os.mkfifo(site.workspace / name)
 
 
-async def passed(site: SandboxSpec, name: str) -> None:
+async def wait_until_passed(site: SandboxSpec, name: str) -> None:
     """When a program has written to this fifo."""
     await read_fifo(site.workspace / name)
 
 
-async def opened(site: SandboxSpec) -> None:
+async def open_barrier(site: SandboxSpec) -> None:
     """Let the program go on that reads the gate."""
     await release_fifo(site.workspace / "gate")
 
 
-async def gone(is_gone: Callable[[], bool]) -> None:
+async def wait_until(is_gone: Callable[[], bool]) -> None:
     with anyio.fail_after(60):
         while not is_gone():  # noqa: ASYNC110 -- of other processes there is no event
             await anyio.sleep(0.01)
@@ -102,8 +102,10 @@ async def test_the_same_key_never_runs_twice(sandbox: KeeperSandbox, site: Sandb
     assert await sandbox.find_result("k") is None
 
 
-async def test_who_asks_for_a_running_program_joins_it(sandbox: KeeperSandbox, site: SandboxSpec):
-    authorizer(site)
+async def test_a_second_request_for_a_running_program_joins_it(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
+    make_barrier(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
     statuses: list[tuple[int, bytes]] = []
 
@@ -114,38 +116,40 @@ async def test_who_asks_for_a_running_program_joins_it(sandbox: KeeperSandbox, s
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
-            await passed(site, "begun")
+            await wait_until_passed(site, "begun")
             group.start_soon(run)
             await anyio.lowlevel.checkpoint()
-            await opened(site)
+            await open_barrier(site)
     assert statuses == [(0, b"out\nafter\n")] * 2
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-async def test_programs_that_are_asked_for_together_run_one_after_the_other(sandbox: KeeperSandbox):
+async def test_concurrent_requests_run_one_after_the_other(sandbox: KeeperSandbox):
     await at_once(lambda _: sh(sandbox, "mkdir taken && rmdir taken || touch overlapped"), range(4))
     assert (await sh(sandbox, "ls")).stdout.head == b""
 
 
-async def test_output_is_heard_while_the_program_runs(sandbox: KeeperSandbox, site: SandboxSpec):
-    authorizer(site)
+async def test_output_is_streamed_while_the_program_runs(sandbox: KeeperSandbox, site: SandboxSpec):
+    make_barrier(site)
     heard: list[bytes] = []
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
             group.start_soon(sandbox.run, wanted, heard.append)
-            await passed(site, "begun")
-            await gone(lambda: b"".join(heard) == b"out\n")
-            await opened(site)
+            await wait_until_passed(site, "begun")
+            await wait_until(lambda: b"".join(heard) == b"out\n")
+            await open_barrier(site)
     assert b"".join(heard) == b"out\nafter\n"
 
 
-async def test_cancelling_kills_program_and_is_on_record(sandbox: KeeperSandbox, site: SandboxSpec):
-    authorizer(site)
+async def test_cancelling_kills_the_program_and_is_recorded(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
+    make_barrier(site)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(sandbox.run, ExecRequest(key="k", argv=("sh", "-c", ONCE)))
-            await passed(site, "begun")
+            await wait_until_passed(site, "begun")
             group.cancel_scope.cancel()
     ran = await sandbox.find_result("k")
     assert ran is not None
@@ -153,11 +157,11 @@ async def test_cancelling_kills_program_and_is_on_record(sandbox: KeeperSandbox,
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_a_killed_harness_repeats_nothing(site: SandboxSpec, bubblewrap: Bubblewrap):
-    authorizer(site)
+async def test_a_killed_harness_repeats_no_program(site: SandboxSpec, bubblewrap: Bubblewrap):
+    make_barrier(site)
     place = [bubblewrap.path, str(site.workspace), str(site.state)]
     harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE])
-    await passed(site, "begun")
+    await wait_until_passed(site, "begun")
     harness.kill()
     harness.wait()
     sandbox = KeeperSandbox(site, bubblewrap)
@@ -172,7 +176,7 @@ async def test_a_killed_harness_repeats_nothing(site: SandboxSpec, bubblewrap: B
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(collect)
-            await opened(site)
+            await open_barrier(site)
     found = collected[0]
     assert found is not None
     assert (found.status, found.stop_cause, found.stdout.head) == (0, None, b"out\nafter\n")
@@ -181,7 +185,7 @@ async def test_a_killed_harness_repeats_nothing(site: SandboxSpec, bubblewrap: B
 
 
 async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: SandboxSpec):
-    authorizer(site)
+    make_barrier(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
 
     async def run():
@@ -190,19 +194,21 @@ async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: S
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
             group.start_soon(run)
-            await passed(site, "begun")
+            await wait_until_passed(site, "begun")
             os.kill(keeper_of(site), signal.SIGKILL)
         assert (await sandbox.run(wanted)).stop_cause == "lost"
         found = await sandbox.find_result("k")
-        await gone(lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)])
+        await wait_until(
+            lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)]
+        )
     assert found is not None
     assert found.stop_cause == "lost"
     assert (site.workspace / "effects").read_text() == "done\n"
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_after_a_lost_sandbox_there_is_another(sandbox: KeeperSandbox, site: SandboxSpec):
-    authorizer(site)
+async def test_a_lost_sandbox_is_replaced(sandbox: KeeperSandbox, site: SandboxSpec):
+    make_barrier(site)
     with anyio.fail_after(60):
         async with anyio.create_task_group() as group:
 
@@ -211,12 +217,12 @@ async def test_after_a_lost_sandbox_there_is_another(sandbox: KeeperSandbox, sit
                 assert (ran.stop_cause, ran.stdout.head) == ("lost", b"out\n")
 
             group.start_soon(run)
-            await passed(site, "begun")
+            await wait_until_passed(site, "begun")
             os.kill(processes("bwrap", str(site.workspace))[0], signal.SIGKILL)
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_after_a_reboot_nothing_is_proved(sandbox: KeeperSandbox, site: SandboxSpec):
+async def test_after_a_reboot_results_are_lost(sandbox: KeeperSandbox, site: SandboxSpec):
     await sh(sandbox, "true")
     assert await sandbox.find_result("never") is None
     (site.state / "boot").write_text("another boot")
@@ -225,7 +231,7 @@ async def test_after_a_reboot_nothing_is_proved(sandbox: KeeperSandbox, site: Sa
     assert found.stop_cause == "lost"
 
 
-def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidied(tmp_path: Path):
+def test_execution_records_survive_compaction(tmp_path: Path):
     written, read = ExecutionRecords(str(tmp_path)), ExecutionRecords(str(tmp_path))
     written.make()
     for number in range(9000):
@@ -243,7 +249,9 @@ def test_a_shelf_knows_what_was_started_and_not_forgotten_also_after_it_was_tidi
     assert read.was_started("last")
 
 
-async def test_one_keeper_only(sandbox: KeeperSandbox, site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_there_is_only_one_keeper_per_sandbox(
+    sandbox: KeeperSandbox, site: SandboxSpec, bubblewrap: Bubblewrap
+):
     await sh(sandbox, "touch /tmp/mark")
     start_keeper(site, bubblewrap.launch(site), linger_seconds=30)
     other = KeeperSandbox(site, bubblewrap)
@@ -251,17 +259,17 @@ async def test_one_keeper_only(sandbox: KeeperSandbox, site: SandboxSpec, bubble
     await other.leave()
 
 
-async def test_a_keeper_left_alone_lingers_and_goes(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_an_unused_keeper_lingers_and_exits(site: SandboxSpec, bubblewrap: Bubblewrap):
     brief = KeeperSandbox(site, bubblewrap, linger_seconds=0.1)
     await sh(brief, "true")
     keeper = keeper_of(site)
     await brief.leave()
-    await gone(lambda: not Path(f"/proc/{keeper}").exists())
+    await wait_until(lambda: not Path(f"/proc/{keeper}").exists())
     async with KeeperSandbox(site, bubblewrap) as next_one:
         assert (await sh(next_one, "echo again")).stdout.head == b"again\n"
 
 
-async def test_closing_ends_all_that_runs(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_closing_ends_all_programs(site: SandboxSpec, bubblewrap: Bubblewrap):
     sandbox = KeeperSandbox(site, bubblewrap)
     await sandbox.begin(ExecRequest(key="k", argv=("sleep", "8643")))
     await sandbox.close()
@@ -271,25 +279,27 @@ async def test_closing_ends_all_that_runs(site: SandboxSpec, bubblewrap: Bubblew
     assert ran.stop_cause == "cancelled"
 
 
-async def test_keeper_answers_at_a_path_of_any_length(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_the_keeper_answers_at_a_path_of_any_length(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     far = replace(site, state=site.state / ("long" * 30) / "folder")
     async with KeeperSandbox(far, bubblewrap) as sandbox:
         assert (await sh(sandbox, "true")).status == 0
     assert oct(far.state.stat().st_mode)[-3:] == "700"
 
 
-async def test_a_command_that_the_system_could_not_take_is_refused(sandbox: KeeperSandbox):
+async def test_a_command_with_a_nul_byte_is_refused(sandbox: KeeperSandbox):
     with pytest.raises(SandboxFailed, match="NUL"):
         await sandbox.run(ExecRequest(key="k", argv=("echo", "a\0b")))
 
 
-async def test_a_service_goes_on_until_it_is_stopped(site: SandboxSpec, bubblewrap: Bubblewrap):
-    authorizer(site)
+async def test_a_service_runs_until_it_is_stopped(site: SandboxSpec, bubblewrap: Bubblewrap):
+    make_barrier(site)
     services = SandboxServices(site, bubblewrap)
     wanted = ExecRequest(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
     with anyio.fail_after(60):
         await services.start("web", wanted)
-        await passed(site, "begun")
+        await wait_until_passed(site, "begun")
         await services.start("web", wanted)  # a second attempt at the same call
         running = await services.output("web")
         with pytest.raises(SandboxFailed, match="already"):
@@ -308,7 +318,9 @@ async def test_a_service_goes_on_until_it_is_stopped(site: SandboxSpec, bubblewr
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-async def test_services_are_few_and_end_with_the_session(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_services_are_limited_and_end_with_the_session(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     services = SandboxServices(site, bubblewrap)
     with anyio.fail_after(60):
         for number in range(4):
@@ -320,7 +332,7 @@ async def test_services_are_few_and_end_with_the_session(site: SandboxSpec, bubb
     assert not processes("bwrap", str(site.workspace))
 
 
-def test_the_keeper_and_the_agent_import_nothing_that_is_slow_to_import():
+def test_the_keeper_and_the_agent_import_no_slow_modules():
     look = "; print(*sys.modules)"
     flags, (code, *rest) = module_command("keeper")[:3], module_command("keeper")[3:]
     keeper = subprocess.run(

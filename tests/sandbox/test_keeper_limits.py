@@ -23,7 +23,7 @@ TIGHT = SandboxLimits(
 TAKE = "import sys; block = bytearray(b'x') * (int(sys.argv[1]) << 20); input()"
 
 
-async def held(
+async def run_limited(
     site: SandboxSpec, bubblewrap: Bubblewrap, script: str, wall_seconds: float = 60
 ) -> ExecResult:
     async with KeeperSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
@@ -34,25 +34,27 @@ async def held(
     return ran
 
 
-async def test_time(site: SandboxSpec, bubblewrap: Bubblewrap):
-    ran = await held(site, bubblewrap, "echo so far; sleep 60 & sleep 60", wall_seconds=0.3)
+async def test_wall_time_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    ran = await run_limited(site, bubblewrap, "echo so far; sleep 60 & sleep 60", wall_seconds=0.3)
     assert (ran.status, ran.stop_cause, ran.stdout.head) == (137, "time", b"so far\n")
     assert 300 <= ran.milliseconds < 60_000
 
 
-async def test_time_of_the_processor(site: SandboxSpec, bubblewrap: Bubblewrap):
-    assert (await held(site, bubblewrap, "while :; do :; done")).status in (137, 152)
+async def test_cpu_time_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    assert (await run_limited(site, bubblewrap, "while :; do :; done")).status in (137, 152)
 
 
-async def test_memory_of_one_process(site: SandboxSpec, bubblewrap: Bubblewrap):
-    ran = await held(site, bubblewrap, f'python3 -c "{TAKE}" 256')
+async def test_memory_of_one_process_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    ran = await run_limited(site, bubblewrap, f'python3 -c "{TAKE}" 256')
     assert ran.status == 1
     assert b"MemoryError" in ran.stderr.head
 
 
-async def test_memory_of_all_processes_together(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_memory_of_all_processes_together_is_limited(
+    site: SandboxSpec, bubblewrap: Bubblewrap
+):
     take = f'python3 -c "{TAKE}" 60'
-    ran = await held(
+    ran = await run_limited(
         site,
         bubblewrap,
         f"mkfifo wait; for n in 1 2 3 4; do {take} < wait & done; : > wait; exec 3<>wait; wait",
@@ -60,34 +62,34 @@ async def test_memory_of_all_processes_together(site: SandboxSpec, bubblewrap: B
     assert ran.stop_cause == "memory"
 
 
-async def test_memory_that_is_shared_counts_once(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_shared_memory_counts_once(site: SandboxSpec, bubblewrap: Bubblewrap):
     fork = "import os, time; block = bytearray(b'x') * (60 << 20)\n"
     fork += "for n in range(4): os.fork() or (time.sleep(0.4), os._exit(0))\n"
     fork += "for n in range(4): os.wait()"
-    ran = await held(site, bubblewrap, f'python3 -c "{fork}"')
+    ran = await run_limited(site, bubblewrap, f'python3 -c "{fork}"')
     assert (ran.status, ran.stop_cause) == (0, None)
 
 
-async def test_processes(site: SandboxSpec, bubblewrap: Bubblewrap):
-    ran = await held(site, bubblewrap, "bomb() { bomb | bomb & }; bomb; sleep 10")
+async def test_the_number_of_processes_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    ran = await run_limited(site, bubblewrap, "bomb() { bomb | bomb & }; bomb; sleep 10")
     assert ran.stop_cause in ("processes", None)
 
 
-async def test_the_size_of_a_file(site: SandboxSpec, bubblewrap: Bubblewrap):
-    await held(site, bubblewrap, "head -c 64M /dev/zero > big")
+async def test_the_size_of_a_file_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    await run_limited(site, bubblewrap, "head -c 64M /dev/zero > big")
     assert (site.workspace / "big").stat().st_size == TIGHT.file_bytes
 
 
-async def test_open_files(site: SandboxSpec, bubblewrap: Bubblewrap):
-    ran = await held(site, bubblewrap, "ulimit -n; ulimit -c; ulimit -Hn")
+async def test_the_number_of_open_files_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    ran = await run_limited(site, bubblewrap, "ulimit -n; ulimit -c; ulimit -Hn")
     assert ran.stdout.head.split() == [b"64", b"0", b"64"]
 
 
-async def test_room_for_temporary_files(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_temporary_files_are_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
     fill = (
         "head -c 6M /dev/zero > /tmp/big; head -c 40M /dev/zero > /dev/shm/big; stat -c %s /tmp/big"
     )
-    ran = await held(site, bubblewrap, fill)
+    ran = await run_limited(site, bubblewrap, fill)
     assert int(ran.stdout.head) <= TIGHT.tmp_bytes
     assert b"No space left" in ran.stderr.head
 
@@ -100,19 +102,21 @@ async def test_room_for_temporary_files(site: SandboxSpec, bubblewrap: Bubblewra
     ],
     ids=["in many files", "in files without a name"],
 )
-async def test_room_in_the_workspace(site: SandboxSpec, bubblewrap: Bubblewrap, fill: str):
+async def test_growth_of_the_workspace_is_limited(
+    site: SandboxSpec, bubblewrap: Bubblewrap, fill: str
+):
     async with KeeperSandbox(limited(site, TIGHT), bubblewrap) as sandbox:
         ran = await sandbox.run(ExecRequest(key="k", argv=("bash", "-c", fill), wall_seconds=20))
     assert ran.stop_cause == "disk"
 
 
-async def test_output(site: SandboxSpec, bubblewrap: Bubblewrap):
-    ran = await held(site, bubblewrap, "yes")
+async def test_output_is_limited(site: SandboxSpec, bubblewrap: Bubblewrap):
+    ran = await run_limited(site, bubblewrap, "yes")
     assert ran.stop_cause == "output"
     assert ran.stdout.size > TIGHT.output_bytes
 
 
-async def test_of_much_output_the_beginning_and_the_end_are_kept(sandbox: KeeperSandbox):
+async def test_the_beginning_and_the_end_of_long_output_are_kept(sandbox: KeeperSandbox):
     ran = await sandbox.run(ExecRequest(key="k", argv=("seq", "100000"), max_bytes=100))
     assert ran.stdout.head.startswith(b"1\n2\n3\n")
     assert ran.stdout.tail.endswith(b"99999\n100000\n")
@@ -121,7 +125,7 @@ async def test_of_much_output_the_beginning_and_the_end_are_kept(sandbox: Keeper
 
 
 @given(st.lists(st.binary(max_size=300)), st.integers(0, 400))
-def test_a_tape_keeps_both_ends_of_what_is_long(pieces: list[bytes], max_bytes: int):
+def test_a_head_tail_buffer_keeps_both_ends(pieces: list[bytes], max_bytes: int):
     tape = HeadTailBuffer(max_bytes)
     for piece in pieces:
         tape.add(piece)
@@ -133,7 +137,7 @@ def test_a_tape_keeps_both_ends_of_what_is_long(pieces: list[bytes], max_bytes: 
 
 
 @given(st.lists(st.lists(st.binary(max_size=40), max_size=5)), st.integers(1, 50))
-def test_messages_come_out_however_they_are_cut(messages: list[list[bytes]], size: int):
+def test_messages_are_framed_regardless_of_chunking(messages: list[list[bytes]], size: int):
     sent = b"".join(frame(*message) for message in messages)
     frames = Frames()
     heard = [m for at in range(0, len(sent), size) for m in frames.feed(sent[at : at + size])]

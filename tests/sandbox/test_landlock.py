@@ -59,7 +59,9 @@ async def bash(sandbox: KeeperSandbox, command: str) -> ExecResult:
 
 
 @needs_root
-async def test_ordinary_work_has_the_uid_of_the_session(sandbox: KeeperSandbox, site: SandboxSpec):
+async def test_ordinary_work_runs_with_the_uid_of_the_session(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
     ran = await bash(
         sandbox,
         "echo more >> notes.txt; mkdir -p a/b; echo x > a/b/c; mv a/b/c d; cat notes.txt;"
@@ -78,7 +80,9 @@ async def test_a_hidden_folder_stays_and_stays_hidden(sandbox: KeeperSandbox, si
 
 
 @needs_root
-async def test_a_hard_link_is_not_given_away(sandbox: KeeperSandbox, site: SandboxSpec):
+async def test_a_file_hard_linked_into_the_workspace_is_not_lent(
+    sandbox: KeeperSandbox, site: SandboxSpec
+):
     outside = site.workspace.parent / "outside.txt"
     outside.write_text("as it was\n")
     os.link(outside, site.workspace / "linked.txt")
@@ -88,7 +92,7 @@ async def test_a_hard_link_is_not_given_away(sandbox: KeeperSandbox, site: Sandb
 
 
 @needs_root
-async def test_its_temporary_folder_goes_with_it(site: SandboxSpec):
+async def test_the_temporary_folder_is_removed_with_the_sandbox(site: SandboxSpec):
     backend = Landlock(owns_uid=True)
     async with KeeperSandbox(site, backend) as sandbox:
         ran = await bash(sandbox, "mktemp -d; echo $TMPDIR")
@@ -108,13 +112,13 @@ def test_a_network_is_refused_with_a_reason(site: SandboxSpec):
 
 
 @needs_root
-def test_without_a_uid_of_its_own_it_never_runs_as_root(site: SandboxSpec):
+def test_without_its_own_uid_landlock_never_runs_as_root(site: SandboxSpec):
     with pytest.raises(SandboxFailed, match="must not run as root"):
         Landlock(owns_uid=False).launch(site)
 
 
 @needs_root
-async def test_links_lead_neither_lending_nor_protecting_out(site: SandboxSpec):
+async def test_links_do_not_extend_lending_or_protection_outside(site: SandboxSpec):
     """What stands in the place of something hidden, protected or ordinary is itself meant."""
     outside = site.workspace.parent / "outside"
     write_file(outside / "hooks/pre-commit", "theirs")
@@ -141,7 +145,7 @@ async def test_links_lead_neither_lending_nor_protecting_out(site: SandboxSpec):
 
 
 @needs_root
-async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: SandboxSpec):
+async def test_targets_of_hidden_and_protected_links_are_guarded_too(site: SandboxSpec):
     work = site.workspace
     write_file(work / "config/settings", "the user's")
     (work / "config/key").write_text("SECRET")
@@ -156,7 +160,7 @@ async def test_what_links_inside_lead_to_is_kept_from_programs_as_well(site: San
 
 
 @needs_root
-async def test_a_hidden_file_with_a_second_name_is_no_reason_to_change_the_other(site: SandboxSpec):
+async def test_a_hidden_file_with_a_second_hard_link_is_refused(site: SandboxSpec):
     outside = site.workspace.parent / "outside.txt"
     outside.write_text("SECRET")
     os.link(outside, site.workspace / ".env")
@@ -168,7 +172,7 @@ async def test_a_hidden_file_with_a_second_name_is_no_reason_to_change_the_other
 
 
 @needs_root
-async def test_pipes_and_devices_are_not_waited_for_and_devices_not_given(site: SandboxSpec):
+async def test_fifos_are_not_waited_for_and_devices_are_not_lent(site: SandboxSpec):
     os.mkfifo(site.workspace / "pipe")
     os.mknod(site.workspace / "full", 0o600 | stat.S_IFCHR, os.makedev(1, 7))
     async with KeeperSandbox(site, Landlock(owns_uid=True)) as sandbox:

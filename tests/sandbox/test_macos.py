@@ -11,7 +11,7 @@ from mainspring.core.errors import SandboxFailed
 WORK = Path("/Users/me/work")
 
 
-def made(workspace: Path = WORK) -> str:
+def make_profile(workspace: Path = WORK) -> str:
     site = SandboxSpec(
         session_id="one",
         workspace=workspace,
@@ -22,22 +22,22 @@ def made(workspace: Path = WORK) -> str:
     return profile(site, Path("/Users/me/state/tmp"), Path("/opt/python"))
 
 
-def test_nothing_is_allowed_that_is_not_named():
-    lines = made().splitlines()
+def test_only_named_operations_are_allowed():
+    lines = make_profile().splitlines()
     assert lines[:4] == [
         "(version 1)",
         "(deny default)",
         "(allow process-exec process-fork)",
         "(allow signal process-info* (target same-sandbox))",
     ]
-    text = made()
+    text = make_profile()
     assert "network" not in text
     for service in ("appleevents", "lsopen", "coreservices"):
         assert service not in text
 
 
-def test_programs_write_only_in_their_workspace_and_what_is_ours_comes_last():
-    text = made()
+def test_programs_write_only_in_their_workspace_and_denials_come_last():
+    text = make_profile()
     assert text.endswith(
         """(allow file-write*
   (subpath "/Users/me/work")
@@ -54,7 +54,7 @@ def test_programs_write_only_in_their_workspace_and_what_is_ours_comes_last():
     assert '(subpath "/Users/me")' not in text
 
 
-def test_a_path_cannot_end_its_own_quotation():
-    assert '(subpath "/Users/me/a\\"b\\\\c")' in made(Path('/Users/me/a"b\\c'))
+def test_a_path_cannot_close_its_own_quotation():
+    assert '(subpath "/Users/me/a\\"b\\\\c")' in make_profile(Path('/Users/me/a"b\\c'))
     with pytest.raises(SandboxFailed, match="cannot be named"):
-        made(Path("/Users/me/a\nb"))
+        make_profile(Path("/Users/me/a\nb"))

@@ -33,7 +33,7 @@ NEWUSER, NEWNET = 0x10000000, 0x40000000
 x86_only = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
 
 
-async def answers(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
+async def call_errors(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
     ran = await sandbox.run(
         ExecRequest(key="calls", argv=("python3", "-I", "-S", "-c", CALL, json.dumps(calls)))
     )
@@ -42,15 +42,15 @@ async def answers(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
 
 
 @x86_only
-async def test_calls_that_change_the_machine_are_refused(sandbox: KeeperSandbox):
+async def test_system_calls_that_change_the_machine_are_refused(sandbox: KeeperSandbox):
     numbers = [MACHINES["x86_64"].calls[name] for name in REFUSED.split()]
     numbers += [428, 429, 430, 431, 432, 433, 438, 442, 443, 447, 457, 458]  # mounts and the like
-    found = await answers(sandbox, *((number, 0, 0, 0, 0, 0) for number in numbers))
+    found = await call_errors(sandbox, *((number, 0, 0, 0, 0, 0) for number in numbers))
     assert found == [errno.EPERM] * len(numbers)
 
 
 @x86_only
-async def test_no_file_is_given_the_rights_of_its_owner(sandbox: KeeperSandbox, site: SandboxSpec):
+async def test_setuid_and_setgid_bits_are_refused(sandbox: KeeperSandbox, site: SandboxSpec):
     made = await sandbox.run(
         ExecRequest(
             key="k", argv=("sh", "-c", "cp /bin/true f; chmod 755 f; chmod u+s f; chmod 2755 f")
@@ -61,9 +61,9 @@ async def test_no_file_is_given_the_rights_of_its_owner(sandbox: KeeperSandbox, 
 
 
 @x86_only
-async def test_calls_that_nobody_has_judged_do_not_exist(sandbox: KeeperSandbox):
+async def test_unknown_system_calls_do_not_exist(sandbox: KeeperSandbox):
     unknown = [(425,), (426,), (427,), (435,), (463,), (467,), (500,), (1000,)]
-    assert await answers(sandbox, *unknown) == [errno.ENOSYS] * len(unknown)
+    assert await call_errors(sandbox, *unknown) == [errno.ENOSYS] * len(unknown)
 
 
 @x86_only
@@ -71,29 +71,31 @@ async def test_namespaces_and_terminal_injection_are_refused(sandbox: KeeperSand
     clone, ioctl, shmget = 56, 16, 29
     calls = [(clone, NEWUSER | 17), (clone, NEWNET), (ioctl, 0, 0x5412), (ioctl, 0, 0x541C)]
     calls += [(ioctl, 0, 0x5412 | 1 << 32), (shmget, 0, 1 << 20), (shmget, 0, 1 << 33)]
-    assert await answers(sandbox, *calls) == [errno.EPERM] * len(calls)
+    assert await call_errors(sandbox, *calls) == [errno.EPERM] * len(calls)
     # what is not refused gets its answer from the system
-    allowed = await answers_of_others(sandbox, (ioctl, 0, 0x5401), (shmget, 0, 4096, 0o1600))
+    allowed = await call_errors_as_other_user(
+        sandbox, (ioctl, 0, 0x5401), (shmget, 0, 4096, 0o1600)
+    )
     assert allowed == [errno.ENOTTY, 0]
 
 
-async def answers_of_others(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
+async def call_errors_as_other_user(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:
     await sandbox.forget("calls")
-    return await answers(sandbox, *calls)
+    return await call_errors(sandbox, *calls)
 
 
 @x86_only
-async def test_sockets_are_of_the_ordinary_families_only(sandbox: KeeperSandbox):
+async def test_only_ordinary_socket_families_are_allowed(sandbox: KeeperSandbox):
     stream, raw = 1, 3
     ordinary = [(41, family, stream, 0) for family in (1, 2, 10)] + [(41, 16, raw, 0)]
     others = [(41, family, stream, 0) for family in (3, 17, 29, 31, 38, 40, 44)]
     others += [(41, 16, raw, 9), (41, 16, raw, 12)]  # netlink's audit, netfilter
-    found = await answers(sandbox, *ordinary, *others)
+    found = await call_errors(sandbox, *ordinary, *others)
     assert found == [0] * len(ordinary) + [errno.EPERM] * len(others)
 
 
 @x86_only
-async def test_the_calls_of_another_machine_kill(sandbox: KeeperSandbox):
+async def test_system_calls_of_another_architecture_kill_the_program(sandbox: KeeperSandbox):
     x32 = "import ctypes; ctypes.CDLL(None).syscall(0x40000000 + 39)"
     ran = await sandbox.run(ExecRequest(key="k", argv=("python3", "-I", "-S", "-c", x32)))
     assert ran.status == 128 + 31  # SIGSYS
@@ -101,7 +103,9 @@ async def test_the_calls_of_another_machine_kill(sandbox: KeeperSandbox):
 
 @pytest.mark.parametrize("machine", list(MACHINES))
 @pytest.mark.parametrize("families", [(), (AF_UNIX,), (1, 2, 10, 16)])
-def test_every_jump_stays_in_program_and_every_path_ends(machine: str, families: tuple[int, ...]):
+def test_every_jump_stays_in_the_program_and_every_path_ends(
+    machine: str, families: tuple[int, ...]
+):
     program = seccomp_program(machine, families)
     steps = list(struct.iter_unpack("=HBBI", program))
     for at, (code, if_true, if_false, _) in enumerate(steps):
@@ -111,7 +115,7 @@ def test_every_jump_stays_in_program_and_every_path_ends(machine: str, families:
     assert len(steps) < 4096
 
 
-def test_the_same_calls_are_refused_on_both_machines():
+def test_the_same_calls_are_refused_on_both_architectures():
     of_x86_only = {"uselib", "modify_ldt", "_sysctl", "iopl", "ioperm", "create_module"}
     replaced_by_others = {"open", "creat", "chmod", "mknod"}
     difference = set(MACHINES["x86_64"].calls) - set(MACHINES["aarch64"].calls)

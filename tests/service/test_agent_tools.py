@@ -16,29 +16,31 @@ from mainspring.service.resources.agent_tools import (
 
 
 @dataclass(frozen=True)
-class Equipped:
+class ToolsAndServers:
     tools: tuple[AgentTool, ...]
     mcp_servers: tuple[UrlMcpServer, ...] = ()
 
 
-def equipped(*tools: dict[str, Any], servers: tuple[UrlMcpServer, ...] = ()) -> Equipped:
-    return Equipped(resolve_tools(msgspec.convert(tools, ToolsParams)), servers)
+def tools_and_servers(
+    *tools: dict[str, Any], servers: tuple[UrlMcpServer, ...] = ()
+) -> ToolsAndServers:
+    return ToolsAndServers(resolve_tools(msgspec.convert(tools, ToolsParams)), servers)
 
 
 def test_an_agent_without_a_toolset_has_no_tools():
-    toolset = effective_toolset(equipped())
+    toolset = effective_toolset(tools_and_servers())
     assert (toolset.builtins, toolset.custom, toolset.mcp) == ({}, (), ())
 
 
-def test_a_plain_toolset_has_every_built_in_and_lets_it_through():
-    toolset = effective_toolset(equipped({"type": "agent_toolset_20260401"}))
+def test_a_plain_toolset_allows_every_built_in_tool():
+    toolset = effective_toolset(tools_and_servers({"type": "agent_toolset_20260401"}))
     policies = {name: config.permission_policy.type for name, config in toolset.builtins.items()}
     assert policies == dict.fromkeys(BUILTINS, "always_allow")
 
 
-def test_a_config_of_its_own_beats_the_default():
+def test_a_tool_config_overrides_the_default():
     toolset = effective_toolset(
-        equipped(
+        tools_and_servers(
             {
                 "type": "agent_toolset_20260401",
                 "default_config": {"enabled": False, "permission_policy": {"type": "always_ask"}},
@@ -55,10 +57,10 @@ def test_a_config_of_its_own_beats_the_default():
     assert toolset.builtins["web_fetch"].max_content_tokens == 9
 
 
-def test_mcp_tools_ask_unless_told_otherwise():
+def test_mcp_tools_ask_unless_configured_otherwise():
     server = UrlMcpServer(name="docs", url="https://mcp.example.com")
     toolset = effective_toolset(
-        equipped(
+        tools_and_servers(
             {
                 "type": "mcp_toolset",
                 "mcp_server_name": "docs",
@@ -78,10 +80,12 @@ def test_mcp_tools_ask_unless_told_otherwise():
     assert (unnamed.enabled, unnamed.permission_policy.type) == (True, "always_ask")
 
 
-def test_custom_tools_keep_their_schema_as_it_was_given():
+def test_custom_tools_keep_their_schema_unchanged():
     schema = {"type": "object", "properties": {"a": {"$ref": "#/x"}}, "x-own": [1, None]}
     toolset = effective_toolset(
-        equipped({"type": "custom", "name": "t", "description": "d", "input_schema": schema})
+        tools_and_servers(
+            {"type": "custom", "name": "t", "description": "d", "input_schema": schema}
+        )
     )
     [tool] = toolset.custom
     assert (tool.name, tool.description, tool.input_schema) == ("t", "d", schema)
@@ -102,8 +106,10 @@ def _name(config: dict[str, Any]) -> str:
 
 
 @given(configs=st.lists(_CONFIG, unique_by=_name), enabled=st.none() | st.booleans())
-def test_the_config_or_the_default_decides(configs: list[dict[str, Any]], enabled: bool | None):
-    tools = equipped(
+def test_the_config_or_the_default_decides_whether_a_tool_is_enabled(
+    configs: list[dict[str, Any]], enabled: bool | None
+):
+    tools = tools_and_servers(
         {
             "type": "agent_toolset_20260401",
             "configs": configs,

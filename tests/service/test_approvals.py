@@ -51,7 +51,7 @@ async def set_policy(context: Office, **policy: object) -> None:
     await context.approvals.policies.set(BOSS, SetApprovalPolicy(**policy))  # pyright: ignore[reportArgumentType]
 
 
-async def test_what_nobody_answers_in_time_is_denied_once_and_the_agent_is_told(tmp_path: Path):
+async def test_an_unanswered_approval_expires_once_and_the_agent_gets_a_denial(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         await set_policy(context, expires_after_seconds=3600)
         session_id = await context.asked(client)
@@ -75,7 +75,7 @@ async def test_what_nobody_answers_in_time_is_denied_once_and_the_agent_is_told(
             await context.approvals.answer(BOSS, approval.id, ALLOW)
 
 
-async def test_a_call_of_a_subagent_waits_under_its_name_and_thread(tmp_path: Path):
+async def test_a_call_of_a_subagent_is_listed_with_its_name_and_thread(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         made = await session(client)
         context.home.worker.is_asleep = True
@@ -92,7 +92,7 @@ async def test_a_call_of_a_subagent_waits_under_its_name_and_thread(tmp_path: Pa
         assert item.thread_id == "sthr_2"
 
 
-async def test_what_is_left_waits_on_after_its_time(tmp_path: Path):
+async def test_with_on_expiry_leave_an_approval_keeps_waiting(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         await set_policy(context, expires_after_seconds=60, on_expiry="leave")
         session_id = await context.asked(client)
@@ -105,7 +105,7 @@ async def test_what_is_left_waits_on_after_its_time(tmp_path: Path):
         assert [answer.result for answer in await answers(context, session_id)] == ["allow"]
 
 
-async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_path: Path):
+async def test_an_escalated_approval_notifies_others_and_needs_a_higher_role(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         await set_policy(
             context,
@@ -139,7 +139,7 @@ async def test_after_a_while_others_are_told_and_it_takes_more_to_answer(tmp_pat
 
 
 @pytest.mark.parametrize("dies_at", ["submit", "wake", "close"])
-async def test_an_expiry_that_a_worker_died_over_is_done_once_by_next(tmp_path: Path, dies_at: str):
+async def test_an_expiry_interrupted_by_a_crash_is_completed_once(tmp_path: Path, dies_at: str):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         await set_policy(context, expires_after_seconds=60)
         session_id = await context.asked(client)
@@ -154,7 +154,9 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_next(tmp_path: 
         if dies_at == "submit":
             dying.keeper.sessions.get = die  # pyright: ignore[reportAttributeAccessIssue]
         if dies_at == "close":
-            dying = Approvals(context.home.log, notification_writer=_Dying(), clock=context.later)
+            dying = Approvals(
+                context.home.log, notification_writer=_DyingNotifications(), clock=context.later
+            )
         with pytest.raises(Crash):
             await dying.attend(job)
         context.jobs.waiting.clear()
@@ -167,12 +169,12 @@ async def test_an_expiry_that_a_worker_died_over_is_done_once_by_next(tmp_path: 
         assert await approvals_of(context) == []
 
 
-class _Dying(NoNotifications):
+class _DyingNotifications(NoNotifications):
     async def prepare_changes(self, *notices: Notification) -> list[RecordChange]:
         raise Crash
 
 
-async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
+async def test_the_embedded_dispatcher_expires_approvals(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         engine = EmbeddedDispatcher(context.home.log.store.records, clock=context.later)
         approvals = Approvals(
@@ -187,7 +189,7 @@ async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
         async def work() -> None:
             await engine.work(approvals.attend, concurrency=2, closing=closing)
 
-        session_id = await _asked(context, approvals, client)
+        session_id = await _ask_and_register(context, approvals, client)
         context.later.put_on(hours=1)
         async with run_in_background(work):
             await context.home.until(session_id, "user.tool_confirmation")
@@ -195,14 +197,14 @@ async def test_the_embedded_engine_keeps_the_time(tmp_path: Path):
         assert [answer.answered_by for answer in await answers(context, session_id)] == ["expired"]
 
 
-async def _asked(context: Office, approvals: Approvals, client: object) -> str:
+async def _ask_and_register(context: Office, approvals: Approvals, client: object) -> str:
     session_id = await context.asked(client)  # pyright: ignore[reportArgumentType]
     [approval] = await approvals_of(context)
     await approvals.keeper.put_next("acme", approval)
     return session_id
 
 
-async def test_an_interrupt_makes_void_what_waits(tmp_path: Path):
+async def test_an_interrupt_voids_waiting_approvals(tmp_path: Path):
     async with (
         session_context(tmp_path, erasing("a", "b")) as context,
         context.home.client() as client,
@@ -220,7 +222,7 @@ async def test_an_interrupt_makes_void_what_waits(tmp_path: Path):
                 await context.approvals.answer(BOSS, item.id, DENY)
 
 
-async def test_a_record_that_was_lost_or_never_made_is_found_by_looking(tmp_path: Path):
+async def test_a_missing_approval_record_is_restored_by_the_sweep(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         session_id = await context.asked(client)
         await context.approvals.keeper.forget("acme", session_id)
@@ -234,7 +236,7 @@ async def test_a_record_that_was_lost_or_never_made_is_found_by_looking(tmp_path
         assert await approvals_of(context, closed=True) == []
 
 
-async def test_a_fork_asks_for_itself(tmp_path: Path):
+async def test_a_fork_has_its_own_approvals(tmp_path: Path):
     model = Scripted(calls("erase", x="a"), otherwise=says("Done."))
     async with session_context(tmp_path, model) as context, context.home.client() as client:
         session_id = await context.asked(client)
@@ -254,7 +256,7 @@ async def test_a_fork_asks_for_itself(tmp_path: Path):
         assert [item.session_id for item in await approvals_of(context)] == [session_id]
 
 
-async def test_an_answer_is_in_the_inbox_and_out_of_the_list_before_anybody_runs(tmp_path: Path):
+async def test_an_answer_is_in_the_inbox_and_off_the_list_before_the_session_runs(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:
         session_id = await context.asked(client)
         [approval] = await approvals_of(context)
@@ -267,13 +269,13 @@ async def test_an_answer_is_in_the_inbox_and_out_of_the_list_before_anybody_runs
         assert len(await context.home.log.store.pending(session_id)) == 1
 
 
-async def test_jobs_of_what_is_gone_do_nothing(tmp_path: Path):
+async def test_a_job_for_an_unknown_approval_does_nothing(tmp_path: Path):
     async with session_context(tmp_path, erasing("a")) as context:
         await context.approvals.attend(Job(task="approval", key="appr_none", tenant="acme"))
         assert await context.home.log.store.records.list(RecordQuery(kind="approval")) == []
 
 
-def test_a_long_input_is_cut_and_says_so():
+def test_a_long_input_is_shortened_and_marked():
     given = {"path": "a.txt", "content": "x" * MAX_INPUT_BYTES, "lines": list(range(1000))}
     shown, is_cut = shorten_input(given)
     assert is_cut
@@ -282,7 +284,7 @@ def test_a_long_input_is_cut_and_says_so():
     assert shorten_input({"path": "a.txt"}) == ({"path": "a.txt"}, False)
 
 
-async def test_a_question_of_a_call_is_answered_with_a_form_that_fits(tmp_path: Path):
+async def test_a_question_of_a_call_is_answered_with_a_valid_form(tmp_path: Path):
     fields = {"n": {"type": "integer"}}
     schema: dict[str, object] = {"type": "object", "properties": fields, "required": ["n"]}
     async with session_context(tmp_path, erasing("a")) as context, context.home.client() as client:

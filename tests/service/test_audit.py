@@ -27,7 +27,7 @@ from mainspring.service.storage.repository import ListQuery
 ACT = AuditAction(operation="post /v1/agents", status=200)
 
 
-async def noted(audit: Audit, times: int, tenant: str = "acme") -> None:
+async def add_entries(audit: Audit, times: int, tenant: str = "acme") -> None:
     for number in range(times):
         await audit.note(tenant, msgspec.structs.replace(ACT, request_id=f"req_{number}"))
 
@@ -37,17 +37,17 @@ async def entries(audit: Audit, tenant: str = "acme") -> list[AuditEntry]:
         return [entry async for entry in found]
 
 
-async def rewritten(
+async def rewrite_entry(
     records: Records, seq: int, change: Callable[[RecordRow], RecordChange]
 ) -> None:
     record = await records.named("audit", f"{seq:015d}", tenant="acme")
     await records.write(change(record))
 
 
-async def test_entries_are_numbered_and_each_has_the_hash_of_the_one_before(records: Records):
+async def test_entries_are_numbered_and_chained_by_hash(records: Records):
     audit = Audit(records)
-    await noted(audit, 3)
-    await noted(audit, 1, "rival")
+    await add_entries(audit, 3)
+    await add_entries(audit, 1, "rival")
     found = await entries(audit)
     assert [item.seq for item in found] == [1, 2, 3]
     assert found[0].previous == "0" * 64
@@ -57,7 +57,7 @@ async def test_entries_are_numbered_and_each_has_the_hash_of_the_one_before(reco
     assert [item.seq for item in (await audit.page("acme", ListQuery())).data] == [3, 2, 1]
 
 
-async def test_several_processes_write_one_chain_without_a_gap(records: Records):
+async def test_several_processes_write_one_chain_without_gaps(records: Records):
     processes = [Audit(records) for _ in range(4)]
     acts = (msgspec.structs.replace(ACT, request_id=f"req_{number}") for number in range(100))
     await at_once(lambda item: processes[item[0] % 4].note("acme", item[1]), enumerate(acts))
@@ -78,22 +78,22 @@ async def test_a_clock_that_goes_back_does_not_break_the_order(records: Records)
     assert [item.time for item in found] == sorted(item.time for item in found)
 
 
-async def test_a_changed_entry_is_found(records: Records):
+async def test_a_changed_entry_is_detected(records: Records):
     audit = Audit(records)
-    await noted(audit, 3)
+    await add_entries(audit, 3)
 
     def change(record: RecordRow) -> RecordChange:
         return Replace(
             row=replace(record, body=record.body.replace(b'"status":200', b'"status":403'))
         )
 
-    await rewritten(records, 2, change)
+    await rewrite_entry(records, 2, change)
     assert (await audit.verify("acme")).problems == ("entry 2 was changed",)
 
 
-async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(records: Records):
+async def test_a_changed_entry_with_a_new_hash_is_detected_by_the_next_entry(records: Records):
     audit = Audit(records)
-    await noted(audit, 3)
+    await add_entries(audit, 3)
     [_, second, _] = await entries(audit)
 
     def change(record: RecordRow) -> RecordChange:
@@ -103,43 +103,43 @@ async def test_a_changed_entry_with_its_hash_made_anew_is_found_by_the_next(reco
         whole = msgspec.structs.replace(other, hash=digest)
         return Replace(row=replace(record, body=msgspec.json.encode(whole)))
 
-    await rewritten(records, 2, change)
+    await rewrite_entry(records, 2, change)
     assert (await audit.verify("acme")).problems == ("entry 3 does not continue entry 2",)
 
 
-async def test_a_removed_entry_is_found(records: Records):
+async def test_a_removed_entry_is_detected(records: Records):
     audit = Audit(records)
-    await noted(audit, 3)
-    await rewritten(records, 2, lambda record: Remove(row=record))
+    await add_entries(audit, 3)
+    await rewrite_entry(records, 2, lambda record: Remove(row=record))
     assert (await audit.verify("acme")).problems == (
         "entry 3 follows 1: the entries between them are missing",
     )
 
 
-async def test_a_removed_end_is_found_by_whoever_kept_its_hash(records: Records):
+async def test_a_truncated_log_is_detected_with_a_saved_head_hash(records: Records):
     audit = Audit(records)
-    await noted(audit, 3)
+    await add_entries(audit, 3)
     head = (await audit.verify("acme")).head
-    await noted(audit, 1)
+    await add_entries(audit, 1)
     assert (await audit.verify("acme", head=head)).ok
     for seq in (4, 3):
-        await rewritten(records, seq, lambda record: Remove(row=record))
+        await rewrite_entry(records, seq, lambda record: Remove(row=record))
     assert (await audit.verify("acme")).ok
     assert not (await audit.verify("acme", head=head)).ok
 
 
-async def test_what_is_old_is_let_go_and_the_rest_still_verifies(records: Records):
+async def test_old_entries_are_pruned_and_the_rest_still_verifies(records: Records):
     time = Time()
     audit = Audit(records, clock=time.now)
-    await noted(audit, 5)
+    await add_entries(audit, 5)
     time.pass_(86400)
-    await noted(audit, 2)
+    await add_entries(audit, 2)
     assert await audit.prune("acme", keep=timedelta(hours=1)) == 5
     verified = await audit.verify("acme")
     assert (verified.problems, verified.entries, verified.last_seq) == ((), 2, 7)
     time.pass_(86400)
     assert await audit.prune("acme", keep=timedelta(hours=1)) == 2
-    await noted(Audit(records, clock=time.now), 1)
+    await add_entries(Audit(records, clock=time.now), 1)
     verified = await audit.verify("acme")
     assert (verified.problems, verified.entries, verified.last_seq) == ((), 1, 8)
 
@@ -153,7 +153,7 @@ HEARTBEAT = replace(POST, path="/v1/environments/{environment_id}/work/{work_id}
 WORKER = Principal(tenant="acme", key_id="key_2", role="user", environment_id="env_1")
 
 
-def answered(method: Method = "POST", status: int = 200) -> HandledRequest:
+def handled_request(method: Method = "POST", status: int = 200) -> HandledRequest:
     return HandledRequest(
         route=replace(POST, method=method),
         who=Principal(tenant="acme", key_id="key_1", role="admin", name="ci"),
@@ -167,34 +167,36 @@ def answered(method: Method = "POST", status: int = 200) -> HandledRequest:
 @pytest.mark.parametrize(
     ("asked", "is_noted"),
     [
-        (answered(), True),
-        (answered(status=404), True),
-        (answered("GET"), False),
-        (answered("GET", 403), True),
-        (answered("GET", 404), False),
-        (replace(answered("GET", 401), who=None), True),
-        (answered(status=429), False),
-        (replace(answered(status=404), route=None), False),
-        (replace(answered(), who=WORKER), True),
-        (replace(answered(), route=HEARTBEAT, who=WORKER), False),
-        (replace(answered(status=403), who=WORKER), True),
+        (handled_request(), True),
+        (handled_request(status=404), True),
+        (handled_request("GET"), False),
+        (handled_request("GET", 403), True),
+        (handled_request("GET", 404), False),
+        (replace(handled_request("GET", 401), who=None), True),
+        (handled_request(status=429), False),
+        (replace(handled_request(status=404), route=None), False),
+        (replace(handled_request(), who=WORKER), True),
+        (replace(handled_request(), route=HEARTBEAT, who=WORKER), False),
+        (replace(handled_request(status=403), who=WORKER), True),
     ],
 )
-async def test_what_is_noted(tmp_path: Path, asked: HandledRequest, is_noted: bool):
+async def test_only_changes_and_refusals_are_audited(
+    tmp_path: Path, asked: HandledRequest, is_noted: bool
+):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         await AuditObserver(Audit(store.records))(asked)
         assert await store.records.count(RecordQuery(kind="audit")) == is_noted
 
 
-async def test_strangers_cannot_fill_the_audit(tmp_path: Path):
+async def test_unauthenticated_requests_cannot_fill_the_audit_log(tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         witness = AuditObserver(Audit(store.records), monotonic=lambda: 5.0)
         for _ in range(100):
-            await witness(replace(answered(status=401), who=None))
+            await witness(replace(handled_request(status=401), who=None))
         assert await store.records.count(RecordQuery(kind="audit")) == 20
 
 
-async def test_an_entry_that_cannot_be_written_goes_to_the_log_and_raises_an_alarm(
+async def test_an_entry_that_cannot_be_stored_is_logged_and_raises_an_alarm(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     class Full:
@@ -205,22 +207,22 @@ async def test_an_entry_that_cannot_be_written_goes_to_the_log_and_raises_an_ala
     audit = Audit(Full())  # pyright: ignore[reportArgumentType]
     witness = AuditObserver(audit, alarm=lambda: alarms.append(1))
     with caplog.at_level(logging.ERROR):
-        await witness(answered())
+        await witness(handled_request())
     assert alarms == [1]
     assert "post /v1/agents/{agent_id}" in caplog.text
     assert "key_1" in caplog.text
 
 
-async def test_the_daily_upkeep_lets_go_of_what_is_old_of_every_tenant(records: Records):
+async def test_the_daily_task_prunes_old_entries_of_every_tenant(records: Records):
     time = Time()
     tenants = Tenants(records)
     for tenant in ("acme", "rival"):
         await tenants.create(CreateTenant(id=tenant))
     audit = Audit(records, clock=time.now)
     for tenant in ("", "acme", "rival"):
-        await noted(audit, 2, tenant)
+        await add_entries(audit, 2, tenant)
     time.pass_(100 * 86400)
-    await noted(audit, 1)
+    await add_entries(audit, 1)
     await delete_expired_data(records, keep_audit=None, clock=time.now)
     assert await records.count(RecordQuery(kind="audit")) == 7
     await at_once(

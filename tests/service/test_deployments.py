@@ -42,7 +42,7 @@ async def works_(tmp_path: Path) -> AsyncGenerator[Works]:
         yield made
 
 
-async def deployed(
+async def create_deployment(
     made: Works, policy: SchedulePolicy | None = None, expression: str = "0 * * * *"
 ) -> Deployment:
     return await made.deployments.create(
@@ -65,8 +65,8 @@ async def runs_of(made: Works) -> list[DeploymentRun]:
     return [*(await made.runs.page(TENANT, ListQuery(limit=1000))).data][::-1]
 
 
-async def test_a_schedule_fires_when_its_time_comes_and_then_waits_for_the_next(works_: Works):
-    made = await deployed(works_)
+async def test_a_schedule_fires_at_its_time_and_then_waits_for_the_next(works_: Works):
+    made = await create_deployment(works_)
     await works_.fire_due()
     assert works_.sessions.starts == 0
     works_.clock.pass_by(minutes=1)
@@ -104,8 +104,10 @@ class DyingRecords:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("n", [1, 2])
-async def test_a_dying_worker_leaves_one_session_for_a_fire(works_: Works, n: int, after: bool):
-    made = await deployed(works_)
+async def test_a_worker_that_dies_at_any_write_leaves_one_session_per_firing(
+    works_: Works, n: int, after: bool
+):
+    made = await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     dying = cast("Records", DyingRecords(works_.records, n=n, after=after))
     keep = DeploymentStore(
@@ -129,8 +131,10 @@ async def test_a_dying_worker_leaves_one_session_for_a_fire(works_: Works, n: in
 
 
 @pytest.mark.parametrize("place", ["dies_before_start", "dies_after_start"])
-async def test_a_worker_that_dies_over_session_leaves_one_for_one_fire(works_: Works, place: str):
-    await deployed(works_)
+async def test_a_worker_that_dies_while_starting_a_session_leaves_one_per_firing(
+    works_: Works, place: str
+):
+    await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     [job] = works_.jobs.take("fire", works_.clock.now)
     setattr(works_.sessions, place, True)
@@ -144,8 +148,8 @@ async def test_a_worker_that_dies_over_session_leaves_one_for_one_fire(works_: W
     assert list(works_.sessions.orders) == [run.id]
 
 
-async def test_a_job_that_was_lost_is_found_by_looking(works_: Works):
-    await deployed(works_)
+async def test_a_lost_job_is_found_by_the_sweep(works_: Works):
+    await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     works_.jobs.waiting.clear()
     assert await works_.firing.sweep() == 1
@@ -155,7 +159,7 @@ async def test_a_job_that_was_lost_is_found_by_looking(works_: Works):
 
 
 async def test_two_workers_with_one_job_make_one_run(works_: Works):
-    made = await deployed(works_)
+    made = await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     job = Job(task="fire", key=made.id, tenant=TENANT)
     kept = await works_.keep.get(TENANT, made.id)
@@ -181,8 +185,10 @@ async def test_two_workers_with_one_job_make_one_run(works_: Works):
         (SchedulePolicy(missed="all", max_missed=3, jitter_seconds=0), 3),
     ],
 )
-async def test_missed_fires_are_made_up_for(works_: Works, policy: SchedulePolicy, started: int):
-    await deployed(works_, policy)
+async def test_missed_firings_follow_the_policy(
+    works_: Works, policy: SchedulePolicy, started: int
+):
+    await create_deployment(works_, policy)
     works_.clock.pass_by(hours=5, minutes=40)
     await works_.fire_due()
     assert len(works_.sessions.orders) == started
@@ -196,10 +202,10 @@ async def test_missed_fires_are_made_up_for(works_: Works, policy: SchedulePolic
         (SchedulePolicy(overlap="allow", jitter_seconds=0), 2, 2),
     ],
 )
-async def test_a_fire_waits_for_the_session_before_it_or_is_left_out(
+async def test_overlapping_firings_wait_or_are_skipped_by_policy(
     works_: Works, policy: SchedulePolicy, meanwhile: int, afterwards: int
 ):
-    await deployed(works_, policy)
+    await create_deployment(works_, policy)
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
     works_.sessions.busy.add("sesn_acme_0")
@@ -212,8 +218,8 @@ async def test_a_fire_waits_for_the_session_before_it_or_is_left_out(
     assert len(works_.sessions.orders) == afterwards
 
 
-async def test_pausing_stops_it_and_what_was_missed_stays_so(works_: Works):
-    made = await deployed(works_, SchedulePolicy(missed="all", jitter_seconds=0))
+async def test_a_paused_deployment_does_not_fire_and_missed_firings_stay_missed(works_: Works):
+    made = await create_deployment(works_, SchedulePolicy(missed="all", jitter_seconds=0))
     await works_.deployments.pause(TENANT, made.id)
     works_.clock.pass_by(hours=3)
     await works_.fire_due()
@@ -227,8 +233,8 @@ async def test_pausing_stops_it_and_what_was_missed_stays_so(works_: Works):
     assert works_.sessions.starts == 2
 
 
-async def test_to_unpause_what_is_not_paused_loses_nothing(works_: Works):
-    made = await deployed(works_)
+async def test_unpausing_an_active_deployment_changes_nothing(works_: Works):
+    made = await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     await works_.deployments.unpause(TENANT, made.id)
     await works_.fire_due()
@@ -245,10 +251,10 @@ async def test_to_unpause_what_is_not_paused_loses_nothing(works_: Works):
         (ProviderFailed("p", "server", "down"), "unknown_error", "paused"),
     ],
 )
-async def test_a_session_that_cannot_be_made_is_a_failed_run_and_may_pause_it(
+async def test_a_session_that_cannot_be_created_is_a_failed_run_and_may_pause(
     works_: Works, refusal: MainspringError, type_: str, status: str
 ):
-    made = await deployed(works_)
+    made = await create_deployment(works_)
     works_.sessions.refusal = refusal
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
@@ -259,8 +265,8 @@ async def test_a_session_that_cannot_be_made_is_a_failed_run_and_may_pause_it(
     assert (await works_.deployments.get(TENANT, made.id)).status == status
 
 
-async def test_a_store_that_is_away_fails_nothing_and_is_tried_again(works_: Works):
-    await deployed(works_)
+async def test_an_unavailable_store_fails_no_run_and_the_job_is_retried(works_: Works):
+    await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     [job] = works_.jobs.take("fire", works_.clock.now)
     works_.sessions.refusal = StoreUnavailable("restarting")
@@ -272,8 +278,8 @@ async def test_a_store_that_is_away_fails_nothing_and_is_tried_again(works_: Wor
     assert run.session_id
 
 
-async def test_an_archived_environment_pauses_a_schedule_but_not_a_run_by_hand(works_: Works):
-    made = await deployed(works_)
+async def test_an_archived_environment_pauses_a_schedule_but_not_after_a_manual_run(works_: Works):
+    made = await create_deployment(works_)
     await Environments(works_.records).archive(TENANT, works_.environment_id)
     by_hand = await works_.firing.run_now(TENANT, made.id)
     assert by_hand.error
@@ -284,8 +290,8 @@ async def test_an_archived_environment_pauses_a_schedule_but_not_a_run_by_hand(w
     assert (await works_.deployments.get(TENANT, made.id)).status == "paused"
 
 
-async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(works_: Works):
-    made = await deployed(works_)
+async def test_a_deleted_agent_archives_its_deployments_without_a_run(works_: Works):
+    made = await create_deployment(works_)
     await works_.records.write(Remove(row=await works_.records.get("agent", "agent_1")))
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
@@ -293,15 +299,15 @@ async def test_an_agent_that_is_gone_archives_its_deployments_without_a_run(work
     assert await runs_of(works_) == []
 
 
-async def test_an_archived_agent_takes_its_deployments_with_it(works_: Works):
-    made = [await deployed(works_) for _ in range(3)]
+async def test_archiving_an_agent_archives_its_deployments(works_: Works):
+    made = [await create_deployment(works_) for _ in range(3)]
     await works_.deployments.archive_for_agent(TENANT, "agent_1")
     for item in made:
         assert (await works_.deployments.get(TENANT, item.id)).archived_at
 
 
-async def test_an_archived_deployment_stays_as_it_is(works_: Works):
-    made = await deployed(works_)
+async def test_an_archived_deployment_cannot_change_or_run(works_: Works):
+    made = await create_deployment(works_)
     await works_.deployments.archive(TENANT, made.id)
     with pytest.raises(InvalidInput, match="archived"):
         await works_.deployments.update(TENANT, made.id, UpdateDeployment(name="x"))
@@ -313,8 +319,8 @@ async def test_an_archived_deployment_stays_as_it_is(works_: Works):
         await works_.deployments.request_run(TENANT, made.id)
 
 
-async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_id_that_was_told(works_: Works):
-    made = await deployed(works_)
+async def test_a_requested_run_is_done_by_a_worker_under_the_returned_id(works_: Works):
+    made = await create_deployment(works_)
     await works_.deployments.pause(TENANT, made.id)
     works_.jobs.waiting.clear()  # asked for without an engine, as the command line does
     run_id = await works_.deployments.request_run(TENANT, made.id)
@@ -324,7 +330,7 @@ async def test_a_run_that_was_asked_for_is_done_by_a_worker_with_id_that_was_tol
     assert (await works_.runs.get(TENANT, run_id)).session_id
 
 
-async def test_a_token_reaches_the_session_and_stands_in_no_record(works_: Works):
+async def test_a_token_reaches_the_session_and_is_in_no_record(works_: Works):
     token = "ghp_a_very_secret_token"
     made = await works_.deployments.create(
         TENANT,
@@ -349,11 +355,11 @@ async def test_a_token_reaches_the_session_and_stands_in_no_record(works_: Works
     assert token.encode() not in await works_.records.content("deployment", made.id)
 
 
-async def test_what_becomes_of_deployments_and_runs_is_told_with_the_change_itself(works_: Works):
+async def test_changes_of_deployments_and_runs_are_notified(works_: Works):
     await works_.webhooks.create(
         TENANT, CreateWebhook(url="https://example.com/", event_types=EVENT_TYPES)
     )
-    made = await deployed(works_)
+    made = await create_deployment(works_)
     works_.clock.pass_by(minutes=1)
     await works_.fire_due()
     await works_.deployments.archive(TENANT, made.id)
@@ -366,8 +372,8 @@ async def test_what_becomes_of_deployments_and_runs_is_told_with_the_change_itse
     ]
 
 
-async def test_a_new_schedule_forgets_what_the_old_one_would_have_fired(works_: Works):
-    made = await deployed(works_)
+async def test_a_changed_schedule_drops_the_pending_firing_of_the_old_one(works_: Works):
+    made = await create_deployment(works_)
     works_.clock.pass_by(minutes=10)
     await works_.deployments.update(
         TENANT,

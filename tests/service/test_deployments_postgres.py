@@ -18,7 +18,7 @@ from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 
 
-async def test_workers_that_do_same_job_at_once_start_one_session_and_tell_once(postgres_url: str):
+async def test_concurrent_workers_start_one_session_and_notify_once(postgres_url: str):
     async with open_postgres(postgres_url) as store:
         log = SessionLog(store)
         made = assembled(store.records, log, poster=HttpPoster(), patience=RetryPolicy())

@@ -36,7 +36,7 @@ async def test_a_job_is_done_once(dispatchers: Open):
     assert doing.done == ["a", "b"]
 
 
-async def test_what_was_put_before_anybody_worked_is_done(dispatchers: Open):
+async def test_a_job_put_before_a_worker_started_is_done(dispatchers: Open):
     doing = Doing()
     async with dispatchers() as dispatcher:
         await dispatcher.put(job("a"))
@@ -44,7 +44,7 @@ async def test_what_was_put_before_anybody_worked_is_done(dispatchers: Open):
         await doing.until(lambda: doing.done == ["a"])
 
 
-async def test_of_those_that_wait_under_one_name_there_is_one(dispatchers: Open):
+async def test_waiting_jobs_with_one_key_are_merged(dispatchers: Open):
     doing = Doing()
     async with dispatchers() as dispatcher:
         for _ in range(3):
@@ -56,7 +56,7 @@ async def test_of_those_that_wait_under_one_name_there_is_one(dispatchers: Open)
     assert doing.done == ["a", "b"]
 
 
-async def test_what_is_put_while_its_like_runs_is_done_after_it(dispatchers: Open):
+async def test_a_job_put_while_the_same_key_runs_is_done_afterwards(dispatchers: Open):
     at_once = 0
     most = 0
 
@@ -77,7 +77,7 @@ async def test_what_is_put_while_its_like_runs_is_done_after_it(dispatchers: Ope
     assert doing.begun == ["a", "other", "a"]
 
 
-async def test_a_later_job_waits_until_one_for_now_moves_it_earlier(dispatchers: Open):
+async def test_a_later_job_is_moved_earlier_by_one_for_now(dispatchers: Open):
     doing = Doing()
     async with dispatchers() as dispatcher, at_work(dispatcher, doing):
         await dispatcher.put(job("a"), at=clock.now() + timedelta(hours=1))
@@ -88,7 +88,7 @@ async def test_a_later_job_waits_until_one_for_now_moves_it_earlier(dispatchers:
         await doing.until(lambda: doing.done == ["b", "a"])
 
 
-async def test_a_timer_goes_off(dispatchers: Open):
+async def test_a_delayed_job_runs_at_its_time(dispatchers: Open):
     doing = Doing()
     async with dispatchers() as dispatcher, at_work(dispatcher, doing):
         at = clock.now() + timedelta(seconds=0.3)
@@ -98,7 +98,7 @@ async def test_a_timer_goes_off(dispatchers: Open):
         assert clock.now() >= at
 
 
-async def test_what_is_cancelled_is_not_done(dispatchers: Open):
+async def test_a_cancelled_job_is_not_done(dispatchers: Open):
     doing = Doing()
     async with dispatchers() as dispatcher:
         await dispatcher.put(job("a"))
@@ -117,7 +117,7 @@ async def test_a_reminder_is_done(dispatchers: Open):
         await dispatcher.remind([])
 
 
-async def test_a_job_that_fails_is_tried_five_times_and_then_told_of(dispatchers: Open):
+async def test_a_failing_job_is_tried_five_times_and_then_reported(dispatchers: Open):
     async def act(taken: Job) -> None:
         if taken.key == "bad":
             raise ValueError("no such place")
@@ -132,7 +132,7 @@ async def test_a_job_that_fails_is_tried_five_times_and_then_told_of(dispatchers
     assert doing.failed == [("bad", "no such place")]
 
 
-async def test_a_job_put_again_while_it_fails_is_not_left_behind(dispatchers: Open):
+async def test_a_job_put_again_while_it_fails_is_still_done(dispatchers: Open):
     """Procrastinate's own retry would leave it in `doing` for ever."""
 
     async def act(taken: Job) -> None:
@@ -148,7 +148,7 @@ async def test_a_job_put_again_while_it_fails_is_not_left_behind(dispatchers: Op
         await doing.until(lambda: len(doing.done) == 2)
 
 
-async def test_a_store_that_is_away_is_not_the_jobs_fault(dispatchers: Open):
+async def test_an_unavailable_store_does_not_count_as_a_failure_of_the_job(dispatchers: Open):
     async def act(_: Job) -> None:
         if len(doing.begun) == 1:
             raise StoreUnavailable("restarting")
@@ -160,7 +160,7 @@ async def test_a_store_that_is_away_is_not_the_jobs_fault(dispatchers: Open):
     assert doing.failed == []
 
 
-async def test_of_two_processes_one_does_it(dispatchers: Open):
+async def test_two_processes_do_each_job_once(dispatchers: Open):
     one, two = Doing(), Doing()
     keys = [f"job {number}" for number in range(40)]
     async with dispatchers() as here, dispatchers() as there:
@@ -174,7 +174,7 @@ async def test_of_two_processes_one_does_it(dispatchers: Open):
     assert sorted(one.done + two.done) == sorted(keys)
 
 
-async def test_closing_lets_what_runs_finish_and_takes_nothing_more(dispatchers: Open):
+async def test_closing_finishes_running_jobs_and_takes_no_more(dispatchers: Open):
     go_on = anyio.Event()
 
     async def act(_: Job) -> None:
@@ -198,7 +198,7 @@ async def test_closing_lets_what_runs_finish_and_takes_nothing_more(dispatchers:
     assert doing.done == ["a"]
 
 
-async def test_what_is_cancelled_while_it_runs_is_done_by_another(dispatchers: Open):
+async def test_a_job_cancelled_while_running_is_done_by_another_process(dispatchers: Open):
     async def hang(_: Job) -> None:
         await anyio.sleep_forever()
 
@@ -211,7 +211,7 @@ async def test_what_is_cancelled_while_it_runs_is_done_by_another(dispatchers: O
             await doing.until(lambda: doing.done == ["a"])
 
 
-async def test_a_tenant_with_many_jobs_does_not_hold_up_one_with_few(dispatchers: Open):
+async def test_a_tenant_with_many_jobs_does_not_delay_one_with_few(dispatchers: Open):
     doing = Doing()
     async with dispatchers() as dispatcher:
         for number in range(60):
@@ -237,7 +237,7 @@ async def test_a_tenant_that_always_has_one_job_does_not_starve_one_with_many(di
     assert max(index for index, key in enumerate(doing.done) if "big" in key) <= 45
 
 
-async def test_a_tenant_has_no_more_jobs_running_than_it_may(dispatchers: Open):
+async def test_a_tenant_runs_at_most_its_share_of_jobs(dispatchers: Open):
     go_on = anyio.Event()
     busy: list[str] = []
     most = 0

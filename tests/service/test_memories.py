@@ -68,12 +68,12 @@ class Redact:
     which: int
 
 
-class Kept(Protocol):
+class StoredMemory(Protocol):
     @property
     def records(self) -> Records: ...
 
 
-Opening: TypeAlias = AbstractAsyncContextManager[Kept]
+Opening: TypeAlias = AbstractAsyncContextManager[StoredMemory]
 Act: TypeAlias = Create | Update | Delete | Redact
 
 paths, contents = st.sampled_from(PATHS), st.sampled_from(CONTENTS)
@@ -87,7 +87,7 @@ acts: st.SearchStrategy[Act] = st.one_of(
 )
 
 
-class Model:
+class DictionaryModel:
     """A store as a dictionary has it: by id, the path and the content."""
 
     def __init__(self) -> None:
@@ -98,12 +98,12 @@ class Model:
         return any(i == path or i.startswith(f"{path}/") or path.startswith(f"{i}/") for i in taken)
 
 
-class Play:
+class HistoryRun:
     def __init__(self, records: Records, store_id: str, stores: MemoryStores) -> None:
         self.memories = Memories(records, stores)
         self.versions = MemoryVersions(records, stores)
         self.store_id = store_id
-        self.model = Model()
+        self.model = DictionaryModel()
         self.made: list[str] = []
         self.redacted: set[str] = set()
 
@@ -202,11 +202,11 @@ def _is(expected: str | None) -> Precondition | None:
     )
 
 
-async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
+async def play_history(history: list[Act], opened: Callable[[], Opening]) -> None:
     async with opened() as store:
         stores = MemoryStores(store.records)
         made = await stores.create("acme", CreateMemoryStore(name="s"))
-        game = Play(store.records, made.id, stores)
+        game = HistoryRun(store.records, made.id, stores)
         for act in history:
             await game.do(act)
         listed = {item.id: (item.path, item.content) for item in await game.current()}
@@ -214,20 +214,20 @@ async def play(history: list[Act], opened: Callable[[], Opening]) -> None:
         assert await game.replayed() == game.model.held
 
 
-def test_any_history_is_a_dictionarys_and_its_versions_tell_it_again(tmp_path: Path):
+def test_any_history_matches_a_dictionary_and_its_versions(tmp_path: Path):
     @given(st.lists(acts, max_size=25))
     @settings(max_examples=examples(0.5))
     def tell(history: list[Act]) -> None:
-        anyio.run(play, history, lambda: open_sqlite(tmp_path / "mainspring.db"))
+        anyio.run(play_history, history, lambda: open_sqlite(tmp_path / "mainspring.db"))
 
     tell()
 
 
-def test_in_postgres_a_history_is_the_same(postgres_url: str):
+def test_any_history_matches_in_postgres(postgres_url: str):
     @given(st.lists(acts, min_size=5, max_size=25))
     @settings(max_examples=examples(0.1))
     def tell(history: list[Act]) -> None:
-        anyio.run(play, history, lambda: open_postgres(postgres_url, max_connections=2))
+        anyio.run(play_history, history, lambda: open_postgres(postgres_url, max_connections=2))
 
     tell()
 
@@ -238,7 +238,7 @@ segments = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
 @given(st.lists(segments, min_size=1, max_size=22).map(lambda parts: "/" + "/".join(parts)))
 @example("/a/../b")
 @example("/" + "é" * 511)
-def test_a_path_that_is_let_through_is_a_safe_one(path: str):
+def test_an_accepted_path_is_safe(path: str):
     try:
         check_path(path)
     except InvalidInput:
@@ -252,7 +252,7 @@ def test_a_path_that_is_let_through_is_a_safe_one(path: str):
 
 
 @given(st.lists(st.sampled_from("abc"), min_size=1, max_size=6), st.integers(0, 6))
-def test_a_folder_stands_for_exactly_what_is_deeper(parts: list[str], depth: int):
+def test_a_folder_covers_exactly_the_deeper_paths(parts: list[str], depth: int):
     path = "/" + "/".join(parts)
     folder = folder_at_depth(path, "/", depth)
     assert (folder is None) == (depth == 0 or len(parts) <= depth)
@@ -273,7 +273,7 @@ def test_people_and_keys_are_different_authors(key: str, actor: MemoryActor):
     assert actor_of(Principal(tenant="acme", key_id=key, role="user")) == actor
 
 
-async def crowd(records: Records) -> None:
+async def check_concurrent_writers(records: Records) -> None:
     stores = MemoryStores(records)
     made = await stores.create("acme", CreateMemoryStore(name="s"))
     memories = Memories(records, stores)
@@ -290,17 +290,17 @@ async def crowd(records: Records) -> None:
     assert len(history.data) == 40
 
 
-async def test_many_sessions_that_write_one_store_at_once_lose_nothing(tmp_path: Path):
+async def test_concurrent_writers_of_one_store_lose_nothing(tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
-        await crowd(store.records)
+        await check_concurrent_writers(store.records)
 
 
-async def test_nor_do_they_in_postgres(postgres_url: str):
+async def test_concurrent_writers_lose_nothing_in_postgres(postgres_url: str):
     async with open_postgres(postgres_url, max_connections=8) as store:
-        await crowd(store.records)
+        await check_concurrent_writers(store.records)
 
 
-async def test_a_store_is_for_new_sessions_until_it_is_archived(tmp_path: Path):
+async def test_a_store_accepts_new_sessions_until_it_is_archived(tmp_path: Path):
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         stores = MemoryStores(store.records)
         made = await stores.create("acme", CreateMemoryStore(name="s"))

@@ -23,7 +23,7 @@ ACTOR = ApiActor(api_key_id="apikey_1")
 
 
 @dataclass(frozen=True)
-class Searched:
+class SearchSetup:
     stores: MemoryStores
     memories: Memories
     versions: MemoryVersions
@@ -46,7 +46,9 @@ class Searched:
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-async def searched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Searched]:
+async def search_setup(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> AsyncGenerator[SearchSetup]:
     if request.param == "sqlite":
         opening = open_sqlite(tmp_path / "mainspring.db")
         open_passages = partial(SqlitePassages, tmp_path / "passages.db")
@@ -58,48 +60,48 @@ async def searched(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGener
         stores = MemoryStores(store.records, forget=index.forget)
         memories = Memories(store.records, stores)
         versions = MemoryVersions(store.records, stores)
-        yield Searched(stores, memories, versions, MemorySearch(memories, index))
+        yield SearchSetup(stores, memories, versions, MemorySearch(memories, index))
 
 
-async def test_a_search_sees_every_change_at_once(searched: Searched):
-    store_id = await searched.store_with(
+async def test_a_search_sees_every_change_at_once(search_setup: SearchSetup):
+    store_id = await search_setup.store_with(
         "acme", release="We release on Thursdays.\n\nNever on Fridays.", tea="Anna drinks tea."
     )
-    first = await searched.found("acme", store_id, "When do we release?")
+    first = await search_setup.found("acme", store_id, "When do we release?")
     assert first[0] == ("/release.md", "We release on Thursdays.\n\nNever on Fridays.")
-    added = await searched.add("acme", store_id, "dog", "The dog is called Ada.")
-    assert (await searched.found("acme", store_id, "name of the dog"))[0][0] == "/dog.md"
-    await searched.memories.update(
+    added = await search_setup.add("acme", store_id, "dog", "The dog is called Ada.")
+    assert (await search_setup.found("acme", store_id, "name of the dog"))[0][0] == "/dog.md"
+    await search_setup.memories.update(
         "acme", store_id, added, UpdateMemory(path="/cat.md", content="The cat is Ada."), ACTOR
     )
-    assert await searched.found("acme", store_id, "dog") == []
-    assert await searched.found("acme", store_id, "cat") == [("/cat.md", "The cat is Ada.")]
-    await searched.memories.delete("acme", store_id, added, ACTOR)
-    assert await searched.found("acme", store_id, "cat") == []
+    assert await search_setup.found("acme", store_id, "dog") == []
+    assert await search_setup.found("acme", store_id, "cat") == [("/cat.md", "The cat is Ada.")]
+    await search_setup.memories.delete("acme", store_id, added, ACTOR)
+    assert await search_setup.found("acme", store_id, "cat") == []
 
 
-async def test_no_tenant_and_no_store_finds_what_is_of_another(searched: Searched):
-    ours = await searched.store_with("acme", a="The password hint is zebra.")
-    theirs = await searched.store_with("other", a="Nothing of interest.")
-    second = await searched.store_with("acme", a="A second store.")
-    assert len(await searched.found("acme", ours, "zebra")) == 1
-    assert await searched.found("other", theirs, "zebra") == []
-    assert await searched.found("acme", second, "zebra") == []
+async def test_no_search_finds_memories_of_another_tenant_or_store(search_setup: SearchSetup):
+    ours = await search_setup.store_with("acme", a="The password hint is zebra.")
+    theirs = await search_setup.store_with("other", a="Nothing of interest.")
+    second = await search_setup.store_with("acme", a="A second store.")
+    assert len(await search_setup.found("acme", ours, "zebra")) == 1
+    assert await search_setup.found("other", theirs, "zebra") == []
+    assert await search_setup.found("acme", second, "zebra") == []
     with pytest.raises(NotFound):
-        await searched.found("other", ours, "zebra")
+        await search_setup.found("other", ours, "zebra")
 
 
-async def test_a_deleted_store_and_a_redacted_version_leave_the_index(searched: Searched):
-    store_id = await searched.store_with("acme", a="The zebra crossed.")
-    assert len(await searched.found("acme", store_id, "zebra")) == 1
-    page = await searched.versions.page("acme", store_id, VersionListing())
-    (memory,) = await searched.memories.all("acme", store_id)
-    await searched.memories.update(
+async def test_deleted_stores_and_redacted_versions_leave_the_index(search_setup: SearchSetup):
+    store_id = await search_setup.store_with("acme", a="The zebra crossed.")
+    assert len(await search_setup.found("acme", store_id, "zebra")) == 1
+    page = await search_setup.versions.page("acme", store_id, VersionListing())
+    (memory,) = await search_setup.memories.all("acme", store_id)
+    await search_setup.memories.update(
         "acme", store_id, memory.id, UpdateMemory(content="Something else."), ACTOR
     )
-    await searched.versions.redact("acme", store_id, page.data[0].id, ACTOR)
+    await search_setup.versions.redact("acme", store_id, page.data[0].id, ACTOR)
     hashes = partial(PassageIndex.hashes, scope=f"acme/{store_id}")
-    assert await searched.search.index.run(hashes) == {}
-    assert len(await searched.found("acme", store_id, "else")) == 1
-    await searched.stores.delete("acme", store_id)
-    assert await searched.search.index.run(hashes) == {}
+    assert await search_setup.search.index.run(hashes) == {}
+    assert len(await search_setup.found("acme", store_id, "else")) == 1
+    await search_setup.stores.delete("acme", store_id)
+    assert await search_setup.search.index.run(hashes) == {}

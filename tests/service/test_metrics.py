@@ -50,19 +50,19 @@ def observer(metrics: Metrics, *tools: str) -> RunObserver:
     return RunObserver(SUBJECT, SpanFold(), [RunMetrics(metrics, tools=tools)])
 
 
-def tell(watcher: RunObserver, *payloads: KnownPayload, ids: Mapping[int, str] = {}) -> None:
+def feed_events(watcher: RunObserver, *payloads: KnownPayload, ids: Mapping[int, str] = {}) -> None:
     for seq, payload in enumerate(payloads, 1):
         watcher.on_event(logged(seq, payload, MAIN, ids.get(seq)))
 
 
-def test_every_metric_is_in_the_documents_and_no_other(metrics: Metrics):
+def test_exactly_the_documented_metrics_exist(metrics: Metrics):
     text = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(mainspring_\w+)` \| (\w+) \|([^|]*)\|", text, re.MULTILINE)
     documented = {name: (kind, set(re.findall(r"`(\w+)`", labels))) for name, kind, labels in rows}
-    assert documented == dict(known(metrics))
+    assert documented == dict(registered_metrics(metrics))
 
 
-def known(metrics: Metrics) -> Iterator[tuple[str, tuple[str, set[str]]]]:
+def registered_metrics(metrics: Metrics) -> Iterator[tuple[str, tuple[str, set[str]]]]:
     for instrument in vars(metrics).values():
         if isinstance(instrument, MetricWrapperBase):
             [described] = instrument.describe()
@@ -72,8 +72,8 @@ def known(metrics: Metrics) -> Iterator[tuple[str, tuple[str, set[str]]]]:
     yield "mainspring_info", ("gauge", {"version"})
 
 
-def test_a_run_is_counted_by_its_events(metrics: Metrics):
-    tell(
+def test_a_run_is_counted_from_its_events(metrics: Metrics):
+    feed_events(
         observer(metrics, "bash"),
         events.StatusRunning(),
         events.ModelRequestStarted(model="anthropic:opus"),
@@ -104,35 +104,39 @@ def test_a_run_is_counted_by_its_events(metrics: Metrics):
         (events.AgentCustomToolUse(name="bash", input={}), "(client)"),
     ],
 )
-def test_a_foreign_tool_is_told_by_its_kind(metrics: Metrics, use: KnownPayload, label: str):
+def test_tools_outside_the_built_ins_are_labelled_by_kind(
+    metrics: Metrics, use: KnownPayload, label: str
+):
     result = {
         "(function)": events.AgentToolResult(tool_use_id="e1"),
         "(mcp)": events.AgentMcpToolResult(mcp_tool_use_id="e1"),
         "(client)": events.UserCustomToolResult(custom_tool_use_id="e1"),
     }[label]
-    tell(observer(metrics, "bash"), use, result)
+    feed_events(observer(metrics, "bash"), use, result)
     assert value(metrics, "tool_calls_total", tool=label, outcome="ok") == 1
 
 
-def test_a_wake_takes_from_the_oldest_message_to_the_run(metrics: Metrics):
+def test_wake_time_is_measured_from_the_oldest_message_to_the_run(metrics: Metrics):
     said = events.UserMessage(content=(TextBlock("hello"),))
     sent = int(logged(1, said, MAIN).time.timestamp() * 1000) - 3000
     first, second = (f"sevt_{sent + late:012x}{'0' * 20}" for late in (0, 500))
-    tell(observer(metrics), said, said, events.StatusRunning(), ids={1: first, 2: second})
+    feed_events(observer(metrics), said, said, events.StatusRunning(), ids={1: first, 2: second})
     assert value(metrics, "wake_seconds_count") == 1
     assert value(metrics, "wake_seconds_sum") == 5
 
 
-def test_what_is_said_during_a_run_wakes_nobody(metrics: Metrics):
+def test_a_message_during_a_run_counts_as_no_wake(metrics: Metrics):
     said = events.UserMessage(content=(TextBlock("hello"),))
     idle = events.StatusIdle(stop_reason=StopReason(type="end_turn"))
     old = {2: f"sevt_{0:012x}{'0' * 20}"}
-    tell(observer(metrics), events.StatusRunning(), said, idle, events.StatusRunning(), ids=old)
+    feed_events(
+        observer(metrics), events.StatusRunning(), said, idle, events.StatusRunning(), ids=old
+    )
     assert value(metrics, "wake_seconds_count") == 0
 
 
-def test_takeovers_and_answers_of_people_are_counted(metrics: Metrics):
-    tell(
+def test_takeovers_and_approval_answers_are_counted(metrics: Metrics):
+    feed_events(
         observer(metrics),
         events.SessionWoken(owner="w", epoch=2, attempt=1),
         events.ToolCallAuthorized(tool_use_id="e1", decision="ask", gate="rule"),
@@ -143,13 +147,13 @@ def test_takeovers_and_answers_of_people_are_counted(metrics: Metrics):
     assert value(metrics, "approvals_answered_total", result="deny") == 1
 
 
-def test_an_id_that_is_not_ours_has_no_birth():
+def test_an_unknown_id_format_has_no_creation_time():
     assert [
         created_at_of_id(id_) for id_ in ("", "e1", "sevt_" + "x" * 32, "sevt_" + "f" * 32)
     ] == [None] * 4
 
 
-def test_labels_that_others_choose_are_bounded():
+def test_label_values_chosen_by_users_are_bounded():
     label = BoundedLabels(2)
     assert [label(name) for name in ("a", "b", "c", "a", "d")] == [
         "a",
@@ -160,7 +164,7 @@ def test_labels_that_others_choose_are_bounded():
     ]
 
 
-def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
+def test_a_failing_observer_does_not_stop_a_run(caplog: pytest.LogCaptureFixture):
     class Broken:
         def on_event(self, subject: RunSubject, event: Event) -> None:
             raise ZeroDivisionError
@@ -171,7 +175,7 @@ def test_a_listener_that_fails_does_not_stop_a_run(caplog: pytest.LogCaptureFixt
         def finished(self, subject: RunSubject, span: object) -> None: ...
 
     watcher = RunObserver(SUBJECT, SpanFold(), [Broken()])
-    tell(watcher, events.StatusRunning())
+    feed_events(watcher, events.StatusRunning())
     watcher.emit(TextDelta("Good"))
     assert "could not count event e1" in caplog.text
     assert "could not count a first token" in caplog.text
@@ -183,7 +187,7 @@ def greet() -> str:
     return "the content of a result"
 
 
-async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool) -> str:
+async def run_observed(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool) -> str:
     """A real run; what the metrics say of it."""
     agent = Agent(name="clerk", tools=list(tools))
     async with open_runtime(store=str(folder / "log.db")) as runtime:
@@ -202,7 +206,7 @@ async def watched(folder: Path, metrics: Metrics, script: Scripted, *tools: Tool
 
 async def test_a_run_is_counted_without_its_content(tmp_path: Path, metrics: Metrics):
     script = Scripted(calls("greet"), says("the content of a reply"))
-    text = await watched(tmp_path, metrics, script, greet)
+    text = await run_observed(tmp_path, metrics, script, greet)
     assert value(metrics, "runs_total", reason="completed") == 1
     assert value(metrics, "tool_calls_total", tool="(function)", outcome="ok") == 1
     assert value(metrics, "wake_seconds_count") == 1
@@ -211,14 +215,14 @@ async def test_a_run_is_counted_without_its_content(tmp_path: Path, metrics: Met
     assert [word for word in ("content", "acme", "agent_1", "sesn_", "greet") if word in text] == []
 
 
-async def test_a_model_that_fails_is_counted(tmp_path: Path, metrics: Metrics):
-    await watched(tmp_path, metrics, Scripted(fails("unauthorized")))
+async def test_a_failed_model_request_is_counted(tmp_path: Path, metrics: Metrics):
+    await run_observed(tmp_path, metrics, Scripted(fails("unauthorized")))
     [model] = {s.labels["model"] for i in metrics.model_requests.collect() for s in i.samples}
     assert value(metrics, "model_requests_total", model=model, outcome="failed") == 1
     assert value(metrics, "runs_total", reason="model_error") == 1
 
 
-def test_all_of_it_is_in_the_format_that_was_asked_for(metrics: Metrics):
+def test_metrics_are_rendered_in_the_requested_format(metrics: Metrics):
     text, media_type = metrics.rendered()
     assert media_type.startswith("text/plain")
     assert b'mainspring_info{version="1.2.3"} 1.0' in text
@@ -228,12 +232,12 @@ def test_all_of_it_is_in_the_format_that_was_asked_for(metrics: Metrics):
     assert open_metrics.endswith(b"# EOF\n")
 
 
-def test_two_of_them_do_not_know_each_other(metrics: Metrics):
+def test_two_instances_are_independent(metrics: Metrics):
     metrics.takeovers.inc()
     assert value(Metrics(version=""), "takeovers_total") == 0
 
 
-async def test_jobs_are_counted_by_what_came_of_them(tmp_path: Path, metrics: Metrics):
+async def test_jobs_are_counted_by_outcome(tmp_path: Path, metrics: Metrics):
     async with open_runtime(store=str(tmp_path / "log.db")) as runtime:
         inner = EmbeddedDispatcher(runtime.log.store.records, backoff=lambda _: 0.0)
         dispatcher = MeteredDispatcher(inner, metrics)
@@ -279,7 +283,7 @@ async def test_webhooks_are_counted_by_outcome(metrics: Metrics, posted: PostRes
     assert value(metrics, "delivery_attempts_total", outcome=outcome) == 1
 
 
-async def test_what_the_store_knows_is_asked_for_and_not_made_up(metrics: Metrics):
+async def test_store_gauges_are_read_on_request_and_nan_if_unavailable(metrics: Metrics):
     async def three() -> int:
         return 3
 

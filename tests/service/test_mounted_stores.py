@@ -24,7 +24,7 @@ async def write(workspace: Path, path: str, content: bytes) -> None:
     file.write_bytes(content)
 
 
-class Mounted:
+class MountSetup:
     """One store with one memory, in a workspace."""
 
     def __init__(self, memories: Memories, store_id: str, workspace: Path) -> None:
@@ -54,60 +54,62 @@ class Mounted:
 
 
 @pytest.fixture
-async def mounted(tmp_path: Path):
+async def mount_setup(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         stores = MemoryStores(store.records)
         made = await stores.create(TENANT, CreateMemoryStore(name="notes"))
         memories = Memories(store.records, stores)
         await memories.create(TENANT, made.id, CreateMemory(path="/a.md", content="one"), PERSON)
         (tmp_path / "workspace").mkdir()
-        yield Mounted(memories, made.id, tmp_path / "workspace")
+        yield MountSetup(memories, made.id, tmp_path / "workspace")
 
 
-async def test_the_text_of_two_writers_is_kept(mounted: Mounted):
-    await mounted.put()
-    (mounted.folder / "a.md").write_text("by the agent")
-    await mounted.change("by a person")
-    await mounted.save()
-    assert await mounted.contents() == {
+async def test_conflicting_writes_are_both_kept(mount_setup: MountSetup):
+    await mount_setup.put()
+    (mount_setup.folder / "a.md").write_text("by the agent")
+    await mount_setup.change("by a person")
+    await mount_setup.save()
+    assert await mount_setup.contents() == {
         "/a.md": "by a person",
         "/a.conflict-12345678.md": "by the agent",
     }
-    await mounted.put()
-    assert (mounted.folder / "a.md").read_text() == "by a person"
+    await mount_setup.put()
+    assert (mount_setup.folder / "a.md").read_text() == "by a person"
 
 
-async def test_a_killed_run_is_saved_by_the_next_one_and_once(mounted: Mounted):
-    await mounted.put()
-    (mounted.folder / "a.md").write_text("two")
-    (mounted.folder / "new.md").write_text("new")
-    await mounted.put()  # the run before was killed
-    await mounted.save()
-    assert await mounted.contents() == {"/a.md": "two", "/new.md": "new"}
-    assert (await mounted.all())["/a.md"].memory_version_id
+async def test_changes_of_a_killed_run_are_saved_once_by_the_next(mount_setup: MountSetup):
+    await mount_setup.put()
+    (mount_setup.folder / "a.md").write_text("two")
+    (mount_setup.folder / "new.md").write_text("new")
+    await mount_setup.put()  # the run before was killed
+    await mount_setup.save()
+    assert await mount_setup.contents() == {"/a.md": "two", "/new.md": "new"}
+    assert (await mount_setup.all())["/a.md"].memory_version_id
 
 
-async def test_a_lost_workspace_deletes_no_memory_and_a_deleted_file_does(mounted: Mounted):
-    await mounted.put()
-    (mounted.folder / "a.md").rename(mounted.workspace / "elsewhere")
-    mounted.folder.rmdir()
-    await mounted.save()
-    assert await mounted.contents() == {"/a.md": "one"}
-    await mounted.put()
-    (mounted.folder / "a.md").unlink()
-    await mounted.save()
-    assert await mounted.contents() == {}
+async def test_a_lost_workspace_deletes_no_memory_but_a_deleted_file_does(mount_setup: MountSetup):
+    await mount_setup.put()
+    (mount_setup.folder / "a.md").rename(mount_setup.workspace / "elsewhere")
+    mount_setup.folder.rmdir()
+    await mount_setup.save()
+    assert await mount_setup.contents() == {"/a.md": "one"}
+    await mount_setup.put()
+    (mount_setup.folder / "a.md").unlink()
+    await mount_setup.save()
+    assert await mount_setup.contents() == {}
 
 
-async def test_a_memory_that_grew_too_long_or_became_a_link_stays_as_it_was(mounted: Mounted):
-    await mounted.put()
-    (mounted.folder / "a.md").write_bytes(b"x" * 200_000)
-    await mounted.save()
-    (mounted.folder / "a.md").unlink()
-    (mounted.folder / "a.md").symlink_to("/etc/passwd")
-    await mounted.save()
-    assert await mounted.contents() == {"/a.md": "one"}
-    mounted.folder.rename(mounted.workspace / "moved")
-    mounted.folder.symlink_to("/etc")
-    await mounted.save()
-    assert await mounted.contents() == {"/a.md": "one"}
+async def test_a_file_that_is_too_long_or_a_link_leaves_the_memory_unchanged(
+    mount_setup: MountSetup,
+):
+    await mount_setup.put()
+    (mount_setup.folder / "a.md").write_bytes(b"x" * 200_000)
+    await mount_setup.save()
+    (mount_setup.folder / "a.md").unlink()
+    (mount_setup.folder / "a.md").symlink_to("/etc/passwd")
+    await mount_setup.save()
+    assert await mount_setup.contents() == {"/a.md": "one"}
+    mount_setup.folder.rename(mount_setup.workspace / "moved")
+    mount_setup.folder.symlink_to("/etc")
+    await mount_setup.save()
+    assert await mount_setup.contents() == {"/a.md": "one"}

@@ -63,7 +63,7 @@ PUBLISHED: dict[str, dict[str, object]] = {
 }
 
 
-class Site:
+class FakeIssuerSite:
     """Where the keys are published."""
 
     def __init__(self, content: bytes = b"") -> None:
@@ -105,9 +105,9 @@ def token(
     return jwt.encode(dict(said or claims()), key, algorithm=algorithm, headers=headers)
 
 
-def tokens(site: Site | None = None, time: Time | None = None) -> IssuedTokens:
+def tokens(site: FakeIssuerSite | None = None, time: Time | None = None) -> IssuedTokens:
     monotonic = (time or Time()).monotonic
-    return IssuedTokens((ISSUER,), (site or Site()).fetch, monotonic=monotonic)
+    return IssuedTokens((ISSUER,), (site or FakeIssuerSite()).fetch, monotonic=monotonic)
 
 
 @pytest.mark.parametrize(
@@ -119,7 +119,7 @@ def tokens(site: Site | None = None, time: Time | None = None) -> IssuedTokens:
     ],
     ids=["RS256", "ES256", "EdDSA"],
 )
-async def test_a_token_that_holds_says_who_of_which_tenant_and_with_which_role(held: str):
+async def test_a_valid_token_gives_tenant_role_and_name(held: str):
     checked = tokens()
     assert checked.is_one(held)
     who = await checked.principal(held)
@@ -135,7 +135,7 @@ def part(content: object) -> str:
     return base64.urlsafe_b64encode(json.dumps(content).encode()).decode().rstrip("=")
 
 
-def by_hand(header: dict[str, object], secret: bytes | None, **more: object) -> str:
+def handmade_token(header: dict[str, object], secret: bytes | None, **more: object) -> str:
     said = {**claims(), "exp": 4_000_000_000, **more}
     signed = f"{part(header)}.{part(said)}"
     mac = b"" if secret is None else hmac.new(secret, signed.encode(), hashlib.sha256).digest()
@@ -147,12 +147,12 @@ WHOLE = token()
 HEAD, _, SIGNATURE = WHOLE.split(".")
 
 ATTACKS: dict[str, str] = {
-    "alg none": by_hand({"alg": "none", "kid": "rsa"}, None),
-    "alg NONE": by_hand({"alg": "NonE", "kid": "rsa"}, None),
-    "no alg": by_hand({"kid": "rsa"}, None),
-    "alg a list": by_hand({"alg": ["RS256"], "kid": "rsa"}, None),
-    "HS256 with the public key": by_hand({"alg": "HS256", "kid": "rsa"}, PEM),
-    "HS256 with the shared key": by_hand({"alg": "HS256", "kid": "shared"}, b"s" * 32),
+    "alg none": handmade_token({"alg": "none", "kid": "rsa"}, None),
+    "alg NONE": handmade_token({"alg": "NonE", "kid": "rsa"}, None),
+    "no alg": handmade_token({"kid": "rsa"}, None),
+    "alg a list": handmade_token({"alg": ["RS256"], "kid": "rsa"}, None),
+    "HS256 with the public key": handmade_token({"alg": "HS256", "kid": "rsa"}, PEM),
+    "HS256 with the shared key": handmade_token({"alg": "HS256", "kid": "shared"}, b"s" * 32),
     "RS256 said, another key's kid": token(kid="ec"),
     "PS256, which is not allowed": token(algorithm="PS256"),
     "signed by somebody else": token(key=OTHER_RSA),
@@ -161,7 +161,7 @@ ATTACKS: dict[str, str] = {
     "other claims, old signature": f"{HEAD}.{part({**claims(), 'exp': 4e9})}.{SIGNATURE}",
     "wrong issuer": token(claims(iss="https://evil.test")),
     "issuer with a slash": token(claims(iss=ISSUER.issuer + "/")),
-    "issuer a list": by_hand({"alg": "RS256", "kid": "rsa"}, b"x", iss=[ISSUER.issuer]),
+    "issuer a list": handmade_token({"alg": "RS256", "kid": "rsa"}, b"x", iss=[ISSUER.issuer]),
     "no issuer": token(claims(iss=None)),
     "wrong audience": token(claims(aud="other")),
     "no audience": token(claims(aud=None)),
@@ -182,8 +182,8 @@ ATTACKS: dict[str, str] = {
 
 
 @pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS.keys())
-async def test_a_token_that_does_not_hold_is_refused(attack: str):
-    site = Site()
+async def test_an_invalid_token_is_refused(attack: str):
+    site = FakeIssuerSite()
     with pytest.raises(Unauthenticated):
         await tokens(site).principal(attack)
     assert set(site.asked) <= {URL}
@@ -203,18 +203,18 @@ async def test_a_token_that_does_not_hold_is_refused(attack: str):
         claims(realm="boss"),
     ],
 )
-async def test_whoever_is_mapped_to_nothing_is_refused(said: dict[str, Any]):
+async def test_a_token_without_a_mapped_tenant_or_role_is_refused(said: dict[str, Any]):
     with pytest.raises(Forbidden):
         await tokens().principal(token(said))
 
 
-async def test_a_token_without_kid_holds_if_there_is_only_one_key():
-    only = Site(jwks(rsa=PUBLISHED["rsa"]))
+async def test_a_token_without_kid_is_valid_if_there_is_only_one_key():
+    only = FakeIssuerSite(jwks(rsa=PUBLISHED["rsa"]))
     assert (await tokens(only).principal(token(kid=None))).tenant == "acme"
 
 
-async def test_keys_are_fetched_once_and_anew_for_a_key_that_is_not_known_but_not_too_often():
-    site, time = Site(jwks(rsa=PUBLISHED["rsa"])), Time()
+async def test_keys_are_cached_and_refetched_for_an_unknown_key_but_not_too_often():
+    site, time = FakeIssuerSite(jwks(rsa=PUBLISHED["rsa"])), Time()
     checked = tokens(site, time)
     for _ in range(3):
         await checked.principal(token())
@@ -230,8 +230,8 @@ async def test_keys_are_fetched_once_and_anew_for_a_key_that_is_not_known_but_no
     assert len(site.asked) == 2
 
 
-async def test_a_key_that_is_no_longer_published_is_believed_for_an_hour_at_most():
-    site, time = Site(), Time()
+async def test_an_unpublished_key_is_accepted_for_an_hour_at_most():
+    site, time = FakeIssuerSite(), Time()
     checked = tokens(site, time)
     await checked.principal(token())
     site.content = jwks(ec=PUBLISHED["ec"], ed=PUBLISHED["ed"])
@@ -240,8 +240,8 @@ async def test_a_key_that_is_no_longer_published_is_believed_for_an_hour_at_most
         await checked.principal(token())
 
 
-async def test_with_the_issuer_down_known_keys_hold_for_a_day_and_unknown_ones_never():
-    site, time = Site(), Time()
+async def test_with_the_issuer_down_known_keys_are_valid_for_a_day():
+    site, time = FakeIssuerSite(), Time()
     site.is_down = True
     checked = tokens(site, time)
     with pytest.raises(Unauthenticated, match="are not available"):
@@ -261,8 +261,8 @@ async def test_with_the_issuer_down_known_keys_hold_for_a_day_and_unknown_ones_n
     "content",
     [b"", b"[]", b"not JSON", b'{"keys": 5}', b'{"keys": [5]}', b'{"keys": [{"kty": "RSA"}]}'],
 )
-async def test_keys_that_are_none_are_not_believed(content: bytes):
-    site = Site(b" ")
+async def test_invalid_key_sets_are_refused(content: bytes):
+    site = FakeIssuerSite(b" ")
     site.content = content
     with pytest.raises(Unauthenticated):
         await tokens(site).principal(token())
@@ -271,20 +271,20 @@ async def test_keys_that_are_none_are_not_believed(content: bytes):
 @given(
     st.text(max_size=200) | st.from_regex(r"\AeyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]*\Z")
 )
-async def test_whatever_is_sent_is_refused_and_breaks_nothing(sent: str):
+async def test_any_text_as_a_token_is_refused(sent: str):
     with pytest.raises(Unauthenticated):
         await tokens().principal(sent)
 
 
-def test_a_library_that_nobody_asked_for_is_not_needed():
-    assert open_tokens((), Site().fetch) is None
-    assert open_tokens((ISSUER,), Site().fetch) is not None
+def test_without_issuers_no_token_checker_is_opened():
+    assert open_tokens((), FakeIssuerSite().fetch) is None
+    assert open_tokens((ISSUER,), FakeIssuerSite().fetch) is not None
 
 
 @pytest.mark.parametrize("url", ["http://issuer.test/keys", "file:///etc/passwd", "https://", ""])
-def test_keys_come_over_a_line_that_nobody_can_change(url: str):
+def test_a_jwks_url_must_be_an_https_url(url: str):
     with pytest.raises(InvalidInput, match="jwks_url"):
-        open_tokens((msgspec.structs.replace(ISSUER, jwks_url=url),), Site().fetch)
+        open_tokens((msgspec.structs.replace(ISSUER, jwks_url=url),), FakeIssuerSite().fetch)
 
 
 @for_each(
@@ -302,14 +302,14 @@ def test_keys_come_over_a_line_that_nobody_can_change(url: str):
         {"surprise": 1},
     ],
 )
-def test_an_issuer_that_would_let_in_too_many_cannot_be_configured(wrong: dict[str, object]):
+def test_an_issuer_that_would_admit_too_many_cannot_be_configured(wrong: dict[str, object]):
     given_ = {**msgspec.to_builtins(ISSUER), **wrong}
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(given_, OidcIssuer)
 
 
-async def test_those_who_come_while_the_keys_are_fetched_wait_for_them():
-    site, let = Site(), anyio.Event()
+async def test_concurrent_requests_share_one_fetch_of_the_keys():
+    site, let = FakeIssuerSite(), anyio.Event()
 
     async def fetch(url: str) -> bytes:
         await let.wait()
@@ -339,7 +339,7 @@ class Gate:
     for_worker_keys: bool = False
 
 
-async def test_a_token_opens_door_as_a_bearer_and_only_while_its_tenant_is_enabled(tmp_path: Path):
+async def test_a_token_is_accepted_as_bearer_only_while_its_tenant_is_enabled(tmp_path: Path):
     time = Time()
     async with open_sqlite(tmp_path / "mainspring.db") as store:
         tenants = Tenants(store.records)

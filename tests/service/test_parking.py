@@ -26,7 +26,7 @@ from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.storage.repository import ListQuery
 
 
-class ByHand:
+class ManualDispatcher:
     """A dispatcher whose jobs are done when the test says so."""
 
     def __init__(self) -> None:
@@ -62,7 +62,7 @@ class Scene:
     def __init__(self, log: SessionLog, session_id: str) -> None:
         self.log = log
         self.session_id = session_id
-        self.by_hand = ByHand()
+        self.by_hand = ManualDispatcher()
         self.error: Exception | None = InvalidInput("the agent has two tools called 'add'")
         self.runs = 0
         self.worker = Worker(
@@ -95,7 +95,7 @@ async def scene(tmp_path: Path) -> AsyncGenerator[Scene]:
         yield Scene(log, await known_session(log, text="hi"))
 
 
-async def test_after_five_failed_wakes_it_is_parked_with_the_reason(scene: Scene):
+async def test_after_five_failed_wakes_a_session_is_parked_with_the_reason(scene: Scene):
     assert await scene.wakes() == ATTEMPTS
     [parked] = (await scene.worker.parking.page("acme", ListQuery())).data
     assert parked.id == scene.session_id
@@ -105,7 +105,7 @@ async def test_after_five_failed_wakes_it_is_parked_with_the_reason(scene: Scene
     assert (await scene.worker.parking.page("other", ListQuery())).data == []
 
 
-async def test_the_log_says_so_too(scene: Scene):
+async def test_parking_is_recorded_in_the_log(scene: Scene):
     await scene.wakes()
     *_, failed, idle = [event.payload for event in await scene.events()]
     assert isinstance(failed, SessionFailed)
@@ -135,7 +135,7 @@ async def test_a_parked_session_is_not_run(scene: Scene):
     assert await scene.wakes() == 0
 
 
-async def test_a_new_message_lets_it_go(scene: Scene):
+async def test_a_new_message_unparks_the_session(scene: Scene):
     await scene.wakes()
     scene.error = None
     await say(scene.log, scene.session_id, "try again")
@@ -144,7 +144,7 @@ async def test_a_new_message_lets_it_go(scene: Scene):
         await scene.worker.parking.get("acme", scene.session_id)
 
 
-async def test_an_operator_lets_it_go(scene: Scene):
+async def test_an_operator_can_unpark_a_session(scene: Scene):
     await scene.wakes()
     with pytest.raises(NotFound):
         await scene.worker.parking.unpark("other", scene.session_id)
@@ -152,7 +152,7 @@ async def test_an_operator_lets_it_go(scene: Scene):
     assert await scene.wakes() == ATTEMPTS, "it is tried as often as before"
 
 
-async def test_what_could_not_be_told_in_the_log_is_parked_all_the_same(scene: Scene):
+async def test_a_session_whose_log_cannot_be_written_is_parked_anyway(scene: Scene):
     await say(scene.log, scene.session_id, "and this")
     store = scene.log.store
     lease = await store.acquire(scene.session_id, owner="x", seconds=0.001)
@@ -168,7 +168,7 @@ async def _unreadable(*_given: object, **_named: object) -> list[Event]:
     raise InvalidInput("event 3 is damaged")
 
 
-async def test_failures_are_counted_across_processes_and_forgotten_with_success(scene: Scene):
+async def test_failures_are_counted_across_processes_and_reset_by_success(scene: Scene):
     job = Job(task="wake", key=scene.session_id, tenant="acme")
     for _ in range(ATTEMPTS - 1):
         await scene.worker.parking.failed(job, ValueError("secret"))
@@ -181,7 +181,7 @@ async def test_failures_are_counted_across_processes_and_forgotten_with_success(
     assert "secret" not in (await again.worker.parking.get("acme", scene.session_id)).reason
 
 
-async def test_what_a_dead_run_left_open_is_closed(scene: Scene):
+async def test_open_requests_and_calls_of_a_dead_run_are_closed(scene: Scene):
     async with hold_session(scene.log, scene.session_id) as writer:
         await writer.fold_inbox()
         await writer.append(
@@ -200,7 +200,7 @@ async def test_what_a_dead_run_left_open_is_closed(scene: Scene):
     ]
 
 
-async def test_a_run_that_leaves_the_inbox_as_it_was_has_failed(scene: Scene):
+async def test_a_run_that_leaves_its_inbox_unread_has_failed(scene: Scene):
     async def nothing(_: str) -> None:
         scene.runs += 1
 

@@ -85,12 +85,12 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncGenerator[World]:
     agent = new_agent(tmp_path / "agent")
-    async with opened(agent) as made:
+    async with open_world(agent) as made:
         yield made
 
 
 @asynccontextmanager
-async def opened(agent: AgentWithSuite) -> AsyncGenerator[World]:
+async def open_world(agent: AgentWithSuite) -> AsyncGenerator[World]:
     home = agent.folder.parent / "home"
     home.mkdir(exist_ok=True)
     variables = {"HOME": str(home), "MAINSPRING_VAULT": str(home / "vault")}
@@ -116,7 +116,7 @@ def write_suite(world: World) -> None:
     world.agent.write_suite({"graders": graders, "cases": cases, "parallel": 4})
 
 
-async def test_a_suite_on_a_schedule_raises_one_alarm_when_it_gets_worse(world: World):
+async def test_a_scheduled_suite_raises_one_alarm_when_it_gets_worse(world: World):
     write_suite(world)
     write(world, GOOD)
     deployment = await world.deployment()
@@ -139,7 +139,7 @@ async def test_a_suite_on_a_schedule_raises_one_alarm_when_it_gets_worse(world: 
     assert one == alarm
 
 
-async def test_a_drill_that_fails_raises_an_alarm_until_one_succeeds(world: World):
+async def test_a_failed_drill_raises_an_alarm_until_one_succeeds(world: World):
     write_suite(world)
     write(world, GOOD)
     write(world, BAD, "weak.yaml")
@@ -163,7 +163,7 @@ async def test_a_drill_that_fails_raises_an_alarm_until_one_succeeds(world: Worl
     assert "nothing to fail over to" in alarm["reason"]
 
 
-async def test_what_cannot_be_run_is_refused_when_a_deployment_is_created(world: World):
+async def test_invalid_suites_are_refused_when_a_deployment_is_created(world: World):
     write_suite(world)
     for wrong in (
         {"suite": "nothing"},
@@ -216,7 +216,7 @@ async def test_a_missed_objective_raises_an_alarm_once_until_it_is_met(world: Wo
     assert await world.events() == ["alarm_raised", "alarm_cleared"]
 
 
-async def test_the_service_grades_sessions_of_a_trusted_folder_but_not_of_other_tenants(
+async def test_the_service_grades_sessions_of_a_trusted_folder_only(
     world: World,
 ):
     world.agent.write_suite(SUITE)

@@ -24,7 +24,7 @@ def port_of(receiver: Receiver) -> str:
     return receiver.url.split(":")[2].split("/")[0]
 
 
-async def posted(poster: HttpPoster, url: str) -> PostResult:
+async def post_to(poster: HttpPoster, url: str) -> PostResult:
     return await poster(url, headers={"content-type": "application/json"}, body=b"{}")
 
 
@@ -56,8 +56,8 @@ async def posted(poster: HttpPoster, url: str) -> PostResult:
         "255.255.255.255",
     ],
 )
-async def test_addresses_that_are_not_public_are_not_called(host: str, receiver: Receiver):
-    answer = await posted(HttpPoster(allow_http=True), f"http://{host}:{port_of(receiver)}/hook")
+async def test_private_addresses_are_not_called(host: str, receiver: Receiver):
+    answer = await post_to(HttpPoster(allow_http=True), f"http://{host}:{port_of(receiver)}/hook")
     assert answer.status is None
     assert answer.error
     assert receiver.got == []
@@ -79,8 +79,10 @@ async def test_addresses_that_are_not_public_are_not_called(host: str, receiver:
         f"https://{'a' * 70}.example..com@/",
     ],
 )
-async def test_what_is_no_plain_https_address_is_neither_called_nor_kept(url: str, tmp_path: Path):
-    answer = await posted(HttpPoster(), url)
+async def test_urls_that_are_not_plain_https_are_neither_called_nor_stored(
+    url: str, tmp_path: Path
+):
+    answer = await post_to(HttpPoster(), url)
     assert (answer.status, bool(answer.error)) == (None, True)
     async with works(tmp_path) as made:
         webhooks = Webhooks(made.records, seal=AesSeal(bytes(32)))
@@ -91,7 +93,7 @@ async def test_what_is_no_plain_https_address_is_neither_called_nor_kept(url: st
                 )
 
 
-async def test_a_name_that_leads_inside_is_not_called_whatever_it_says_later(receiver: Receiver):
+async def test_a_host_that_resolves_to_a_private_address_is_not_called(receiver: Receiver):
     asked: list[str] = []
 
     async def rebinding(host: str) -> Sequence[str]:
@@ -99,45 +101,47 @@ async def test_a_name_that_leads_inside_is_not_called_whatever_it_says_later(rec
         return ["127.0.0.1"] if len(asked) == 1 else ["93.184.216.34"]
 
     poster = HttpPoster(allow_http=True, resolver=rebinding)
-    assert (await posted(poster, f"http://hooks.example:{port_of(receiver)}/")).is_refused
+    assert (await post_to(poster, f"http://hooks.example:{port_of(receiver)}/")).is_refused
     assert asked == ["hooks.example"]
     assert receiver.got == []
 
 
-async def test_the_address_that_was_judged_is_the_one_that_is_dialled(receiver: Receiver):
+async def test_the_checked_address_is_the_one_that_is_connected(receiver: Receiver):
     async def resolver(_host: str) -> Sequence[str]:
         return ["10.0.0.1", "127.0.0.1"]  # the first is not allowed and so not tried
 
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True, resolver=resolver)
-    assert (await posted(poster, f"http://hooks.example:{port_of(receiver)}/hook")).status == 200
+    assert (await post_to(poster, f"http://hooks.example:{port_of(receiver)}/hook")).status == 200
     [(headers, _)] = receiver.got
     assert headers["Host"] == f"hooks.example:{port_of(receiver)}"
 
 
 @pytest.mark.parametrize("host", ["a" * 300, "a..b", ".", "\u2024", "%00", "xn--\u00fc"])
-async def test_a_name_that_is_none_is_told_not_raised(host: str):
-    answer = await posted(HttpPoster(), f"https://{host}/")
+async def test_an_invalid_host_name_is_an_error_result(host: str):
+    answer = await post_to(HttpPoster(), f"https://{host}/")
     assert (answer.status, bool(answer.error)) == (None, True)
 
 
-async def test_a_name_that_is_not_known_is_a_failure_that_may_pass():
+async def test_an_unresolvable_host_is_a_temporary_failure():
     async def resolver(_host: str) -> Sequence[str]:
         raise OSError("no such name")
 
-    answer = await posted(HttpPoster(resolver=resolver), "https://hooks.example/")
+    answer = await post_to(HttpPoster(resolver=resolver), "https://hooks.example/")
     assert answer.error
     assert not answer.is_refused
 
 
-async def test_of_a_long_answer_only_the_beginning_is_kept(receiver: Receiver):
+async def test_only_the_beginning_of_a_long_response_is_kept(receiver: Receiver):
     receiver.answer = b"x" * 5_000_000
     poster = HttpPoster(allowed=[ip_network(LOOPBACK)], allow_http=True)
-    assert len((await posted(poster, receiver.url)).excerpt) <= 1024
+    assert len((await post_to(poster, receiver.url)).excerpt) <= 1024
 
 
-async def test_an_endpoint_inside_is_disabled_at_its_first_call(tmp_path: Path, receiver: Receiver):
+async def test_an_endpoint_at_a_private_address_is_disabled_at_its_first_call(
+    tmp_path: Path, receiver: Receiver
+):
     async with works(tmp_path, poster=HttpPoster(allow_http=True)) as made:
-        webhook = await _created(made, receiver.url)
+        webhook = await _create_webhook(made, receiver.url)
         await made.outbox.notify(Notification(tenant=TENANT, type="agent.created", id="agent_1"))
         await made.deliver_due()
         after = await made.webhooks.get(TENANT, webhook)
@@ -145,14 +149,14 @@ async def test_an_endpoint_inside_is_disabled_at_its_first_call(tmp_path: Path, 
         assert receiver.got == []
 
 
-async def test_there_are_only_so_many_endpoints(tmp_path: Path):
+async def test_the_number_of_endpoints_is_limited(tmp_path: Path):
     async with works(tmp_path) as made:
         for _ in range(MAX_ENDPOINTS):
-            await _created(made, "https://example.com/")
+            await _create_webhook(made, "https://example.com/")
         with pytest.raises(InvalidInput, match="at most"):
-            await _created(made, "https://example.com/")
+            await _create_webhook(made, "https://example.com/")
 
 
-async def _created(made: Works, url: str) -> str:
+async def _create_webhook(made: Works, url: str) -> str:
     asked = CreateWebhook(url=url, event_types=("agent.created",))
     return (await made.webhooks.create(TENANT, asked)).id

@@ -44,11 +44,11 @@ def event(payload: KnownPayload, *, thread_id: str = "sthr_main") -> Event:
     )
 
 
-def shown(payload: KnownPayload, *, blobs: Blobs = NO_BLOBS) -> WireEvent:
+def to_wire(payload: KnownPayload, *, blobs: Blobs = NO_BLOBS) -> WireEvent:
     return wire_event(event(payload), main_thread_id="sthr_main", blobs=blobs)
 
 
-def parsed(made: WireEvent, type_: type[T]) -> T:
+def parse_as(made: WireEvent, type_: type[T]) -> T:
     """By the SDK's own models, with nothing coerced."""
     found = SDK.validate_json(msgspec.json.encode(made), strict=True)
     assert isinstance(found, type_)
@@ -56,33 +56,33 @@ def parsed(made: WireEvent, type_: type[T]) -> T:
 
 
 @for_each("kind", sorted(PUBLIC_TYPES))
-def test_every_public_event_is_what_the_sdk_expects(kind: str):
-    made = shown(SAMPLES[kind])
-    parsed(made, BaseModel)
+def test_every_public_event_has_the_format_of_the_sdk(kind: str):
+    made = to_wire(SAMPLES[kind])
+    parse_as(made, BaseModel)
     assert (made["type"], made["id"], made["processed_at"]) == (kind, "sevt_1", MOMENT)
 
 
-def test_the_public_types_are_those_of_the_sdk():
+def test_the_public_event_types_are_those_of_the_sdk():
     assert {*get_args(BetaManagedAgentsSessionEventType), "session.deleted"} == PUBLIC_TYPES
 
 
-def test_a_kept_picture_is_put_back_inline_and_a_lost_one_is_told_of():
+def test_a_stored_image_is_inlined_and_a_lost_one_is_mentioned():
     picture = b"\x89PNG"
     source = content.BlobSource(hash=digest_of(picture), size=4, media_type="image/png")
     payload = events.AgentToolResult(
         tool_use_id="sevt_0", content=(content.ImageBlock(source=source),)
     )
-    whole = shown(payload, blobs={source.hash: picture})
-    assert parsed(whole, sdk.BetaManagedAgentsAgentToolResultEvent)
+    whole = to_wire(payload, blobs={source.hash: picture})
+    assert parse_as(whole, sdk.BetaManagedAgentsAgentToolResultEvent)
     assert whole["content"][0]["source"]["data"] == "iVBORw=="
-    lost = shown(payload)
-    assert parsed(lost, sdk.BetaManagedAgentsAgentToolResultEvent)
+    lost = to_wire(payload)
+    assert parse_as(lost, sdk.BetaManagedAgentsAgentToolResultEvent)
     assert source.hash in lost["content"][0]["text"]
 
 
-def test_a_call_says_what_the_gate_said():
+def test_a_call_shows_its_evaluated_permission():
     call = event(events.AgentToolUse(name="bash", input={}))
-    found = parsed(
+    found = parse_as(
         wire_event(
             call,
             main_thread_id="sthr_main",
@@ -95,25 +95,27 @@ def test_a_call_says_what_the_gate_said():
     assert found.evaluation.type == "always_ask"
 
 
-def test_an_error_that_the_api_does_not_know_is_an_unknown_one():
+def test_an_error_unknown_to_the_api_is_an_unknown_error():
     broken = events.ErrorDetail(
         type="snapshot_failed", message="disk", retry_status=events.RetryStatus(type="retrying")
     )
-    made = shown(events.SessionFailed(error=broken))
-    assert parsed(made, sdk.BetaManagedAgentsSessionErrorEvent).error.type == "unknown_error"
+    made = to_wire(events.SessionFailed(error=broken))
+    assert parse_as(made, sdk.BetaManagedAgentsSessionErrorEvent).error.type == "unknown_error"
     assert made["error"]["code"] == "snapshot_failed"
 
 
-def test_what_another_thread_does_says_which():
+def test_events_of_another_thread_name_the_thread():
     made = wire_event(
         event(events.AgentCustomToolUse(name="ask", input={}), thread_id="sthr_2"),
         main_thread_id="sthr_main",
     )
-    assert parsed(made, sdk.BetaManagedAgentsAgentCustomToolUseEvent).session_thread_id == "sthr_2"
+    assert (
+        parse_as(made, sdk.BetaManagedAgentsAgentCustomToolUseEvent).session_thread_id == "sthr_2"
+    )
 
 
 @for_each("kind", sorted(CLIENT_TYPES & PUBLIC_TYPES))
-def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
+def test_pending_inbox_events_are_unprocessed(kind: str):
     item = InboxItem(
         sender=None,
         event_id="sevt_9",
@@ -125,13 +127,13 @@ def test_what_waits_in_the_inbox_is_not_processed_yet(kind: str):
         body=encode_payload(SAMPLES[kind]).decode(),
     )
     made = wire_pending_event(item, SAMPLES[kind], main_thread_id="sthr_main")
-    parsed(made, BaseModel)
+    parse_as(made, BaseModel)
     assert made["id"] == "sevt_9"
     is_accepted = kind == "user.define_outcome" or kind.startswith("session.")
     assert (made["processed_at"] is None) is not is_accepted
 
 
-def test_an_outcome_without_an_id_has_one_that_stays():
+def test_an_outcome_without_an_id_gets_a_stable_one():
     defined = events.UserDefineOutcome(description="d", rubric=events.FileRubric(file_id="file_1"))
-    found = parsed(shown(defined), sdk.BetaManagedAgentsUserDefineOutcomeEvent)
+    found = parse_as(to_wire(defined), sdk.BetaManagedAgentsUserDefineOutcomeEvent)
     assert (found.outcome_id, found.max_iterations) == ("outc_1", 3)

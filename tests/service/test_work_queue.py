@@ -41,7 +41,7 @@ MOMENT = datetime(2026, 11, 16, 12, tzinfo=UTC)
 
 
 @dataclass
-class Shop:
+class QueueSetup:
     """A queue with a clock that is set by hand."""
 
     records: Records
@@ -90,19 +90,19 @@ class Shop:
 
 
 @pytest.fixture
-async def here(tmp_path: Path) -> AsyncGenerator[Shop]:
+async def here(tmp_path: Path) -> AsyncGenerator[QueueSetup]:
     async with open_sqlite(tmp_path / "mainspring.db") as store:
-        yield await shop_over(store.records)
+        yield await queue_setup(store.records)
 
 
-async def shop_over(records: Records) -> Shop:
+async def queue_setup(records: Records) -> QueueSetup:
     made = await Environments(records).create(
         "acme", CreateEnvironment(name="theirs", config=SelfHostedConfig())
     )
-    return Shop(records, made.id)
+    return QueueSetup(records, made.id)
 
 
-async def test_a_session_has_one_item_however_often_it_is_offered(here: Shop):
+async def test_a_session_has_one_work_item_however_often_it_is_offered(here: QueueSetup):
     await here.offer()
     await here.offer()
     await here.another().offer("acme", here.env, "sesn_1")
@@ -116,8 +116,8 @@ async def test_a_session_has_one_item_however_often_it_is_offered(here: Shop):
     assert len(await here.all()) == 1
 
 
-async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
-    here = await shop_over(records)
+async def test_concurrent_polls_get_different_items(records: Records):
+    here = await queue_setup(records)
     for index in range(5):
         await here.offer(f"sesn_{index}")
     polled = await at_once(lambda _: here.another().poll("acme", here.env, PollParams()), range(12))
@@ -132,7 +132,7 @@ async def test_of_many_who_ask_at_once_each_item_goes_to_one(records: Records):
     assert len(await here.all()) == 6
 
 
-async def test_who_waits_is_handed_what_comes(here: Shop):
+async def test_a_blocking_poll_gets_an_item_that_arrives(here: QueueSetup):
     got: list[WorkItem | None] = []
 
     async def ask() -> None:
@@ -150,7 +150,7 @@ async def test_who_waits_is_handed_what_comes(here: Shop):
     assert sorted(work.data.id for work in got if work) == ["sesn_1", "sesn_2"]
 
 
-async def test_what_is_not_acknowledged_is_handed_out_again(here: Shop):
+async def test_an_unacknowledged_item_is_handed_out_again(here: QueueSetup):
     await here.offer()
     first = await here.poll()
     assert first is not None
@@ -169,7 +169,7 @@ async def test_what_is_not_acknowledged_is_handed_out_again(here: Shop):
         await here.queue.acknowledge("acme", here.env, first.id)
 
 
-async def test_a_lease_that_is_kept_up_is_kept(here: Shop):
+async def test_a_lease_with_heartbeats_is_kept(here: QueueSetup):
     await here.offer()
     work = await here.taken()
     last = await here.beat(work)
@@ -182,7 +182,7 @@ async def test_a_lease_that_is_kept_up_is_kept(here: Shop):
     assert kept.latest_heartbeat_at == here.now
 
 
-async def test_a_worker_that_falls_silent_loses_its_item_to_the_next(here: Shop):
+async def test_a_silent_worker_loses_its_item_to_the_next(here: QueueSetup):
     await here.offer()
     work = await here.taken()
     last = await here.beat(work)
@@ -199,7 +199,7 @@ async def test_a_worker_that_falls_silent_loses_its_item_to_the_next(here: Shop)
         await here.beat(work, HeartbeatParams(expected_last_heartbeat=last))
 
 
-async def test_a_worker_that_never_begins_loses_its_item(here: Shop):
+async def test_a_worker_that_never_starts_loses_its_item(here: QueueSetup):
     await here.offer()
     await here.taken()
     here.later(LeaseTimes().start_seconds - 1)
@@ -208,7 +208,7 @@ async def test_a_worker_that_never_begins_loses_its_item(here: Shop):
     assert await here.poll() is not None
 
 
-async def test_what_is_asked_to_stop_tells_its_worker(here: Shop):
+async def test_a_stop_request_is_reported_by_the_heartbeat(here: QueueSetup):
     await here.offer()
     work = await here.taken()
     last = await here.beat(work)
@@ -227,7 +227,7 @@ async def test_what_is_asked_to_stop_tells_its_worker(here: Shop):
     assert len(await here.all()) == 2
 
 
-async def test_one_that_was_to_stop_and_died_is_over_after_its_lease(here: Shop):
+async def test_a_stopping_item_of_a_dead_worker_stops_after_its_lease(here: QueueSetup):
     await here.offer()
     work = await here.taken()
     await here.beat(work)
@@ -237,13 +237,13 @@ async def test_one_that_was_to_stop_and_died_is_over_after_its_lease(here: Shop)
     assert (await here.queue.get("acme", here.env, work.id)).state == "stopped"
 
 
-async def test_where_nobody_works_a_stop_is_the_end(here: Shop):
+async def test_an_item_without_a_worker_stops_at_once(here: QueueSetup):
     await here.offer()
     [work] = await here.all()
     assert (await here.queue.stop("acme", here.env, work.id)).state == "stopped"
 
 
-async def test_a_session_that_is_not_done_gets_the_next_item_and_failures_slow_it_down(here: Shop):
+async def test_an_unfinished_session_gets_another_item_with_growing_delays(here: QueueSetup):
     here.wanted.add("sesn_1")
     await here.offer()
     for wait in (0, 0, 2, 4):
@@ -259,7 +259,7 @@ async def test_a_session_that_is_not_done_gets_the_next_item_and_failures_slow_i
     assert await here.poll() is not None
 
 
-async def test_a_session_that_is_over_is_nobodys_work(here: Shop):
+async def test_the_item_of_an_ended_session_is_withdrawn(here: QueueSetup):
     await here.offer()
     await here.queue.withdraw("acme", here.env, "sesn_1")
     assert await here.poll() is None
@@ -271,7 +271,7 @@ async def test_a_session_that_is_over_is_nobodys_work(here: Shop):
     assert (await here.queue.get("acme", here.env, work.id)).state == "stopping"
 
 
-async def test_the_stats_tell_what_waits_and_who_asks(here: Shop):
+async def test_stats_report_waiting_items_and_polling_workers(here: QueueSetup):
     for index in range(4):
         await here.offer(f"sesn_{index}")
         here.later(1)
@@ -287,7 +287,7 @@ async def test_the_stats_tell_what_waits_and_who_asks(here: Shop):
     assert (await here.queue.stats("acme", here.env)).workers_polling == 1
 
 
-async def test_what_stopped_long_ago_is_forgotten(here: Shop):
+async def test_items_stopped_long_ago_are_deleted(here: QueueSetup):
     await here.offer()
     work = await here.taken()
     await here.queue.stop("acme", here.env, work.id, force=True)
@@ -297,7 +297,7 @@ async def test_what_stopped_long_ago_is_forgotten(here: Shop):
     assert [item.data.id for item in await here.all()] == ["sesn_2"]
 
 
-async def test_work_is_its_environments_and_its_tenants(here: Shop):
+async def test_items_belong_to_their_environment_and_tenant(here: QueueSetup):
     await here.offer()
     [work] = await here.all()
     environments = Environments(here.records)
@@ -325,12 +325,12 @@ ACTS = st.lists(
 
 
 @given(ACTS)
-def test_whatever_happens_to_an_item_it_is_free_or_held_or_over(acts: list[tuple[str, int]]):
+def test_an_item_is_always_free_held_or_stopped(acts: list[tuple[str, int]]):
     held, now = new_work_item("work_1", "env_1", "sesn_1", MOMENT), MOMENT
     for act, seconds in acts:
         now += timedelta(seconds=seconds)
         try:
-            held = _after(held, act, now)
+            held = _apply_act(held, act, now)
         except (StaleVersion, HeartbeatRefused):
             continue
         is_over = held.work.state == "stopped"
@@ -339,7 +339,7 @@ def test_whatever_happens_to_an_item_it_is_free_or_held_or_over(acts: list[tuple
         assert (held.work.latest_heartbeat_at is None) or held.work.state != "queued"
 
 
-def _after(held: StoredWorkItem, act: str, now: datetime) -> StoredWorkItem:
+def _apply_act(held: StoredWorkItem, act: str, now: datetime) -> StoredWorkItem:
     match act:
         case "poll":
             is_free = held.is_free(now, timedelta(seconds=5)) and held.work.state != "stopping"

@@ -25,7 +25,7 @@ async def test_a_reminder_runs_the_session(tmp_path: Path):
         await at.until(session_id, "session.status_idle")
 
 
-async def test_a_message_that_nobody_was_woken_for_is_found_by_looking(tmp_path: Path):
+async def test_a_message_without_a_wake_is_found_by_the_sweep(tmp_path: Path):
     async with shop(tmp_path, Scripted(otherwise=says("hello"))) as at:
         sessions = [await at.session(f"hi {number}") for number in range(5)]
         async with at_work(at.worker):
@@ -33,7 +33,7 @@ async def test_a_message_that_nobody_was_woken_for_is_found_by_looking(tmp_path:
                 await at.until(session_id, "session.status_idle")
 
 
-async def test_what_the_service_did_not_make_is_left_alone(tmp_path: Path):
+async def test_sessions_not_created_by_the_service_are_left_alone(tmp_path: Path):
     async with shop(tmp_path, Scripted(otherwise=says("hello"))) as at:
         foreign = await at.runtime.start(AGENT, "from the command line")
         session_id = await at.session("hi")
@@ -43,7 +43,7 @@ async def test_what_the_service_did_not_make_is_left_alone(tmp_path: Path):
         assert await at.kinds(foreign.id) == ["session.created"]
 
 
-async def test_a_message_that_comes_as_the_run_ends_is_not_left_behind(tmp_path: Path):
+async def test_a_message_that_arrives_as_the_run_ends_is_answered(tmp_path: Path):
     async def run(session_id: str) -> None:
         session = await at.runtime.resume(AGENT, session_id)
         await session.run()
@@ -61,7 +61,7 @@ async def test_a_message_that_comes_as_the_run_ends_is_not_left_behind(tmp_path:
                 await watch.wait()
 
 
-async def test_a_session_that_another_holds_is_run_when_that_lets_go(tmp_path: Path):
+async def test_a_session_held_elsewhere_is_run_after_its_release(tmp_path: Path):
     tried = anyio.Event()
 
     async def run(session_id: str) -> None:
@@ -84,7 +84,7 @@ async def test_a_session_that_another_holds_is_run_when_that_lets_go(tmp_path: P
         assert failures == 0
 
 
-async def test_a_run_that_is_cut_off_is_found_by_the_next_worker(tmp_path: Path):
+async def test_a_run_that_was_cut_off_is_found_by_the_next_worker(tmp_path: Path):
     begun = anyio.Event()
 
     async def hang(session_id: str) -> None:
@@ -104,7 +104,7 @@ async def test_a_run_that_is_cut_off_is_found_by_the_next_worker(tmp_path: Path)
         await at.until(session_id, "session.status_idle")
 
 
-async def test_a_closing_worker_lets_a_run_end(tmp_path: Path):
+async def test_a_closing_worker_lets_a_run_finish(tmp_path: Path):
     begun, go_on = anyio.Event(), anyio.Event()
 
     async def run(session_id: str) -> None:
@@ -124,7 +124,7 @@ async def test_a_closing_worker_lets_a_run_end(tmp_path: Path):
         assert (await at.kinds(session_id))[-1] == "session.status_idle"
 
 
-async def test_other_tasks_are_done_by_whom_they_are_registered_for(tmp_path: Path):
+async def test_other_tasks_go_to_their_registered_handler(tmp_path: Path):
     done: list[str] = []
     is_done = anyio.Event()
 
@@ -141,7 +141,7 @@ async def test_other_tasks_are_done_by_whom_they_are_registered_for(tmp_path: Pa
     assert done == ["whd_1"]
 
 
-async def test_a_store_that_is_away_does_not_count_against_the_session(tmp_path: Path):
+async def test_an_unavailable_store_does_not_count_as_a_failure_of_the_session(tmp_path: Path):
     runs: list[str] = []
 
     async def run(session_id: str) -> None:
@@ -158,7 +158,7 @@ async def test_a_store_that_is_away_does_not_count_against_the_session(tmp_path:
         assert failures == 0
 
 
-async def test_the_wake_of_a_session_that_is_gone_is_no_error(tmp_path: Path):
+async def test_the_wake_of_a_deleted_session_is_not_an_error(tmp_path: Path):
     async with shop(tmp_path, Scripted(says("hello"))) as at:
         session_id = await at.session("hi")
         async with at_work(at.worker):

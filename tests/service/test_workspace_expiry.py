@@ -44,7 +44,7 @@ async def ask(log: SessionLog, session_id: str) -> None:
     await writer.release()
 
 
-async def test_a_workspace_is_removed_three_days_after_its_people_were_told(tmp_path: Path):
+async def test_an_unused_workspace_is_removed_three_days_after_a_notification(tmp_path: Path):
     settings = settings_in(tmp_path)
     now, told = clock.now(), list[tuple[str, str]]()
 

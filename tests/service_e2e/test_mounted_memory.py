@@ -21,14 +21,16 @@ RULES = "We release on Thursdays.\n"
 
 
 @pytest.fixture(scope="module")
-async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncGenerator[tuple[Stage, Served]]:
+async def stage_and_service(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> AsyncGenerator[tuple[Stage, Served]]:
     async with staged(tmp_path_factory.mktemp("memory")) as stage, stage.serve() as server:
         yield stage, server
 
 
 @pytest.fixture(scope="module")
-async def client(served: tuple[Stage, Served]) -> AsyncGenerator[AsyncAnthropic]:
-    async with served[1].client() as made:
+async def client(stage_and_service: tuple[Stage, Served]) -> AsyncGenerator[AsyncAnthropic]:
+    async with stage_and_service[1].client() as made:
         yield made
 
 
@@ -48,12 +50,12 @@ async def contents(client: AsyncAnthropic, store_id: str) -> dict[str, str]:
     return found
 
 
-def mounted(store_id: str, access: str, **more: str) -> list[dict[str, str]]:
+def mount_params(store_id: str, access: str, **more: str) -> list[dict[str, str]]:
     return [{"type": "memory_store", "memory_store_id": store_id, "access": access, **more}]
 
 
-async def test_what_a_session_writes_into_a_store_the_next_one_reads(
-    served: tuple[Stage, Served], client: AsyncAnthropic
+async def test_a_session_reads_what_an_earlier_one_wrote_into_a_store(
+    stage_and_service: tuple[Stage, Served], client: AsyncAnthropic
 ):
     store_id = await store_with(client, rules=RULES, old="obsolete")
     session_id = await begun(
@@ -64,7 +66,7 @@ async def test_what_a_session_writes_into_a_store_the_next_one_reads(
             " ; head -c 200000 /dev/zero > big.md"
         ),
         "say done",
-        resources=mounted(store_id, "read_write", instructions="Keep it short."),
+        resources=mount_params(store_id, "read_write", instructions="Keep it short."),
     )
     (read, *more) = results(await upto_idle(client, session_id))
     assert more == []
@@ -73,7 +75,7 @@ async def test_what_a_session_writes_into_a_store_the_next_one_reads(
         "/rules.md": f"{RULES}never Fridays\n",
         "/sub/fact.md": "new\n",
     }
-    request = str(served[0].model.requests[-1])
+    request = str(stage_and_service[0].model.requests[-1])
     assert "mnt/memory/team-notes" in request
     assert "Keep it short." in request
     authors = [
@@ -86,19 +88,19 @@ async def test_what_a_session_writes_into_a_store_the_next_one_reads(
         client,
         bash("cat mnt/memory/team-notes/sub/fact.md; ls mnt/memory/team-notes"),
         "say done",
-        resources=mounted(store_id, "read_write"),
+        resources=mount_params(store_id, "read_write"),
     )
     (seen,) = results(await upto_idle(client, again))
     assert seen.split() == ["new", "rules.md", "sub"]
 
 
-async def test_a_store_to_read_stays_as_it_is(client: AsyncAnthropic):
+async def test_a_read_only_store_is_not_changed(client: AsyncAnthropic):
     store_id = await store_with(client, rules=RULES)
     session_id = await begun(
         client,
         bash("echo mine > mnt/memory/team-notes/rules.md; echo x > mnt/memory/team-notes/y.md"),
         "say done",
-        resources=mounted(store_id, "read_only"),
+        resources=mount_params(store_id, "read_only"),
     )
     await upto_idle(client, session_id)
     assert await contents(client, store_id) == {"/rules.md": RULES}
@@ -106,13 +108,13 @@ async def test_a_store_to_read_stays_as_it_is(client: AsyncAnthropic):
     assert results(await upto_idle(client, session_id, times=2))[-1].strip() == RULES.strip()
 
 
-async def test_a_memory_that_somebody_changed_meanwhile_is_not_overwritten(client: AsyncAnthropic):
+async def test_a_memory_changed_meanwhile_is_not_overwritten(client: AsyncAnthropic):
     store_id = await store_with(client, rules=RULES)
     session_id = await begun(
         client,
         bash("echo first > mnt/memory/team-notes/mine.md"),
         "say done",
-        resources=mounted(store_id, "read_write"),
+        resources=mount_params(store_id, "read_write"),
     )
     await upto_idle(client, session_id)
     rules = [

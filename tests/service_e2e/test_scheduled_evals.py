@@ -35,7 +35,7 @@ def write_agent(stage: Stage) -> None:
     (stage.folder / "evals/basics.yaml").write_text(yaml.safe_dump(suite))
 
 
-async def until_cases_ended(stage: Stage, count: int) -> None:
+async def wait_for_cases(stage: Stage, count: int) -> None:
     file = stage.folder / ".mainspring/mainspring.db"
     with anyio.fail_after(SECONDS):
         while True:
@@ -46,7 +46,7 @@ async def until_cases_ended(stage: Stage, count: int) -> None:
             await anyio.sleep(0.01)
 
 
-async def until_told(receiver: Receiver) -> tuple[dict[str, str], str]:
+async def wait_for_alarm(receiver: Receiver) -> tuple[dict[str, str], str]:
     with anyio.fail_after(SECONDS):
         while not receiver.got:  # noqa: ASYNC110 (what a receiver gets has no event)
             await anyio.sleep(0.02)
@@ -70,11 +70,11 @@ async def test_a_scheduled_drill_survives_a_kill_and_its_alarm_is_signed(stage: 
                 extra_body={"action": ACTION},
             )
             run = await client.beta.deployments.run(deployment.id)
-            await until_cases_ended(stage, 2)
+            await wait_for_cases(stage, 2)
             first.process.kill()
             await first.process.wait()
         async with stage.serve(*LOOPBACK) as second, second.client() as client:
-            headers, told = await until_told(receiver)
+            headers, told = await wait_for_alarm(receiver)
             page: Any = await client.get("/v1/mainspring/alarms", cast_to=object)
     assert holds(hook["secret"], headers, told)
     [alarm] = page["data"]

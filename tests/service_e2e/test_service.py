@@ -62,14 +62,16 @@ def stage(dependencies: tuple[Stage, Served]) -> Stage:
     return dependencies[0]
 
 
-async def asked(client: AsyncAnthropic, path: str, **body: object) -> Any:  # noqa: ANN401 (JSON)
+async def post_extension(client: AsyncAnthropic, path: str, **body: object) -> Any:  # noqa: ANN401 (JSON)
     return await client.post(f"/v1/mainspring/{path}", cast_to=object, body=body)
 
 
-async def test_a_finished_session_is_told_to_a_webhook_that_can_believe_it(client: AsyncAnthropic):
+async def test_a_finished_session_sends_a_verifiable_webhook(client: AsyncAnthropic):
     pytest.importorskip("standardwebhooks", reason="the extra anthropic[webhooks]")
     async with receiving() as receiver:
-        hook = await asked(client, "webhooks", url=receiver.url, event_types=["session.idled"])
+        hook = await post_extension(
+            client, "webhooks", url=receiver.url, event_types=["session.idled"]
+        )
         session_id = await begun(client, "say done")
         with anyio.fail_after(SECONDS):
             while not receiver.got:  # noqa: ASYNC110 (what a receiver gets has no event)
@@ -81,7 +83,7 @@ async def test_a_finished_session_is_told_to_a_webhook_that_can_believe_it(clien
         client.beta.webhooks.unwrap(body + " ", headers=headers, key=hook["secret"])
 
 
-async def test_a_deployment_that_is_run_makes_a_session_that_runs(client: AsyncAnthropic):
+async def test_running_a_deployment_creates_a_session_that_runs(client: AsyncAnthropic):
     agent = await client.beta.agents.create(name="nightly", model="claude-sonnet-4-5")
     environment = await client.beta.environments.create(name="nightly")
     deployment = await client.beta.deployments.create(
@@ -96,7 +98,9 @@ async def test_a_deployment_that_is_run_makes_a_session_that_runs(client: AsyncA
     assert said(await upto_idle(client, run.session_id)) == ["good night"]
 
 
-async def test_a_file_is_in_the_workspace_and_a_secret_is_not(client: AsyncAnthropic, stage: Stage):
+async def test_an_uploaded_file_is_in_the_workspace_and_a_secret_is_not(
+    client: AsyncAnthropic, stage: Stage
+):
     file = await client.beta.files.upload(file=("plan.txt", b"by the window", "text/plain"))
     vault = await client.beta.vaults.create(display_name="keys")
     await client.beta.vaults.credentials.create(
@@ -168,28 +172,30 @@ async def test_tenants_share_nothing(dependencies: tuple[Stage, Served], client:
     assert theirs not in listed
 
 
-async def test_what_is_halted_rests_until_resumed(client: AsyncAnthropic, stage: Stage):
+async def test_a_halted_session_stops_until_it_is_resumed(client: AsyncAnthropic, stage: Stage):
     session_id = await begun(client, waiting(), bash("touch next"), "say went on")
     agent_id = (await client.beta.sessions.retrieve(session_id)).agent.id
     workspace = stage.workspaces / session_id
     await eventually(workspace / "effects", "began")
-    await asked(client, "halts", agent_id=agent_id, reason="a look at it")
+    await post_extension(client, "halts", agent_id=agent_id, reason="a look at it")
     unaffected = await begun(client, bash("sleep 3"), "say unaffected")
     assert said(await upto_idle(client, unaffected)) == ["unaffected"]  # workers know by now
     (workspace / "go").touch()
     unaffected = await begun(client, bash("sleep 1"), "say unaffected")
     assert said(await upto_idle(client, unaffected)) == ["unaffected"]
     assert not (workspace / "next").exists()
-    await asked(client, "halts/resume", agent_id=agent_id)
+    await post_extension(client, "halts/resume", agent_id=agent_id)
     assert said(await upto_idle(client, session_id)) == ["went on"]
     assert (workspace / "next").exists()
     assert (workspace / "effects").read_text() == "began\n"  # it was stopped as well
 
 
-async def test_a_key_whose_daily_budget_is_used_up_gets_no_more_work_done(
+async def test_a_key_with_a_spent_daily_budget_gets_no_more_work(
     dependencies: tuple[Stage, Served], client: AsyncAnthropic
 ):
-    made = await asked(client, "keys", name="thrifty", role="operator", daily_budget_usd="5")
+    made = await post_extension(
+        client, "keys", name="thrifty", role="operator", daily_budget_usd="5"
+    )
     async with dependencies[1].client(made["key"]) as thrifty:
         session_id = await begun(thrifty, *COUNTING)
         events = await upto_idle(thrifty, session_id)
@@ -206,7 +212,7 @@ async def test_a_session_stops_at_its_own_budget(client: AsyncAnthropic):
     assert events[-1].stop_reason.type == "budget_reached"
 
 
-async def test_without_hosts_there_is_no_network(dependencies: tuple[Stage, Served]):
+async def test_without_allowed_hosts_there_is_no_network(dependencies: tuple[Stage, Served]):
     stage, served = dependencies
     async with served.client() as client:
         session_id = await begun(
@@ -221,7 +227,7 @@ async def test_without_hosts_there_is_no_network(dependencies: tuple[Stage, Serv
 
 
 @pytest.mark.parametrize("many", [12, pytest.param(50, marks=pytest.mark.slow)])
-async def test_many_sessions_at_once(
+async def test_many_sessions_run_at_once(
     dependencies: tuple[Stage, Served], client: AsyncAnthropic, many: int
 ):
     agent = await client.beta.agents.create(name="many", model="claude-sonnet-4-5", tools=TOOLS)

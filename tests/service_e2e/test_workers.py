@@ -21,7 +21,7 @@ from tests.service_e2e.service_processes import (
 )
 
 
-async def test_a_worker_takes_over_from_one_that_was_killed(shared_stage: Stage):
+async def test_a_worker_takes_over_from_a_killed_one(shared_stage: Stage):
     stage = shared_stage
     async with (
         stage.serve("--no-worker") as api,
@@ -41,17 +41,17 @@ async def test_a_worker_takes_over_from_one_that_was_killed(shared_stage: Stage)
             heard = threading.Event()
             stage.model.says("one two\n", heard, "three four")
             await told(client, speaker, "speak slowly")  # to the other: the first worker is full
-            await _words_come_as_they_are_spoken(stream, heard)
+            await _check_that_deltas_stream(stream, heard)
             doomed.send_signal(signal.SIGKILL)
             await doomed.wait()
             (workspace / "go").touch()
             events = await upto_idle(client, long)
             assert results(events) == ["went on", "began\nended"]
             assert said(events) == ["survived"]
-            await _work_is_finished_before_a_worker_ends(stage, client, other)
+            await _check_that_a_closing_worker_finishes_its_work(stage, client, other)
 
 
-async def _words_come_as_they_are_spoken(stream: AsyncStream[Any], heard: threading.Event) -> None:
+async def _check_that_deltas_stream(stream: AsyncStream[Any], heard: threading.Event) -> None:
     kinds: list[str] = []
     with anyio.fail_after(SECONDS):
         async for event in stream:
@@ -63,7 +63,7 @@ async def _words_come_as_they_are_spoken(stream: AsyncStream[Any], heard: thread
     assert kinds.index("event_start") < kinds.index("event_delta") < kinds.index("agent.message")
 
 
-async def _work_is_finished_before_a_worker_ends(
+async def _check_that_a_closing_worker_finishes_its_work(
     stage: Stage, client: AsyncAnthropic, last: Process
 ) -> None:
     session_id = await begun(client, waiting(), "say rested")

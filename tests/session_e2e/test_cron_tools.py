@@ -74,7 +74,7 @@ async def test_an_agent_schedules_lists_and_deletes_a_prompt(tmp_path: Path):
     assert "Nothing is scheduled." in last_result(model)
 
 
-async def test_a_person_is_asked_before_anything_is_scheduled(tmp_path: Path):
+async def test_scheduling_a_prompt_asks_a_person(tmp_path: Path):
     (tmp_path / "w").mkdir()
     model = Scripted(calls("cron_create", cron="0 7 * * *", prompt="What broke?"))
     assert await play(tmp_path, model, mode="default") == "requires_action"
@@ -89,7 +89,7 @@ async def test_a_person_is_asked_before_anything_is_scheduled(tmp_path: Path):
         ({"cron": "0 7 * * *", "prompt": "x", "budget_cents": 0}, "budget_cents"),
     ],
 )
-async def test_a_wrong_schedule_is_explained_and_not_kept(
+async def test_an_invalid_schedule_is_explained_and_not_saved(
     tmp_path: Path, given: dict[str, object], word: str
 ):
     (tmp_path / "w").mkdir()
@@ -99,7 +99,7 @@ async def test_a_wrong_schedule_is_explained_and_not_kept(
     assert "Nothing is scheduled." in last_result(model)
 
 
-async def test_restrictions_of_the_folder_are_not_escaped_by_a_schedule(tmp_path: Path):
+async def test_a_schedule_cannot_escape_the_restrictions_of_the_folder(tmp_path: Path):
     settings = tmp_path / "w" / ".claude" / "settings.json"
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps({"permissions": {"deny": ["Read(secret)"]}}))
@@ -108,7 +108,7 @@ async def test_restrictions_of_the_folder_are_not_escaped_by_a_schedule(tmp_path
     assert "permissions.deny" in last_result(model)
 
 
-async def test_a_call_that_is_made_again_after_a_crash_schedules_nothing_twice(tmp_path: Path):
+async def test_a_call_repeated_after_a_crash_schedules_nothing_twice(tmp_path: Path):
     folder = tmp_path / "w"
     folder.mkdir()
     async with open_runtime(settings_of(tmp_path)) as runtime:

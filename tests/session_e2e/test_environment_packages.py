@@ -33,7 +33,7 @@ async def use(scene: Scene, registries: Mapping[str, str], *commands: str) -> li
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
-async def test_packages_are_installed_once_and_found_by_programs(scene: Scene) -> None:
+async def test_packages_are_installed_once_and_available_to_programs(scene: Scene) -> None:
     npm = shutil.which("npm", path="/usr/local/bin:/usr/bin:/bin")
     wanted = {"pip": ["acme-notes==1.0.0"], **({"npm": ["@acme/notes"]} if npm else {})}
     scene.user(sandbox={"packages": wanted, "autoAllowBashIfSandboxed": True})
@@ -55,7 +55,7 @@ async def test_packages_are_installed_once_and_found_by_programs(scene: Scene) -
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the sandbox is Linux's")
 @pytest.mark.slow
-async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_goes_on(
+async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_continues(
     scene: Scene,
 ) -> None:
     scene.user(sandbox={"packages": {"pip": ["no-such-thing"]}, "autoAllowBashIfSandboxed": True})
@@ -82,18 +82,18 @@ async def test_a_package_that_cannot_be_installed_is_reported_and_the_run_goes_o
         {"cargo": ["ripgrep"]},
     ],
 )
-def test_only_plain_packages_of_a_registry_are_taken(packages: dict[str, object]) -> None:
+def test_only_plain_registry_package_names_are_accepted(packages: dict[str, object]) -> None:
     with pytest.raises(InvalidInput):
         read_environment({"packages": packages})
 
 
-def test_the_ready_set_documents_has_what_documents_are_made_with() -> None:
+def test_the_documents_package_set_contains_document_libraries() -> None:
     environment = read_environment({"packages": {"use": ["documents"], "pip": ["rich"]}})
     assert environment.packages.python == (*PACKAGE_SETS["documents"], "rich")
     assert {"python-docx", "openpyxl", "pypdf", "scikit-learn"} < set(environment.packages.python)
 
 
-def test_an_environment_limits_the_time_of_a_program_up_to_half_an_hour() -> None:
+def test_program_seconds_limits_cpu_time_up_to_half_an_hour() -> None:
     environment = read_environment({"programSeconds": 1800})
     assert environment.sandbox_limits.cpu_seconds == 1800
     own = read_environment({"programSeconds": 1800, "limits": {"cpuSeconds": 60}})
@@ -110,7 +110,7 @@ def remove_layers(scene: Scene) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is Debian's")
-async def test_packages_of_apt_are_unpacked_from_a_mirror_and_found_by_programs(
+async def test_apt_packages_are_unpacked_from_a_mirror_and_available_to_programs(
     scene: Scene, tmp_path: Path
 ) -> None:
     scene.user(sandbox={"packages": {"apt": ["acme-tool"]}, "autoAllowBashIfSandboxed": True})

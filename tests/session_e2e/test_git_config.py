@@ -24,7 +24,7 @@ NAMED = {
 
 
 @pytest.fixture
-def configured(scene: Scene) -> Scene:
+def configured_scene(scene: Scene) -> Scene:
     git(scene.workspace, "init", "-q")
     for key, (value, file) in NAMED.items():
         git(scene.workspace, "config", key, value)
@@ -33,8 +33,10 @@ def configured(scene: Scene) -> Scene:
     return scene
 
 
-async def test_neither_programs_nor_tools_change_what_the_configuration_names(configured: Scene):
-    scene = configured
+async def test_files_named_by_the_git_configuration_are_protected_from_programs_and_tools(
+    configured_scene: Scene,
+):
+    scene = configured_scene
     files = [file for _, file in NAMED.values()]
     before = {file: _content(scene, file) for file in files}
     spelled = "\n".join(f"mkdir -p '{Path(file).parent}'; echo evil > '{file}'" for file in files)
@@ -54,7 +56,7 @@ def _content(scene: Scene, file: str) -> str | None:
     return path.read_text() if path.exists() else None
 
 
-async def test_a_planted_rebase_step_does_not_stay_and_a_rebase_of_its_own_does(scene: Scene):
+async def test_a_planted_rebase_step_is_set_aside_and_a_real_rebase_stays(scene: Scene):
     git(scene.workspace, "init", "-q")
     for name in ("one", "two"):
         scene.write("a", name)
@@ -95,7 +97,7 @@ async def test_a_nested_repository_is_protected_like_the_workspace(scene: Scene)
     assert sorted(item.name for item in (scene.workspace / "sub").iterdir()) == [".git"]
 
 
-async def test_a_configuration_that_cannot_be_read_stops_the_session(scene: Scene):
+async def test_an_unreadable_git_configuration_stops_the_session(scene: Scene):
     git(scene.workspace, "init", "-q")
     with (scene.workspace / ".git/config").open("a") as file:
         file.write("[core\n")

@@ -38,7 +38,7 @@ def with_server(scene: Scene) -> None:
     trust(scene.workspace, home=scene.home)
 
 
-async def test_a_tool_of_a_server_decides_as_a_hook(scene: Scene) -> None:
+async def test_an_mcp_tool_can_be_a_hook_that_decides(scene: Scene) -> None:
     with_server(scene)
     said = '{"decision": "block", "reason": "not ${tool_input.command}"}'
     handler = {"type": "mcp_tool", "server": "notes", "tool": "note", "input": {"text": said}}
@@ -49,7 +49,7 @@ async def test_a_tool_of_a_server_decides_as_a_hook(scene: Scene) -> None:
     assert scene.read("calls.txt") == "note\n"
 
 
-async def test_a_gate_whose_server_or_tool_is_missing_is_closed(scene: Scene) -> None:
+async def test_a_pre_tool_use_hook_whose_server_or_tool_is_missing_denies(scene: Scene) -> None:
     with_server(scene)
     handlers = [
         {"type": "mcp_tool", "server": server, "tool": tool, "input": {"text": "{}"}}
@@ -62,7 +62,7 @@ async def test_a_gate_whose_server_or_tool_is_missing_is_closed(scene: Scene) ->
             assert "so this is denied" in (await play.results())[0]
 
 
-async def test_an_agent_reads_files_before_it_judges(scene: Scene) -> None:
+async def test_an_agent_hook_reads_files_before_it_decides(scene: Scene) -> None:
     scene.write("CHANGES", "frozen until Monday\n")
     scene.write("key.pem", "secret\n")
     handler = {"type": "agent", "prompt": "May it? $ARGUMENTS"}
@@ -92,7 +92,7 @@ async def test_an_agent_reads_files_before_it_judges(scene: Scene) -> None:
     assert not (scene.workspace / "by-the-hook").exists()
 
 
-async def test_the_end_of_a_session_is_told_once_to_its_hooks(scene: Scene) -> None:
+async def test_session_end_hooks_run_once(scene: Scene) -> None:
     scene.user(hooks={"SessionEnd": [hook(command(f"cat >> {scene.home}/ended"))]})
     async with scene.play() as play:
         await play.session.end()
@@ -115,7 +115,7 @@ async def test_a_hook_that_denies_with_interrupt_ends_the_run(scene: Scene) -> N
             assert "not on a Friday" in (await play.results())[0]
 
 
-async def test_a_hook_lets_the_model_try_a_denied_call_again(scene: Scene) -> None:
+async def test_a_hook_can_let_the_model_retry_a_denied_call(scene: Scene) -> None:
     said = answer(hookEventName="PermissionDenied", retry=True)
     scene.user(hooks={"PermissionDenied": [hook(said)]}, permissions={"deny": ["Bash(touch *)"]})
     async with scene.play(calls("bash", command="touch x")) as play:
@@ -123,7 +123,7 @@ async def test_a_hook_lets_the_model_try_a_denied_call_again(scene: Scene) -> No
         assert "try it again" in (await play.results())[0]
 
 
-async def test_what_a_hook_says_to_people_is_shown_each_time(scene: Scene) -> None:
+async def test_the_system_message_of_a_hook_is_shown_each_time(scene: Scene) -> None:
     said = command("""echo '{"systemMessage": "lint is red"}'""")
     scene.user(hooks={"PostToolUse": [hook(said, "Bash")]})
     both = (calls("bash", command="ls"), calls("bash", command="ls -l"))

@@ -80,7 +80,7 @@ async def test_a_published_settings_file_runs_unchanged(scene: Scene):
         ]
 
 
-async def test_a_prompt_that_a_hook_refuses_never_reaches_the_model(scene: Scene):
+async def test_a_prompt_refused_by_a_hook_never_reaches_the_model(scene: Scene):
     guard = "grep -q launch && { echo not without a second key >&2; exit 2; }; exit 0"
     scene.user(hooks={"UserPromptSubmit": [command(guard)]})
     async with scene.play() as play:
@@ -94,7 +94,7 @@ async def test_a_prompt_that_a_hook_refuses_never_reaches_the_model(scene: Scene
         assert "not without a second key" in withheld.reason
 
 
-async def test_people_are_notified_when_a_call_waits_for_them(scene: Scene):
+async def test_a_notification_hook_runs_when_a_call_waits_for_approval(scene: Scene):
     scene.user(hooks=settings(scene))
     async with scene.play(calls("bash", command="touch x")) as play:
         assert (await play.run()).reason == "requires_action"
@@ -117,7 +117,7 @@ async def test_hooks_of_a_project_run_only_if_it_is_trusted(scene: Scene):
         assert "from the project" in spoken(play.model.requests[0])
 
 
-async def test_rewriting_the_settings_changes_nothing_in_a_session(scene: Scene):
+async def test_editing_the_settings_does_not_affect_a_running_session(scene: Scene):
     scene.user(hooks={"PreToolUse": [command("echo no >&2; exit 2", matcher="Bash")]})
     async with scene.play(calls("bash", command="ls"), DONE, calls("bash", command="ls")) as play:
         await play.run()
@@ -148,7 +148,7 @@ async def test_rewriting_the_settings_changes_nothing_in_a_session(scene: Scene)
     ],
     ids=["hangs", "is killed", "fails", "talks rubbish", "is not there"],
 )
-async def test_a_gate_that_breaks_is_closed(scene: Scene, broken: dict[str, object]):
+async def test_a_failing_pre_tool_use_hook_denies_the_call(scene: Scene, broken: dict[str, object]):
     handler = {"type": "command", **broken}
     scene.user(hooks={"PreToolUse": [{"matcher": "", "hooks": [handler]}]})
     async with scene.play(
@@ -160,7 +160,7 @@ async def test_a_gate_that_breaks_is_closed(scene: Scene, broken: dict[str, obje
         assert {event.outcome for event in await play.events(HookRan)} <= {"failed", "timed_out"}
 
 
-async def test_a_hook_sees_and_rewrites_input_and_it_is_judged_anew(scene: Scene):
+async def test_input_rewritten_by_a_hook_is_checked_again(scene: Scene):
     answer = {
         "hookSpecificOutput": {
             "hookEventName": "PreToolUse",
@@ -178,7 +178,7 @@ async def test_a_hook_sees_and_rewrites_input_and_it_is_judged_anew(scene: Scene
         assert (await play.decisions())[-1] == ("deny", "rule", "Edit(.git/**)")
 
 
-async def test_a_prompt_hook_asks_the_model_and_its_cost_is_on_the_bill(scene: Scene):
+async def test_a_prompt_hook_asks_the_model_and_its_cost_is_counted(scene: Scene):
     handler = {"type": "prompt", "prompt": "May it? $ARGUMENTS"}
     scene.user(hooks={"PreToolUse": [{"matcher": "Bash", "hooks": [handler]}]})
     async with scene.play(calls("bash", command="ls"), NO, mode="bypassPermissions") as play:
@@ -191,7 +191,7 @@ async def test_a_prompt_hook_asks_the_model_and_its_cost_is_on_the_bill(scene: S
         assert float(result.cost_usd) == pytest.approx(total)
 
 
-async def test_hooks_do_not_get_what_the_harness_has_in_its_environment(scene: Scene):
+async def test_hooks_do_not_inherit_the_environment_of_the_harness(scene: Scene):
     scene.user(hooks={"SessionStart": [command("env")]})
     environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin", "SOME_TOKEN": "not-for-hooks"}
     async with scene.play(environ=environ) as play:
@@ -201,7 +201,7 @@ async def test_hooks_do_not_get_what_the_harness_has_in_its_environment(scene: S
         assert "not-for-hooks" not in added.text
 
 
-async def test_an_agent_cannot_rewrite_what_a_trusted_hook_runs(scene: Scene):
+async def test_an_agent_cannot_rewrite_the_script_of_a_trusted_hook(scene: Scene):
     gate = scene.write("tools/gate.sh", "echo not today >&2; exit 2\n")
     hook = command('sh "$CLAUDE_PROJECT_DIR"/tools/gate.sh', matcher="WebFetch")
     told = command("sh tools/note.sh", matcher="Write")

@@ -34,7 +34,7 @@ def with_server(scene: Scene, era: str) -> None:
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_what_a_server_asks_is_an_approval_and_the_call_goes_on_with_the_answer(
+async def test_a_question_of_a_server_is_an_approval_and_the_call_continues_with_the_answer(
     scene: Scene, era: str
 ) -> None:
     with_server(scene, era)
@@ -52,7 +52,7 @@ async def test_what_a_server_asks_is_an_approval_and_the_call_goes_on_with_the_a
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
-async def test_an_answer_counts_in_another_process(scene: Scene, era: str) -> None:
+async def test_an_answer_to_a_server_is_valid_in_another_process(scene: Scene, era: str) -> None:
     with_server(scene, era)
     async with scene.play(calls("mcp__air__book")) as play:
         [call_id] = (await play.run()).waiting_for
@@ -67,7 +67,7 @@ async def test_an_answer_counts_in_another_process(scene: Scene, era: str) -> No
 
 
 @pytest.mark.slow
-async def test_a_call_that_asks_goes_on_where_it_was_however_often_it_is_killed(
+async def test_a_call_that_asks_continues_after_any_number_of_kills(
     scene: Scene,
 ) -> None:
     with_server(scene, "modern")
@@ -106,7 +106,9 @@ async def run_and_kill(scene: Scene, session_id: str) -> None:
             worker.kill()
 
 
-async def test_tools_that_change_in_mid_session_are_announced_at_the_end(scene: Scene) -> None:
+async def test_tools_that_change_during_a_session_are_announced_after_the_prefix(
+    scene: Scene,
+) -> None:
     with_server(scene, "legacy")
     async with scene.play(calls("mcp__air__grow"), says("so it is")) as play:
         assert (await play.run()).ok
@@ -120,7 +122,7 @@ async def test_tools_that_change_in_mid_session_are_announced_at_the_end(scene: 
     assert notes[0] in spoken(after)
 
 
-async def test_new_tools_that_are_accepted_come_behind_the_others(scene: Scene) -> None:
+async def test_accepted_new_tools_are_appended_to_the_tool_list(scene: Scene) -> None:
     with_server(scene, "legacy")
 
     def accept(_: Request) -> ScriptAnswer:
@@ -136,7 +138,7 @@ async def test_new_tools_that_are_accepted_come_behind_the_others(scene: Scene) 
     assert "New: mcp__air__harvest." in spoken(after)
 
 
-async def test_a_message_names_resources_and_prompts(scene: Scene) -> None:
+async def test_a_message_can_mention_resources_and_prompts(scene: Scene) -> None:
     with_server(scene, "modern")
     async with scene.play(says("hello"), says("ok"), says("ok")) as play:
         assert (await play.run()).ok
@@ -153,7 +155,7 @@ async def test_a_message_names_resources_and_prompts(scene: Scene) -> None:
         assert "sk-hush" not in read_by_model(play.model.requests)
 
 
-async def test_an_agent_has_its_resources_with_the_first_message_and_reads_others_if_it_may(
+async def test_an_agent_gets_its_resources_with_the_first_message_and_reads_others_if_allowed(
     scene: Scene,
 ) -> None:
     with_server(scene, "modern")
@@ -186,7 +188,7 @@ async def test_an_agent_has_its_resources_with_the_first_message_and_reads_other
 
 
 @pytest.mark.parametrize("is_allowed", [True, False])
-async def test_a_server_hears_where_the_workspace_is_and_asks_the_model_only_if_it_may(
+async def test_a_server_learns_the_workspace_root_and_may_sample_only_if_allowed(
     scene: Scene, is_allowed: bool
 ) -> None:
     with_server(scene, "legacy")
@@ -213,7 +215,7 @@ async def test_a_server_hears_where_the_workspace_is_and_asks_the_model_only_if_
         assert len(spent) == 2
 
 
-async def test_servers_that_do_not_work_are_named_and_the_session_goes_on(scene: Scene) -> None:
+async def test_unavailable_servers_are_reported_and_the_session_continues(scene: Scene) -> None:
     half = SERVER.read_text().replace('method == "tools/list"', 'method == "tools/none"')
     scene.write("half.py", half)
     lies = "import sys; sys.stdin.readline(); print('<html>busy</html>'); sys.exit(1)"

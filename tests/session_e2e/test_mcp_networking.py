@@ -39,7 +39,7 @@ def with_servers(scene: Scene, **networking: object) -> None:
     trust(scene.workspace, home=scene.home)
 
 
-async def test_a_server_reaches_its_own_hosts_and_never_more_than_the_session(scene: Scene):
+async def test_a_server_reaches_only_its_own_hosts_within_those_of_the_session(scene: Scene):
     with loopback_server(page("one")) as one, loopback_server(page("two")) as two:
         ports = [urlsplit(server.url).port or 0 for server in (one, two)]
         first, second = (f"http://localhost:{port}/" for port in ports)
@@ -73,7 +73,7 @@ async def test_a_server_reaches_its_own_hosts_and_never_more_than_the_session(sc
 
 
 @pytest.mark.parametrize("wrong", ["example.com", {"type": "all"}, limited_to("10.0.0.1"), [7]])
-async def test_a_server_whose_list_says_nothing_is_not_started(scene: Scene, wrong: object):
+async def test_a_server_with_an_invalid_networking_list_is_not_started(scene: Scene, wrong: object):
     scene.user(sandbox={"networking": limited_to("example.com")})
     with_servers(scene, odd=wrong)
     async with scene.play() as play:

@@ -45,7 +45,9 @@ async def use(scene: Scene, registry: Registry, registries: Mapping[str, str] | 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npx", "uvx"])
-async def test_packages_are_pinned_at_first_use_and_then_offline(scene: Scene, kind: str) -> None:
+async def test_packages_are_pinned_at_first_use_and_then_used_offline(
+    scene: Scene, kind: str
+) -> None:
     if not CAN_RUN[kind]:
         pytest.skip(f"no {kind} here")
     scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": SERVERS[kind]}}))
@@ -78,7 +80,7 @@ async def test_packages_are_pinned_at_first_use_and_then_offline(scene: Scene, k
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["npx", "uvx"])
-async def test_installers_use_the_login_of_a_registry_without_seeing_it(
+async def test_installers_use_a_registry_login_without_seeing_it(
     scene: Scene, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if not CAN_RUN[kind]:
@@ -102,7 +104,7 @@ async def test_installers_use_the_login_of_a_registry_without_seeing_it(
     assert not [form for form in forms if any(form.encode() in content for content in stored)]
 
 
-async def test_a_program_of_the_project_is_not_looked_for_elsewhere(scene: Scene) -> None:
+async def test_a_program_of_the_project_is_not_fetched_from_a_registry(scene: Scene) -> None:
     server = {**SERVERS["npx"], "env": {"npm_config_fetch_retries": "0"}}
     scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": server}}))
     scene.write("node_modules/.bin/notes", "#!/bin/sh\nexit 3\n").chmod(0o755)

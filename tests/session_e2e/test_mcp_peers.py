@@ -23,7 +23,7 @@ def python_server(name: str, *args: str) -> list[str]:
 @pytest.mark.slow
 @needs_sdk
 @needs_node_servers
-async def test_a_claude_code_project_runs_its_servers_unchanged(scene: Scene) -> None:
+async def test_a_claude_code_project_runs_its_mcp_servers_unchanged(scene: Scene) -> None:
     here = "${CLAUDE_PROJECT_DIR}"
     servers = {
         "filesystem": program(node_server("filesystem", here)),

@@ -21,7 +21,7 @@ def with_server(scene: Scene) -> None:
     trust(scene.workspace, home=scene.home)
 
 
-async def test_skills_of_servers_are_listed_and_loaded_with_their_origin(scene: Scene):
+async def test_server_skills_are_listed_and_loaded_with_their_origin(scene: Scene):
     with_server(scene)
     async with scene.play(
         calls("mcp_skill", name="team:reporting"),
@@ -52,7 +52,7 @@ async def test_skills_of_servers_are_listed_and_loaded_with_their_origin(scene: 
     ]
 
 
-async def test_skills_that_are_not_what_was_announced_are_not_used(scene: Scene):
+async def test_server_skills_that_differ_from_their_announcement_are_not_used(scene: Scene):
     with_server(scene)
     async with scene.play(
         calls("mcp_skill", name="team:changed"),
@@ -79,7 +79,7 @@ async def test_skills_that_are_not_what_was_announced_are_not_used(scene: Scene)
     ]
 
 
-async def test_an_agent_that_names_its_tools_has_the_skills_of_servers_only_if_it_names_them(
+async def test_an_agent_with_listed_tools_has_server_skills_only_if_it_lists_mcp_skill(
     scene: Scene,
 ):
     with_server(scene)

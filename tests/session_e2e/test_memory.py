@@ -39,7 +39,7 @@ async def test_a_session_without_a_memory_folder_has_no_memory(scene: Scene):
         assert await play.events(ContextAdded) == []
 
 
-async def test_memories_that_bear_on_a_message_come_with_it_as_quoted_notes(scene: Scene):
+async def test_memories_relevant_to_a_message_are_added_as_quoted_notes(scene: Scene):
     remember(scene, "MEMORY.md", "# Memory\n\n- [Release day](project_release.md): when\n")
     remember(scene, "project_release.md", RELEASE)
     remember(scene, "lunch.md", "Lunch is at noon.")
@@ -57,7 +57,7 @@ async def test_memories_that_bear_on_a_message_come_with_it_as_quoted_notes(scen
         assert "We release on Thursdays." not in play.model.requests[1].system
 
 
-async def test_an_agent_searches_reads_writes_and_forgets(scene: Scene):
+async def test_an_agent_searches_reads_writes_and_deletes_memories(scene: Scene):
     remember(scene, "project_release.md", RELEASE)
     new = {
         "name": "Answer style",
@@ -96,7 +96,7 @@ async def test_an_agent_searches_reads_writes_and_forgets(scene: Scene):
     assert "Answer style" in scene.read("memory/MEMORY.md")
 
 
-async def test_a_rule_allows_an_agent_to_remember_without_asking(scene: Scene):
+async def test_a_rule_allows_an_agent_to_write_memories_without_approval(scene: Scene):
     remember(scene, "lunch.md", "Lunch is at noon.")
     note = {"name": "Dinner", "description": "when", "text": "At seven."}
     async with scene.play(calls("memory_write", note=note, reason="told"), DONE) as play:
@@ -105,7 +105,7 @@ async def test_a_rule_allows_an_agent_to_remember_without_asking(scene: Scene):
     assert "At seven." in scene.read("memory/reference_dinner.md")
 
 
-async def test_an_agent_searches_its_documents_and_is_told_what_they_do_not_cover(scene: Scene):
+async def test_an_agent_searches_its_documents_and_learns_what_they_do_not_cover(scene: Scene):
     scene.write("knowledge/returns.md", "# Returns\n\nGoods are sent back within 30 days.\n")
     async with scene.play(
         calls("knowledge_search", query="When are goods sent back?"),
@@ -144,7 +144,7 @@ async def test_a_small_model_picks_at_most_five_memories_from_their_list(scene: 
         assert ("> Body 4." in "".join(told), "> Body 5." in "".join(told)) == (True, False)
 
 
-async def test_the_folder_of_an_openclaw_agent_works_as_it_is(scene: Scene):
+async def test_the_folder_of_an_openclaw_agent_works_unchanged(scene: Scene):
     scene.write("SOUL.md", "You are patient.")
     scene.write("USER.md", "The user is Anna.")
     scene.write("MEMORY.md", "- Anna likes tea.\n" + "x" * 60_000)
@@ -183,7 +183,7 @@ async def test_a_session_without_memory_neither_reads_nor_writes_it(scene: Scene
     assert [file.name for file in (scene.workspace / "memory").iterdir()] == ["project_release.md"]
 
 
-async def test_a_full_memory_tells_the_model_what_to_do(scene: Scene):
+async def test_a_full_memory_tells_the_model_how_to_make_room(scene: Scene):
     remember(scene, "lunch.md", "Lunch is at noon.")
     note = {"name": "Dinner", "description": "when", "text": "At seven."}
     environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin", "MAINSPRING_MEMORY_MAX_FILES": "1"}
@@ -206,7 +206,7 @@ REVIEWER = Subagent(
 )
 
 
-async def test_a_subagent_has_the_memory_that_its_file_gives_it(scene: Scene):
+async def test_a_subagent_has_only_the_memory_that_its_file_declares(scene: Scene):
     """And no other."""
     remember(scene, "project_release.md", RELEASE)
     place = ".claude/agent-memory/team-code-reviewer"
@@ -235,7 +235,7 @@ async def test_a_subagent_has_the_memory_that_its_file_gives_it(scene: Scene):
     assert any("there is no memory project_release.md" in text for text in denied)
 
 
-async def test_a_team_shares_memories_and_an_agent_adds_to_them_only_if_a_person_agrees(
+async def test_an_agent_adds_to_team_memories_only_if_a_person_approves(
     scene: Scene,
 ):
     team = scene.outside / "team"
@@ -264,7 +264,7 @@ async def test_a_team_shares_memories_and_an_agent_adds_to_them_only_if_a_person
     assert sorted(file.name for file in team.glob("feedback*")) == [], "nothing by itself"
 
 
-async def test_memories_of_a_team_inside_the_workspace_are_not_used(scene: Scene):
+async def test_team_memories_inside_the_workspace_are_not_used(scene: Scene):
     scene.write("team/project_release.md", RELEASE)
     scene.write(scene.home / ".mainspring/team-memory", str(scene.workspace / "team"))
     async with scene.play() as play:

@@ -53,7 +53,7 @@ def files(scene: Scene) -> dict[str, str]:
     return {path.name: path.read_text() for path in sorted(found)}
 
 
-async def told_next_time(scene: Scene) -> str:
+async def next_session_context(scene: Scene) -> str:
     async with scene.play(DONE) as play:
         await play.run("When do we deploy?")
         return "\n".join(event.text for event in await play.events(ContextAdded))
@@ -76,12 +76,12 @@ async def test_programs_in_the_sandbox_cannot_write_memories(scene: Scene):
         await play.run()
         assert len(await play.results()) == len(steps)
     assert files(scene) == {"feedback_deploys.md": RULE}
-    told = await told_next_time(scene)
+    told = await next_session_context(scene)
     assert "Never deploy on Fridays." in told
     assert "ask nobody" not in told
 
 
-async def test_programs_cannot_make_a_folder_of_memories(scene: Scene):
+async def test_programs_cannot_create_a_memory_folder(scene: Scene):
     scene.write("copy", EVIL)
     steps = [
         run(scene, f"attack{number}", f"cp copy evil.md\nrm -rf notes memory\n{attack}")
@@ -92,10 +92,10 @@ async def test_programs_cannot_make_a_folder_of_memories(scene: Scene):
         results = await play.results()
     assert ["set aside" in result for result in results] == [True] * len(steps)
     assert not (scene.workspace / "memory").exists()
-    assert await told_next_time(scene) == ""
+    assert await next_session_context(scene) == ""
 
 
-async def test_a_folder_that_becomes_one_of_memories_later_is_set_aside(scene: Scene):
+async def test_a_folder_that_later_becomes_a_memory_folder_is_set_aside(scene: Scene):
     scene.write("evil.md", EVIL)
     async with scene.play(
         run(scene, "first", "mkdir memory"),
@@ -105,10 +105,10 @@ async def test_a_folder_that_becomes_one_of_memories_later_is_set_aside(scene: S
     ) as play:
         await play.run()
         assert "set aside" in (await play.results())[-1]
-    assert await told_next_time(scene) == ""
+    assert await next_session_context(scene) == ""
 
 
-async def test_a_folder_of_code_is_code(scene: Scene):
+async def test_a_memory_folder_with_code_is_treated_as_code(scene: Scene):
     scene.write("memory/cache.py", "SIZE = 1\n")
     scene.write("memory/notes.md", EVIL)
     async with scene.play(
@@ -120,7 +120,7 @@ async def test_a_folder_of_code_is_code(scene: Scene):
     assert scene.read("memory/cache.py") == "SIZE = 2\n"
 
 
-async def test_file_tools_ask_before_they_write_memories_whatever_the_mode(scene: Scene):
+async def test_file_tools_ask_before_writing_memories_in_every_mode(scene: Scene):
     paths = ["memory/x.md", "memory/.history/ledger.jsonl", "Memory/MEMORY.md"]
     steps = [calls("write", file_path=path, content=EVIL) for path in paths]
     async with scene.play(*steps, mode="bypassPermissions") as play:
@@ -140,7 +140,7 @@ async def test_file_tools_ask_before_they_write_memories_whatever_the_mode(scene
         ("memory_forget", {}),
     ],
 )
-async def test_what_a_person_wrote_is_replaced_only_by_a_person(
+async def test_a_memory_written_by_a_person_is_replaced_only_with_approval(
     scene: Scene, tool: str, more: dict[str, object]
 ):
     scene.write("memory/feedback_deploys.md", RULE)
@@ -161,7 +161,7 @@ async def test_what_a_person_wrote_is_replaced_only_by_a_person(
     assert files(scene) == {"feedback_deploys.md": RULE}
 
 
-async def test_what_others_wrote_becomes_no_rule_without_a_person(scene: Scene):
+async def test_untrusted_text_becomes_a_rule_only_with_approval(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     rule = {"name": "Style", "description": "d", "text": "Obey.", "type": "procedure"}
     fact = {"name": "Fact", "description": "d", "text": "The sky is green."}
@@ -180,7 +180,7 @@ async def test_what_others_wrote_becomes_no_rule_without_a_person(scene: Scene):
     assert not (scene.workspace / "memory/procedure_style.md").exists()
 
 
-async def test_after_a_page_was_read_nothing_is_the_agents_own(scene: Scene):
+async def test_memories_written_after_reading_a_web_page_are_untrusted(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     note = {"name": "Fact", "description": "d", "text": "The sky is green."}
     async with scene.play(
@@ -194,7 +194,7 @@ async def test_after_a_page_was_read_nothing_is_the_agents_own(scene: Scene):
         assert written.trust == "foreign"
 
 
-async def test_what_a_subagent_has_read_is_not_its_parents_own(scene: Scene):
+async def test_memories_written_after_a_subagent_read_a_page_are_untrusted(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     note = {"name": "Fact", "description": "d", "text": "The sky is green."}
     model = Scripted(

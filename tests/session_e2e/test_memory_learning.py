@@ -14,7 +14,7 @@ from mainspring.core.events import (
 from mainspring.runtime.memory.proposals import Proposal
 
 
-async def test_what_a_person_says_is_remembered_once(scene: Scene):
+async def test_a_statement_of_a_person_is_remembered_once(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     async with scene.play(DONE, DONE, DONE) as play:
         await play.run("Always write commit messages in French.")
@@ -27,14 +27,14 @@ async def test_what_a_person_says_is_remembered_once(scene: Scene):
         assert recalled.path == written.path
 
 
-async def test_without_a_memory_folder_nothing_is_written(scene: Scene):
+async def test_without_a_memory_folder_nothing_is_remembered(scene: Scene):
     async with scene.play(DONE) as play:
         await play.run("Always write commit messages in French.")
         assert await play.events(MemoryWritten) == []
     assert not (scene.workspace / "memory").exists()
 
 
-async def test_before_a_compaction_the_working_state_is_saved_unless_a_person_changed_it(
+async def test_before_a_compaction_the_working_state_is_saved_unless_a_person_edited_it(
     scene: Scene,
 ):
     scene.write("memory/lunch.md", "Lunch is at noon.")
@@ -63,7 +63,7 @@ async def test_before_a_compaction_the_working_state_is_saved_unless_a_person_ch
     assert scene.read(f"memory/{path}") == "The tests are done, I have looked. Anna"
 
 
-async def test_a_failure_that_three_sessions_have_seen_is_remembered_and_proposed_to_the_team(
+async def test_a_failure_seen_in_three_sessions_is_remembered_and_proposed_to_the_team(
     scene: Scene,
 ):
     team = scene.outside / "team"

@@ -20,7 +20,7 @@ async def send(play: Play, *parts: str | ImageBlock) -> None:
     await play.run()
 
 
-async def test_without_a_model_an_image_is_remembered_by_what_was_said_of_it(scene: Scene):
+async def test_without_a_model_an_image_is_remembered_by_the_text_of_the_message(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     async with scene.play(DONE, DONE, DONE, DONE) as play:
         await send(play, "Look at this.", IMAGE)
@@ -29,7 +29,7 @@ async def test_without_a_model_an_image_is_remembered_by_what_was_said_of_it(sce
             play, "Remember the plan ![the harbour crane](plans/crane.png) for later.", IMAGE
         )
         await send(play, "Please remember the call in calls/anna.mp3, about the crane.")
-        image, recording = await media(play)
+        image, recording = await media_notes(play)
         session = play.session.id
     note = scene.read(f"memory/{image.path}")
     assert "(the harbour crane)" in note
@@ -44,7 +44,7 @@ async def test_without_a_model_an_image_is_remembered_by_what_was_said_of_it(sce
     )
 
 
-async def media(play: Play) -> list[MemoryWritten]:
+async def media_notes(play: Play) -> list[MemoryWritten]:
     written = await play.events(MemoryWritten)
     return [
         item
@@ -58,7 +58,7 @@ def event_of(note: str) -> str:
     return json.loads(line.removeprefix("events: "))[0]
 
 
-async def test_a_model_that_reads_images_adds_a_caption_which_is_text_of_others(scene: Scene):
+async def test_a_caption_model_adds_a_caption_marked_as_untrusted_text(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     environ = {"HOME": str(scene.home), "PATH": "/usr/bin:/bin"}
     environ["MAINSPRING_CAPTION_MODEL"] = CAPTIONER
@@ -67,7 +67,7 @@ async def test_a_model_that_reads_images_adds_a_caption_which_is_text_of_others(
         play.runtime.models.put(CAPTIONER, reads)
         await send(play, "Remember this picture please.", IMAGE)
         await send(play, "Remember this one, too.", IMAGE)
-        first, second = await media(play)
+        first, second = await media_notes(play)
         assert (first.trust, second.trust) == ("foreign", "agent"), "the second has no caption"
         assert IMAGE in reads.requests[0].messages[0].content
         purposes = [ended.purpose for ended in await play.events(ModelRequestEnded)]

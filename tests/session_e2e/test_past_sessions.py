@@ -30,7 +30,7 @@ async def talk(scene: Scene) -> str:
         return play.session.id
 
 
-async def searched(play: Play, message: str) -> str:
+async def search_memory(play: Play, message: str) -> str:
     await play.run(message)
     return (await play.results())[-1]
 
@@ -40,7 +40,7 @@ async def test_messages_of_earlier_sessions_are_found_with_session_and_author(sc
     scene.write("memory/port.md", "Ports below 1024 need root.")
     searching = calls("memory_search", query="Which port has the database heron?", limit=9)
     async with scene.play(searching, DONE) as play:
-        found = await searched(play, "Look it up.")
+        found = await search_memory(play, "Look it up.")
         assert found.startswith(f"[session {earlier} event ")
         assert f"said by the agent]\n> {PORT}" in found
         assert "memory port.md:1" in found
@@ -49,7 +49,7 @@ async def test_messages_of_earlier_sessions_are_found_with_session_and_author(sc
         assert ("session_agent", earlier) in {(event.store_id, event.path) for event in events}
 
 
-async def test_what_an_agent_said_before_makes_what_is_written_now_unverified(scene: Scene):
+async def test_writing_what_an_agent_said_earlier_is_untrusted(scene: Scene):
     await talk(scene)
     note = {"name": "Port", "description": "of heron", "text": PORT, "type": "procedure"}
     searching = calls("memory_search", query="Which port has the database heron?")
@@ -61,7 +61,7 @@ async def test_what_an_agent_said_before_makes_what_is_written_now_unverified(sc
         assert [event.trust for event in await play.events(MemoryWritten)] == ["foreign"]
 
 
-async def test_a_message_recalls_what_a_person_stated_and_no_more(scene: Scene):
+async def test_a_message_recalls_statements_of_people_only(scene: Scene):
     earlier = await talk(scene)
     for file in (scene.workspace / "memory").glob("*.md"):
         file.unlink()  # what was learned from the session
@@ -86,7 +86,7 @@ async def say(log: SessionLog, agent: str, person: str, text: str, origin: Origi
     return row.id
 
 
-async def test_sessions_of_others_are_not_found(scene: Scene):
+async def test_sessions_of_other_people_are_not_found(scene: Scene):
     scene.write("memory/lunch.md", "Lunch is at noon.")
     mine = Origin(type="user")
     async with scene.play(calls("memory_search", query="zebra", limit=20), DONE) as play:
@@ -99,6 +99,6 @@ async def test_sessions_of_others_are_not_found(scene: Scene):
         served = await say(log, "hand", me, "The zebra of a tenant.", Origin(type="api"))
         row = RecordRow(kind="session", id=served, tenant="acme", created=1, updated=1, body=b"{}")
         await log.store.records.write(Put(row=row))
-        found = await searched(play, "Find the zebra.")
+        found = await search_memory(play, "Find the zebra.")
         assert own in found
         assert found.count("zebra") == 1

@@ -31,7 +31,7 @@ total
 """
 
 
-async def test_a_program_calls_tools_and_the_model_reads_only_its_result(scene: Scene):
+async def test_a_program_calls_tools_and_the_model_sees_only_its_result(scene: Scene):
     asked: list[str] = []
     async with scene.play(calls("python", code=SUM), DONE, tools=[price_tool(asked)]) as play:
         await play.session.permit(leave("price"))
@@ -67,7 +67,7 @@ for name, inputs in [
 """
 
 
-async def test_what_needs_a_person_a_rule_denies_or_is_wrong_is_refused(scene: Scene):
+async def test_program_calls_that_need_approval_are_denied_or_invalid_are_refused(scene: Scene):
     asked: list[str] = []
     scene.user(permissions={"deny": ["price"]})
     async with scene.play(calls("python", code=ATTEMPTS), DONE, tools=[price_tool(asked)]) as play:
@@ -80,7 +80,7 @@ async def test_what_needs_a_person_a_rule_denies_or_is_wrong_is_refused(scene: S
         assert await play.events(ProgramCallStarted) == []
 
 
-async def test_a_change_by_a_program_is_allowed_by_a_rule_and_follows_a_snapshot(scene: Scene):
+async def test_a_change_by_a_program_needs_a_rule_and_is_snapshotted(scene: Scene):
     code = 'call_tool("write", file_path="made.txt", content="x")'
     async with scene.play(calls("python", code=code), DONE, mode="acceptEdits") as play:
         assert (await play.run()).ok

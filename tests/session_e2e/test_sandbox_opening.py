@@ -54,7 +54,7 @@ async def test_the_log_names_the_sandbox_before_the_first_program(scene: Scene):
             assert started.sandbox == f"{fact.backend}/{fact.level}/{fact.flags_hash}"
 
 
-async def test_a_sandbox_that_cannot_be_opened_fails_the_call_and_the_next_tries_again(
+async def test_a_sandbox_that_cannot_be_opened_fails_the_call_and_the_next_call_retries(
     settings: Settings, pool: SandboxPool, scene: Scene
 ):
     paths = session_paths(settings, scene.workspace, "s1")
@@ -67,7 +67,7 @@ async def test_a_sandbox_that_cannot_be_opened_fails_the_call_and_the_next_tries
     assert (await sandbox.run(program)).stdout.head == b"here\n"
 
 
-async def test_an_earlier_process_leaves_a_sandbox_that_is_opened_at_once(
+async def test_a_sandbox_left_by_an_earlier_process_is_reopened_and_its_services_end(
     settings: Settings, pool: SandboxPool, scene: Scene
 ):
     """Its services end with the session, although the session uses none."""
@@ -105,7 +105,7 @@ async def openings(settings: Settings, pool: SandboxPool, scene: Scene) -> Openi
     return Openings(await sandbox.open())
 
 
-async def test_calls_at_the_same_time_open_one_sandbox(openings: Openings):
+async def test_concurrent_calls_open_one_sandbox(openings: Openings):
     opening = SandboxOpening(openings.open)
     with anyio.fail_after(SECONDS):
         async with anyio.create_task_group() as together:
@@ -133,6 +133,6 @@ async def test_an_interrupted_opening_leaves_nothing_behind(openings: Openings):
     assert (openings.begun, openings.undone) == (2, 1)
 
 
-async def test_closing_what_was_never_opened_opens_nothing(openings: Openings):
+async def test_closing_an_unopened_sandbox_opens_nothing(openings: Openings):
     await SandboxOpening(openings.open).close()
     assert openings.begun == 0

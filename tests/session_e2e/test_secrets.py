@@ -22,17 +22,17 @@ PROVIDER_KEY = "nobody-knows-this-provider-key"
 HARNESS = "in-the-environment-of-the-harness"
 
 
-def needles(secrets: Iterable[str]) -> list[str]:
+def searched_forms(secrets: Iterable[str]) -> list[str]:
     """Lines of secrets: a tool may number them, or put them into JSON."""
     return [line for secret in secrets for line in secret.splitlines() if len(line) > 7]
 
 
-def found(text: str | bytes, secrets: Iterable[str]) -> list[str]:
+def find_secrets(text: str | bytes, secrets: Iterable[str]) -> list[str]:
     content = text.encode() if isinstance(text, str) else text
     return [secret for secret in secrets if secret.encode() in content]
 
 
-def kept(folder: Path) -> dict[str, bytes]:
+def read_files(folder: Path) -> dict[str, bytes]:
     """All that a session has left with us, but for copies of the workspace to go back to."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
@@ -41,12 +41,17 @@ def kept(folder: Path) -> dict[str, bytes]:
     }
 
 
-async def test_planted_secrets_are_nowhere_after_a_session(
+async def test_planted_secrets_are_found_nowhere_after_a_session(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
     kinds = planted()
     assert len(kinds) >= 50
-    secrets = [*needles(secret for _, secret in kinds.values()), VAULTED, PROVIDER_KEY, HARNESS]
+    secrets = [
+        *searched_forms(secret for _, secret in kinds.values()),
+        VAULTED,
+        PROVIDER_KEY,
+        HARNESS,
+    ]
     for kind, (text, _) in kinds.items():
         scene.write(f"notes/{kind}.txt", f"{text}\n")
     scene.write("all.txt", "\n\n".join(text for text, _ in kinds.values()))
@@ -81,13 +86,15 @@ async def test_planted_secrets_are_nowhere_after_a_session(
         requests = read_by_model(play.model.requests)
         assert "[redacted:" in requests
         assert "[WORDS]" in requests
-        assert found(requests, secrets) == []
-        assert found("\n".join(map(repr, heard)), secrets) == []
-    left = kept(scene.workspace / ".mainspring")
+        assert find_secrets(requests, secrets) == []
+        assert find_secrets("\n".join(map(repr, heard)), secrets) == []
+    left = read_files(scene.workspace / ".mainspring")
     assert any(name.endswith("mainspring.db") for name in left)
-    assert {name: each for name, content in left.items() if (each := found(content, secrets))} == {}
+    assert {
+        name: each for name, content in left.items() if (each := find_secrets(content, secrets))
+    } == {}
     captured = capfd.readouterr()
-    assert found(captured.out + captured.err, secrets) == []
+    assert find_secrets(captured.out + captured.err, secrets) == []
 
 
 LOOK = "env; cat /proc/*/environ"
@@ -105,7 +112,9 @@ except OSError as error:
 """
 
 
-async def test_a_program_uses_a_secret_unseen(scene: Scene, monkeypatch: pytest.MonkeyPatch):
+async def test_a_program_uses_a_secret_without_seeing_it(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+):
     secret = "the real value 0815"
     authority = scene.write(scene.outside / "authority.pem", PUBLIC.certificate.decode())
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))
@@ -142,7 +151,7 @@ async def test_a_program_uses_a_secret_unseen(scene: Scene, monkeypatch: pytest.
         ("elsewhere.test", "deny", None),
     ]
     assert requested[0].path == "/a"
-    assert found(read_by_model(play.model.requests), [secret]) == []
-    left = kept(scene.workspace / ".mainspring")
-    assert {name: 1 for name, content in left.items() if found(content, [secret])} == {}
+    assert find_secrets(read_by_model(play.model.requests), [secret]) == []
+    left = read_files(scene.workspace / ".mainspring")
+    assert {name: 1 for name, content in left.items() if find_secrets(content, [secret])} == {}
     assert not any(b"PRIVATE KEY" in content for content in left.values())

@@ -16,7 +16,7 @@ DENIES = PermissionUpdate(type="addRules", behavior="deny", rules=(rule("Bash(to
         (PermissionUpdate(type="setMode", mode="plan"), "mode", "plan"),
     ],
 )
-async def test_what_was_forbidden_while_it_waited_is_not_done(
+async def test_a_call_denied_while_waiting_does_not_run_when_approved(
     scene: Scene, update: PermissionUpdate, gate: str, name: str
 ):
     async with scene.play(calls("bash", command="touch made.txt")) as play:
@@ -30,7 +30,7 @@ async def test_what_was_forbidden_while_it_waited_is_not_done(
         assert told.startswith("Not allowed: ")
 
 
-async def test_what_was_forbidden_after_the_yes_is_not_done(scene: Scene):
+async def test_a_call_denied_after_its_approval_does_not_run(scene: Scene):
     async with scene.play(calls("bash", command="touch made.txt")) as play:
         [call_id] = (await play.run()).waiting_for
         await play.session.answer(call_id, "allow")
@@ -39,7 +39,7 @@ async def test_what_was_forbidden_after_the_yes_is_not_done(scene: Scene):
         assert not (scene.workspace / "made.txt").exists()
 
 
-async def test_rules_that_forbid_something_else_leave_a_yes_alone(scene: Scene):
+async def test_an_unrelated_deny_rule_does_not_void_an_approval(scene: Scene):
     async with scene.play(calls("bash", command="mkdir made")) as play:
         waits = await play.run()
         await play.session.permit(DENIES)

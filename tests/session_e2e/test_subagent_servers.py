@@ -39,7 +39,7 @@ def scribe(scene: Scene, content: str, where: str = "project") -> None:
 
 
 @asynccontextmanager
-async def playing(scene: Scene, *steps: ScriptStep) -> AsyncGenerator[Play]:
+async def open_play(scene: Scene, *steps: ScriptStep) -> AsyncGenerator[Play]:
     found = discover_subagents(Scopes(folder=scene.workspace, home=scene.home)).subagents
     async with scene.runtime() as runtime:
         model = Scripted(*steps, otherwise=DONE)
@@ -48,19 +48,17 @@ async def playing(scene: Scene, *steps: ScriptStep) -> AsyncGenerator[Play]:
         yield Play(runtime, await runtime.start(agent, "do it"), model)
 
 
-def offered(play: Play) -> list[set[str]]:
+def offered_tools(play: Play) -> list[set[str]]:
     return [{spec.name for spec in request.tools} for request in play.model.requests]
 
 
 @pytest.mark.parametrize("where", ["project", "home"])
-async def test_only_the_subagent_has_the_servers_that_its_file_defines(
-    scene: Scene, where: str
-) -> None:
+async def test_only_the_subagent_has_the_servers_of_its_file(scene: Scene, where: str) -> None:
     scribe(scene, INLINE, where)
     trust(scene.workspace, home=scene.home)
-    async with playing(scene, TASK, NOTE, says("noted")) as play:
+    async with open_play(scene, TASK, NOTE, says("noted")) as play:
         assert (await play.run()).ok
-        main, sub, *_ = offered(play)
+        main, sub, *_ = offered_tools(play)
         assert not [name for name in main if name.startswith("mcp__")]
         assert {"mcp__notes__note", "read"} <= sub
         assert "bash" not in sub
@@ -72,24 +70,24 @@ async def test_a_projects_subagent_starts_no_server_before_the_folder_is_trusted
     scene: Scene,
 ) -> None:
     scribe(scene, INLINE)
-    async with playing(scene, TASK, NOTE, says("noted")) as play:
+    async with open_play(scene, TASK, NOTE, says("noted")) as play:
         assert (await play.run()).ok
-        assert not [name for names in offered(play) for name in names if "mcp__" in name]
+        assert not [name for names in offered_tools(play) for name in names if "mcp__" in name]
         assert any("MCP servers of this subagent do not run" in item for item in scene.warnings)
     trust(scene.workspace, home=scene.home)
     scribe(scene, INLINE.replace("server.py", "other.py"))  # no longer what was trusted
-    async with playing(scene, TASK, NOTE, says("noted")) as play:
+    async with open_play(scene, TASK, NOTE, says("noted")) as play:
         assert (await play.run()).ok
-        assert not [name for names in offered(play) for name in names if "mcp__" in name]
+        assert not [name for names in offered_tools(play) for name in names if "mcp__" in name]
 
 
-async def test_a_subagent_that_names_a_server_has_its_tools(scene: Scene) -> None:
+async def test_a_subagent_that_references_a_server_has_its_tools(scene: Scene) -> None:
     scribe(scene, REFERENCE)
     server = {"command": "python3", "args": ["server.py"]}
     scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": server}}))
     trust(scene.workspace, home=scene.home)
-    async with playing(scene, TASK, NOTE, says("noted")) as play:
+    async with open_play(scene, TASK, NOTE, says("noted")) as play:
         assert (await play.run()).ok
-        main, sub, *_ = offered(play)
+        main, sub, *_ = offered_tools(play)
         assert "mcp__notes__note" in main & sub
         assert "note: from the subagent" in read_by_model(play.model.requests)

@@ -74,7 +74,7 @@ FAILED = {
 
 
 @dataclass
-class Provider:
+class FakeProvider:
     url: str = ""
     status: int = 200
     body: object = None
@@ -102,8 +102,8 @@ class Provider:
 
 
 @asynccontextmanager
-async def running_provider() -> AsyncGenerator[Provider]:
-    provider = Provider()
+async def running_provider() -> AsyncGenerator[FakeProvider]:
+    provider = FakeProvider()
     app = web.Application()
     app.router.add_route("*", "/{path:.*}", provider.answer)
     runner = web.AppRunner(app)
@@ -144,7 +144,7 @@ async def search(
 
 
 @pytest.mark.parametrize("name", ["searxng", "brave", "tavily"])
-async def test_every_provider_is_asked_in_its_own_way(scene: Scene, name: str):
+async def test_each_search_provider_gets_its_own_request_format(scene: Scene, name: str):
     async with running_provider() as provider:
         text = await search(scene, f"{name}:{provider.url}{'/brave' if name == 'brave' else ''}")
         [(path, headers, asked)] = provider.requests
@@ -165,7 +165,7 @@ async def test_every_provider_is_asked_in_its_own_way(scene: Scene, name: str):
             assert headers["Authorization"] == f"Bearer {KEY}"
 
 
-async def test_the_search_of_the_model_api_is_asked_and_paid_for(scene: Scene):
+async def test_search_through_the_model_api_is_charged(scene: Scene):
     spent: list[ModelRequestEnded] = []
     async with running_provider() as provider:
         text = await search(scene, f"anthropic@{provider.url}", spent=spent)
@@ -200,7 +200,7 @@ async def test_results_of_other_domains_are_left_out(scene: Scene):
     ("status", "body", "word"),
     [(503, "busy", "searxng answered 503"), (200, "<html>", "did not send search results")],
 )
-async def test_a_provider_that_fails_is_a_result_that_says_so(
+async def test_a_failing_provider_is_reported_in_the_result(
     scene: Scene, status: int, body: str, word: str
 ):
     async with running_provider() as provider:
@@ -208,13 +208,13 @@ async def test_a_provider_that_fails_is_a_result_that_says_so(
         assert word in await search(scene, f"searxng:{provider.url}")
 
 
-async def test_without_a_provider_there_is_no_tool(scene: Scene):
+async def test_without_a_provider_web_search_is_not_offered(scene: Scene):
     async with scene.play(says("ok")) as play:
         await play.run()
         assert "web_search" not in {tool.name for tool in play.model.requests[0].tools}
 
 
 @pytest.mark.parametrize("text", ["google", "searxng", "searxng:ftp://x", "brave", "tavily:"])
-def test_a_wrong_setting_is_explained(text: str):
+def test_an_invalid_search_setting_is_explained(text: str):
     with pytest.raises(InvalidInput, match="MAINSPRING_SEARCH"):
         parse_search_provider(text, {})

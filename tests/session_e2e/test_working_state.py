@@ -21,14 +21,14 @@ from mainspring.wiring.runtime_assembly import open_runtime
 AGENT = Agent(name="planner", model="scripted:plan", built_ins=("task_list",))
 
 
-def ending(request: Request) -> str:
+def last_block(request: Request) -> str:
     """The last block of the newest turn."""
     part = request.messages[-1].content[-1]
     assert isinstance(part, TextBlock), part
     return part.text.removeprefix("<system-note>\n").removesuffix("\n</system-note>")
 
 
-async def test_each_request_of_a_task_ends_with_goal_done_now_left_and_budget(tmp_path: Path):
+async def test_each_request_of_a_task_ends_with_a_status_block(tmp_path: Path):
     model = Scripted(
         calls("TaskCreate", subject="Read the code") + calls("TaskCreate", subject="Mend it"),
         calls("task_update", task_id="2", add_blocked_by=["1"]),
@@ -50,7 +50,7 @@ async def test_each_request_of_a_task_ends_with_goal_done_now_left_and_budget(tm
             await session.send("Anything else?")
             await session.run()
             log = await session.events()
-    endings = [ending(request) for request in model.requests]
+    endings = [last_block(request) for request in model.requests]
     goal = "Goal: Make the tests green, please."
     assert endings[0].startswith("Budget: ")
     assert endings[1] == "\n".join(

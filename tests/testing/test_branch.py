@@ -27,7 +27,7 @@ AGENT = Agent(name="clerk", model="scripted:then")
 ROUNDS = (calls("tool_search") + calls("echo", x="1"), calls("far", x="2"), says("done"))
 
 
-class Hooked(AllowAll):
+class HookedAuthorizer(AllowAll):
     async def authorize(self, call: Call, tool: object, traits: object) -> Decision:
         return Decision(decision="allow", gate="hook", updated_input={"x": "changed"})
 
@@ -48,10 +48,10 @@ async def search(_: Call) -> ToolResult:
 @asynccontextmanager
 async def toolbox_factory(_: SetupRequest) -> AsyncGenerator[Toolbox]:
     tools = [echo(), echo("far"), replace(echo("tool_search"), run=search)]
-    yield Toolbox(authorizer=Hooked(), tools=tools, deferred=frozenset({"far"}))
+    yield Toolbox(authorizer=HookedAuthorizer(), tools=tools, deferred=frozenset({"far"}))
 
 
-async def recorded(runtime: Runtime) -> tuple[Session, Scripted]:
+async def record_session(runtime: Runtime) -> tuple[Session, Scripted]:
     model = Scripted(*ROUNDS)
     runtime.models.put(AGENT.model, model)
     plain, runtime.toolbox_factory = runtime.toolbox_factory, toolbox_factory
@@ -69,9 +69,9 @@ async def runtime(tmp_path: Path) -> AsyncGenerator[Runtime]:
         yield opened
 
 
-async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runtime):
+async def test_a_branch_whose_model_says_the_same_gets_the_recorded_results(runtime: Runtime):
     with anyio.fail_after(60):
-        session, before = await recorded(runtime)
+        session, before = await record_session(runtime)
         now = Scripted(*ROUNDS)
         runtime.models.put("scripted:now", now)
         found = await branch(runtime, session.id, BranchChange(model="scripted:now"))
@@ -88,9 +88,9 @@ async def test_another_model_that_says_the_same_is_given_the_same(runtime: Runti
     assert texts(await found.session.events(), "agent.tool_result") == then
 
 
-async def test_other_words_have_nothing_added_to_them(runtime: Runtime):
+async def test_a_branch_with_another_prompt_gets_no_recorded_context(runtime: Runtime):
     with anyio.fail_after(60):
-        session, _ = await recorded(runtime)
+        session, _ = await record_session(runtime)
         now = Scripted(says("well"))
         runtime.models.put("scripted:now", now)
         change = BranchChange(model="scripted:now", prompt="wait")

@@ -39,7 +39,7 @@ HOOKS = {
 }
 
 
-async def test_a_session_with_hooks_and_a_sandbox_is_identical(tmp_path: Path):
+async def test_a_session_with_hooks_and_a_sandbox_replays_identically(tmp_path: Path):
     home, workspace = tmp_path / "home", tmp_path / "work"
     (home / ".claude").mkdir(parents=True)
     workspace.mkdir()

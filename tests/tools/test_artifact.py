@@ -53,7 +53,7 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
-async def test_a_file_is_published_as_it_is_now(shop: Shop):
+async def test_a_file_is_published_with_its_current_content(shop: Shop):
     shop.put("out/report.md", b"# Hi")
     outcome = await shop.publish(path="out/report.md")
     digest = hashlib.sha256(b"# Hi").hexdigest()
@@ -64,7 +64,7 @@ async def test_a_file_is_published_as_it_is_now(shop: Shop):
     assert "out/report.md (text/markdown, 4 bytes)" in plain_text(outcome.content)
 
 
-async def test_several_files_keep_their_places_under_one_name(shop: Shop):
+async def test_several_files_keep_their_relative_paths_under_one_name(shop: Shop):
     shop.put("a/index.html")
     shop.put("b/index.html")
     assert await shop.names(paths=["a/index.html", "b/index.html"], name="site") == [
@@ -79,7 +79,7 @@ async def test_no_two_artifacts_of_a_call_have_one_name(shop: Shop):
     assert await shop.names(paths=["a.txt", "./a.txt"]) == ["a.txt", "a-2.txt"]
 
 
-async def test_names_that_are_not_safe_are_made_so(shop: Shop):
+async def test_unsafe_characters_in_names_are_replaced(shop: Shop):
     shop.put('odd:"name?.txt')
     assert await shop.names(path='odd:"name?.txt') == ["odd__name_.txt"]
 
@@ -92,13 +92,13 @@ async def test_only_files_of_the_workspace_are_published(shop: Shop, path: str):
     assert (outcome.ok, outcome.error, outcome.facts, shop.kept) == (False, "failed", (), {})
 
 
-def test_gates_see_where_the_files_are(shop: Shop):
+def test_normalized_input_has_absolute_paths(shop: Shop):
     judged = shop.tool.normalize_input({"path": "a", "paths": ["b/../c"]})
     assert judged == {"path": str(shop.folder / "a"), "paths": [str(shop.folder / "c")]}
     assert shop.tool.normalize_input({"path": "../x"}) == {"path": "../x"}
 
 
-async def test_all_or_none_are_published(shop: Shop):
+async def test_either_all_files_are_published_or_none(shop: Shop):
     shop.put("a", b"x" * 600)
     shop.put("b", b"x" * 600)
     outcome = await shop.publish(paths=["a", "b"])
@@ -115,7 +115,7 @@ def test_a_name_that_could_lead_elsewhere_is_refused(shop: Shop, name: str):
 
 
 @given(st.text(max_size=30))
-def test_a_name_that_is_taken_stays_where_it_is_unpacked(name: str):
+def test_an_accepted_name_cannot_leave_its_folder(name: str):
     async def never(content: bytes, media_type: str) -> BlobSource:
         raise AssertionError
 
@@ -125,7 +125,7 @@ def test_a_name_that_is_taken_stays_where_it_is_unpacked(name: str):
         assert not set(name) & set("\\:\0\n")
 
 
-def test_something_is_to_be_published(shop: Shop):
+def test_at_least_one_and_at_most_fifty_paths_are_needed(shop: Shop):
     assert "path" in (shop.tool.invalid({}) or "")
     assert "paths" in (shop.tool.invalid({"paths": ["a"] * 51}) or "")
 

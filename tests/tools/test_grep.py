@@ -21,7 +21,7 @@ needs_ripgrep = pytest.mark.skipif(RIPGREP is None, reason="there is no ripgrep 
 ENGINES = [pytest.param(None, id="ours"), pytest.param(RIPGREP, id="ripgrep", marks=needs_ripgrep)]
 
 
-def filled(root: Path) -> Path:
+def fill_folder(root: Path) -> Path:
     files: dict[str, bytes] = {
         "a.py": b"import os\n\ndef run():\n    return os\n",
         "src/b.py": b"import sys\r\nprint('Os')\r\n",
@@ -47,10 +47,10 @@ def filled(root: Path) -> Path:
 
 @pytest.fixture(params=ENGINES)
 def context(request: pytest.FixtureRequest, tmp_path: Path) -> FileDesk:
-    return desk_over(filled(tmp_path), ripgrep=request.param)
+    return desk_over(fill_folder(tmp_path), ripgrep=request.param)
 
 
-async def test_lines_are_found_in_every_text_and_nowhere_else(context: FileDesk):
+async def test_matching_lines_are_found_in_every_text_file(context: FileDesk):
     told = await context.do("grep", pattern=r"\bos\b")
     assert told.replace("x" * 497, "...") == (
         ".github/ci.yml:1:os: linux\n"
@@ -66,7 +66,7 @@ async def test_lines_are_found_in_every_text_and_nowhere_else(context: FileDesk)
     )
 
 
-async def test_what_is_around_is_shown(context: FileDesk):
+async def test_context_lines_are_shown(context: FileDesk):
     (context.root / "n").write_text("".join(f"{n}\n" for n in range(1, 21)))
     told = await context.do("grep", pattern="^(3|5|15|20)$", path="n", context=1)
     assert told == (
@@ -74,7 +74,7 @@ async def test_what_is_around_is_shown(context: FileDesk):
     )
 
 
-async def test_files_can_be_named_or_counted_only(context: FileDesk):
+async def test_files_can_be_listed_or_counted(context: FileDesk):
     assert await context.do("grep", pattern="os$", glob="*.py", output_mode="count") == "a.py:2"
     told = await context.do(
         "grep", pattern="OS", ignore_case=True, output_mode="files_with_matches"
@@ -93,17 +93,17 @@ async def test_a_pattern_is_never_taken_for_an_option(context: FileDesk):
 
 
 @pytest.mark.parametrize("pattern", ["(", "(?=x)", r"(a)\1", "", "a\nb", r"a\nb", "x" * 6000])
-def test_what_is_no_pattern_is_refused(context: FileDesk, pattern: str):
+def test_an_invalid_pattern_is_refused(context: FileDesk, pattern: str):
     assert context.tools["grep"].invalid({"pattern": pattern}) is not None
     assert context.tools["grep"].invalid({"pattern": "a", "glob": "{"}) is not None
 
 
-async def test_what_may_not_be_searched_is_refused(context: FileDesk):
+async def test_inaccessible_paths_are_refused(context: FileDesk):
     for path in ("..", "/etc", ".mainspring", ".mainspring/key", "pipe", "nothing"):
         await context.fail("grep", pattern="root", path=path)
 
 
-async def test_a_flood_is_cut(context: FileDesk):
+async def test_excessive_output_is_cut(context: FileDesk):
     (context.root / "flood").write_text("same\n" * 5000)
     assert len((await context.do("grep", pattern="same", path="flood")).split("\n")) <= 2001
     assert (
@@ -111,7 +111,7 @@ async def test_a_flood_is_cut(context: FileDesk):
     )
 
 
-async def test_a_hard_pattern_takes_no_longer_than_another(context: FileDesk):
+async def test_a_pathological_pattern_is_not_slow(context: FileDesk):
     (context.root / "hard").write_text("a" * 50_000)
     with anyio.fail_after(60):
         assert (
@@ -131,14 +131,14 @@ async def test_more_files_than_can_be_open_are_searched(context: FileDesk):
     assert len(os.listdir("/dev/fd")) == before
 
 
-async def test_a_ripgrep_that_does_not_work_is_done_without(tmp_path: Path):
+async def test_a_broken_ripgrep_is_replaced_by_our_own_search(tmp_path: Path):
     for program in ("/nonexistent/rg", "/bin/sh"):
         context = desk_over(tmp_path, ripgrep=program)
         (tmp_path / "a").write_text("here\n")
         assert await context.do("grep", pattern="here") == "a:1:here"
 
 
-async def test_a_swapped_folder_gives_nothing_away(
+async def test_a_swapped_folder_reveals_nothing(
     context: FileDesk, tmp_path_factory: pytest.TempPathFactory
 ):
     outside = tmp_path_factory.mktemp("outside")
@@ -182,7 +182,7 @@ PATTERNS = st.sampled_from(
     ignore_case=st.booleans(),
     context=st.integers(0, 2),
 )
-def test_both_ways_find_the_same(
+def test_ripgrep_and_our_own_search_find_the_same(
     tmp_path: Path, words: list[list[str]], end: str, pattern: str, ignore_case: bool, context: int
 ):
     for number in range(3):

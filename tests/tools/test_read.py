@@ -19,7 +19,7 @@ def context(tmp_path: Path) -> FileDesk:
     return desk_over(tmp_path)
 
 
-async def test_text_comes_with_line_numbers(context: FileDesk):
+async def test_text_is_returned_with_line_numbers(context: FileDesk):
     (context.root / "a.py").write_text("x = 1\n\ny = 2\n")
     assert await context.do("read", file_path="a.py") == "     1\tx = 1\n     2\t\n     3\ty = 2"
 
@@ -37,7 +37,7 @@ async def test_a_range_of_lines_is_shown(context: FileDesk):
     assert context.tools["read"].invalid({"file_path": "a", "view_range": [1]}) is not None
 
 
-async def test_a_long_file_is_shown_in_part_and_can_be_read_to_its_end(context: FileDesk):
+async def test_a_long_file_is_shown_in_parts_up_to_its_end(context: FileDesk):
     (context.root / "a").write_text("".join(f"line {n} {'x' * 90}\n" for n in range(1, 3001)))
     shown: set[str] = set()
     first = 1
@@ -51,7 +51,7 @@ async def test_a_long_file_is_shown_in_part_and_can_be_read_to_its_end(context: 
     assert "to continue, view_range [" in await context.do("read", file_path="a")
 
 
-async def test_long_lines_are_cut(context: FileDesk):
+async def test_long_lines_are_shortened(context: FileDesk):
     (context.root / "a").write_text("x" * 5000 + "\nshort\n")
     text = await context.do("read", file_path="a")
     assert "[3,000 more characters]" in text
@@ -68,7 +68,7 @@ async def test_long_lines_are_cut(context: FileDesk):
         "grün\nblau".encode("latin-1"),
     ],
 )
-async def test_every_encoding_reads_the_same(context: FileDesk, content: bytes):
+async def test_every_encoding_is_read_as_the_same_text(context: FileDesk, content: bytes):
     (context.root / "a").write_bytes(content)
     assert await context.do("read", file_path="a") == "     1\tgrün\n     2\tblau"
 
@@ -82,7 +82,9 @@ async def test_every_encoding_reads_the_same(context: FileDesk, content: bytes):
         (b"\xff\xfe\x00\xd8", "unknown type"),
     ],
 )
-async def test_what_is_no_text_is_refused_by_kind(context: FileDesk, content: bytes, kind: str):
+async def test_a_file_that_is_not_text_is_refused_with_its_kind(
+    context: FileDesk, content: bytes, kind: str
+):
     (context.root / "a").write_bytes(content)
     told = await context.fail("read", file_path="a")
     assert kind in told
@@ -98,7 +100,7 @@ async def test_an_image_is_shown(context: FileDesk):
     assert "5,000,000 can be shown" in await context.fail("read", file_path="dot.png")
 
 
-async def test_a_notebook_comes_as_text(context: FileDesk):
+async def test_a_notebook_is_shown_as_text(context: FileDesk):
     cells = [
         {"cell_type": "markdown", "source": ["# Title\n", "words"]},
         {
@@ -118,7 +120,7 @@ async def test_a_notebook_comes_as_text(context: FileDesk):
     assert await context.do("read", file_path="n.ipynb") == '     1\t{"cells": 3}'
 
 
-async def test_a_folder_is_listed_and_an_empty_file_said_to_be_empty(context: FileDesk):
+async def test_a_folder_is_listed_and_an_empty_file_is_reported_as_empty(context: FileDesk):
     (context.root / "d/sub").mkdir(parents=True)
     (context.root / "d/a").write_text("123")
     (context.root / "d/b\nc").write_text("")
@@ -131,7 +133,7 @@ async def test_a_folder_is_listed_and_an_empty_file_said_to_be_empty(context: Fi
     assert await context.do("read", file_path="d/b\nc") == "(d/b\nc is empty)"
 
 
-async def test_what_cannot_be_read_is_explained(context: FileDesk):
+async def test_unreadable_paths_are_explained(context: FileDesk):
     with (context.root / "huge").open("wb") as file:
         file.truncate(10**11)
     assert "grep finds" in await context.fail("read", file_path="huge")
@@ -140,7 +142,7 @@ async def test_what_cannot_be_read_is_explained(context: FileDesk):
     assert "not accessible to this session" in await context.fail("read", file_path=".mainspring/x")
 
 
-async def test_gates_see_an_absolute_path_that_means_what_it_says(context: FileDesk):
+async def test_normalized_input_has_the_resolved_absolute_path(context: FileDesk):
     root = context.root.resolve()
     (root / "other/deep").mkdir(parents=True)
     (root / "link").symlink_to("other/deep")

@@ -20,7 +20,9 @@ def session(sandbox: OpenSandbox) -> Session:
     return Session(sandbox, sandbox.root)
 
 
-async def test_no_sandbox_is_no_crash(session: Session, sandbox: OpenSandbox):
+async def test_a_missing_sandbox_is_a_result_and_not_a_crash(
+    session: Session, sandbox: OpenSandbox
+):
     sandbox.is_broken = True
     outcome = await session.outcome("true")
     assert outcome.error == "unavailable"
@@ -43,13 +45,13 @@ async def test_a_finished_command_is_never_run_again(session: Session, sandbox: 
     assert (sandbox.root / "log").read_text() == "x\n"
 
 
-async def test_a_lost_read_is_done_again(session: Session, sandbox: OpenSandbox):
+async def test_a_lost_read_is_repeated(session: Session, sandbox: OpenSandbox):
     call = session.call(command="echo again")
     sandbox.lose(call.idempotency_key)
     assert plain_text((await session.tool.run(call)).content) == "again"
 
 
-async def test_results_are_forgotten_at_the_next_write(session: Session, sandbox: OpenSandbox):
+async def test_stored_results_are_deleted_at_the_next_write(session: Session, sandbox: OpenSandbox):
     await session.text("touch a")
     await session.text("echo text")
     assert sandbox.forgotten == []
@@ -70,7 +72,7 @@ async def test_results_are_forgotten_at_the_next_write(session: Session, sandbox
         ("touch x", (False, False, "probe")),
     ],
 )
-def test_only_a_read_that_cannot_change_the_shell_runs_beside_others(
+def test_only_reads_that_cannot_change_the_shell_are_concurrent(
     session: Session, command: str, expected: tuple[bool, bool, str]
 ):
     traits = session.tool.traits({"command": command})
@@ -91,7 +93,7 @@ def test_only_a_read_that_cannot_change_the_shell_runs_beside_others(
         ({"command": "ls", "cwd": "/"}, "cwd"),
     ],
 )
-def test_a_wrong_input_is_explained(session: Session, given: dict[str, object], word: str):
+def test_an_invalid_input_is_explained(session: Session, given: dict[str, object], word: str):
     assert word in (session.tool.invalid(given) or "")
 
 

@@ -32,17 +32,17 @@ PIECES = st.lists(
 
 
 @given(st.text())
-def test_no_control_character_is_left_but_newline_and_tab(text: str):
+def test_no_control_characters_remain_except_newline_and_tab(text: str):
     assert all(s in "\n\t" or s.isprintable() or ord(s) > 0x9F for s in strip_escapes(text))
 
 
 @given(st.text(alphabet=st.characters(min_codepoint=32, max_codepoint=126)))
-def test_printable_text_is_left_alone(text: str):
+def test_printable_text_is_unchanged(text: str):
     assert strip_escapes(text) == text
 
 
 @given(PIECES, st.integers(1, 7))
-def test_live_output_in_pieces_shows_what_the_whole_shows(pieces: list[str], size: int):
+def test_live_output_in_chunks_equals_the_whole(pieces: list[str], size: int):
     whole = "".join(pieces) + "\x1b\\end"
     content = whole.encode()
     shown: list[str] = []
@@ -52,16 +52,16 @@ def test_live_output_in_pieces_shows_what_the_whole_shows(pieces: list[str], siz
     assert "".join(shown) == strip_escapes(whole)
 
 
-def test_what_is_left_out_of_a_stream_is_told():
+def test_the_size_of_omitted_output_is_shown():
     cut = CapturedOutput(head=b"begin", tail=b"end", size=100)
     assert captured_text(cut) == "begin\n[... 92 bytes left out ...]\nend"
 
 
-def test_a_character_that_ends_in_the_tail_is_whole():
+def test_a_character_split_between_head_and_tail_is_whole():
     assert captured_text(CapturedOutput(head=b"\xc3", tail=b"\xa9", size=2)) == "é"
 
 
-def test_an_unending_escape_sequence_does_not_hold_back_everything():
+def test_an_endless_escape_sequence_does_not_block_output():
     shown: list[str] = []
     live = LiveText(shown.append)
     live(b"\x1b]" + b"x" * 1000)

@@ -30,7 +30,7 @@ class TaskList:
         return plain_text(result.content)
 
 
-async def test_a_task_waits_for_the_tasks_that_it_depends_on():
+async def test_a_task_waits_for_its_dependencies():
     plan = TaskList()
     await plan.use("task_create", subject="Parse", description="With tests.")
     await plan.use("task_create", subject="Render", blocked_by=["1"])
@@ -47,7 +47,7 @@ async def test_a_task_waits_for_the_tasks_that_it_depends_on():
     assert plan.tasks["1"].notes == ("the grammar is LL(1)",)
 
 
-async def test_a_deleted_task_blocks_nothing_and_its_number_is_not_given_again():
+async def test_a_deleted_task_blocks_nothing_and_its_number_is_not_reused():
     plan = TaskList()
     for subject in ("a", "b"):
         await plan.use("task_create", subject=subject)
@@ -71,7 +71,7 @@ async def test_a_deleted_task_blocks_nothing_and_its_number_is_not_given_again()
         ("task_get", {"task_id": "0"}, "no task 0"),
     ],
 )
-async def test_a_wrong_call_is_explained_and_changes_nothing(
+async def test_an_invalid_call_is_explained_and_changes_nothing(
     name: str, given: Mapping[str, object], word: str
 ):
     plan = TaskList(Task(id="1", subject="a"), Task(id="2", subject="b", blocked_by=("1",)))
@@ -80,12 +80,12 @@ async def test_a_wrong_call_is_explained_and_changes_nothing(
     assert plan.tasks == before
 
 
-async def test_a_list_that_is_full_takes_no_more():
+async def test_a_full_list_accepts_no_more_tasks():
     plan = TaskList(*(Task(id=str(number + 1), subject="x") for number in range(MAX_TASKS)))
     assert f"at most {MAX_TASKS}" in await plan.use("task_create", subject="one more")
 
 
-def test_their_definitions_are_short_and_their_limits_hold():
+def test_task_tool_definitions_are_short_and_validate_their_input():
     tools = {tool.spec.name: tool for tool in task_tools({})}
     definitions = [msgspec.json.encode(tool.spec).decode() for tool in tools.values()]
     assert sum(map(text_tokens, definitions)) <= 400

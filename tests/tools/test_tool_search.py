@@ -26,12 +26,12 @@ SPECS = [
 ]
 
 
-async def searched(query: str, **more: object) -> ToolResult:
+async def search_tools(query: str, **more: object) -> ToolResult:
     return await tool_search(SPECS).run(call(query=query, **more))
 
 
-async def loaded(query: str, **more: object) -> tuple[str, ...]:
-    (fact,) = (await searched(query, **more)).facts
+async def loaded_names(query: str, **more: object) -> tuple[str, ...]:
+    (fact,) = (await search_tools(query, **more)).facts
     assert isinstance(fact, ToolsLoaded)
     return fact.names
 
@@ -47,36 +47,36 @@ async def loaded(query: str, **more: object) -> tuple[str, ...]:
         ("MCP__DB__QUERY", "mcp__db__query"),
     ],
 )
-async def test_the_tool_that_is_meant_comes_first(query: str, best: str):
-    assert (await loaded(query))[0] == best
+async def test_the_best_match_comes_first(query: str, best: str):
+    assert (await loaded_names(query))[0] == best
 
 
-async def test_no_more_are_loaded_than_asked_for():
-    assert len(await loaded("repository", max_results=1)) == 1
+async def test_at_most_max_results_tools_are_loaded():
+    assert len(await loaded_names("repository", max_results=1)) == 1
 
 
-async def test_tools_can_be_named():
-    outcome = await searched("select: mcp__db__query, mcp__mail__sendMessage,nope")
+async def test_tools_can_be_selected_by_name():
+    outcome = await search_tools("select: mcp__db__query, mcp__mail__sendMessage,nope")
     assert outcome.facts == (ToolsLoaded(names=("mcp__db__query", "mcp__mail__sendMessage")),)
     text = plain_text(outcome.content)
     assert '"input_schema"' in text
     assert "no deferred tool 'nope'" in text
 
 
-async def test_what_is_not_found_is_told_with_what_is_like_it():
-    outcome = await searched("select:github_create_issues")
+async def test_an_unknown_tool_is_reported_with_similar_ones():
+    outcome = await search_tools("select:github_create_issues")
     assert not outcome.ok
     assert "Similar: mcp__github__create_issue" in plain_text(outcome.content)
-    nothing = await searched("zzz")
+    nothing = await search_tools("zzz")
     assert (nothing.ok, nothing.facts) == (False, ())
 
 
 @given(st.permutations(SPECS))
-def test_the_description_is_the_same_bytes_in_any_order(specs: list[ToolSpec]):
+def test_the_description_does_not_depend_on_the_order(specs: list[ToolSpec]):
     assert tool_search(specs).spec == tool_search(SPECS).spec
 
 
-def test_the_description_has_a_line_for_each():
+def test_the_description_has_a_line_for_each_tool():
     assert "- mcp__mail__sendMessage: Send an e-mail message to somebody" in (
         tool_search(SPECS).spec.description
     )
@@ -92,15 +92,15 @@ def test_of_more_than_a_hundred_tools_only_the_servers_are_listed():
 
 
 @given(st.text())
-async def test_any_query_has_an_answer(query: str):
-    assert (await searched(query)).content
+async def test_any_query_gets_a_result(query: str):
+    assert (await search_tools(query)).content
 
 
-def test_wrong_inputs_are_explained():
+def test_invalid_inputs_are_explained():
     made = tool_search(SPECS)
     assert "query: missing" in (made.invalid({}) or "")
     assert "max_results" in (made.invalid({"query": "x", "max_results": 0}) or "")
 
 
-async def test_nothing_deferred_is_nothing_found():
+async def test_without_deferred_tools_a_search_fails():
     assert not (await tool_search([]).run(call(query="x"))).ok

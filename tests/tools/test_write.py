@@ -11,7 +11,7 @@ def context(tmp_path: Path) -> FileDesk:
     return desk_over(tmp_path)
 
 
-async def test_a_new_file_is_made_with_its_folders(context: FileDesk):
+async def test_a_new_file_is_created_with_its_folders(context: FileDesk):
     assert (
         await context.do("write", file_path="a/b.py", content="x\ny\n")
         == "Created a/b.py with 2 lines."
@@ -29,7 +29,7 @@ async def test_a_file_must_be_read_before_it_is_replaced(context: FileDesk):
     await context.do("write", file_path="a", content="newer\n")
 
 
-async def test_a_file_that_changed_since_is_not_replaced(context: FileDesk):
+async def test_a_file_changed_since_it_was_read_is_not_replaced(context: FileDesk):
     (context.root / "a").write_text("old\n")
     await context.do("read", file_path="a")
     (context.root / "a").write_text("theirs\n")
@@ -39,7 +39,7 @@ async def test_a_file_that_changed_since_is_not_replaced(context: FileDesk):
     assert (context.root / "a").read_text() == "theirs\n"
 
 
-async def test_after_a_crash_a_file_is_read_again(context: FileDesk):
+async def test_after_a_restart_a_file_must_be_read_again(context: FileDesk):
     await context.do("write", file_path="a", content="1\n")
     later = context.restarted()
     assert "not been read" in await later.fail("write", file_path="a", content="2\n")
@@ -47,7 +47,7 @@ async def test_after_a_crash_a_file_is_read_again(context: FileDesk):
     await later.do("write", file_path="a", content="2\n")
 
 
-async def test_another_thread_of_the_session_has_to_read_for_itself(context: FileDesk):
+async def test_each_thread_must_read_a_file_itself(context: FileDesk):
     (context.root / "a").write_text("old\n")
     await context.do("read", file_path="a")
     other = context.call("write", file_path="a", content="new\n")
@@ -65,7 +65,7 @@ async def test_another_thread_of_the_session_has_to_read_for_itself(context: Fil
         (b"\0\1\2", "ü\nc\n".encode()),
     ],
 )
-async def test_encoding_and_line_ends_are_kept(context: FileDesk, before: bytes, after: bytes):
+async def test_encoding_and_line_endings_are_kept(context: FileDesk, before: bytes, after: bytes):
     (context.root / "a").write_bytes(before)
     await context.tools["read"].run(context.call("read", file_path="a"))
     await context.do("write", file_path="a", content="ü\nc\n")
@@ -73,14 +73,14 @@ async def test_encoding_and_line_ends_are_kept(context: FileDesk, before: bytes,
     assert await context.probe("write", file_path="a", content="ü\nc\n") is not None
 
 
-async def test_what_the_old_encoding_lacks_makes_the_file_utf_8(context: FileDesk):
+async def test_text_that_the_old_encoding_lacks_makes_the_file_utf_8(context: FileDesk):
     (context.root / "a").write_bytes(b"\xe4\n")
     await context.do("read", file_path="a")
     await context.do("write", file_path="a", content="€\n")
     assert (context.root / "a").read_bytes() == "€\n".encode()
 
 
-async def test_the_preview_is_a_diff_and_does_nothing(context: FileDesk):
+async def test_the_preview_is_a_diff_and_changes_nothing(context: FileDesk):
     (context.root / "a").write_text("1\n2\n3\n")
     await context.do("read", file_path="a")
     told = await context.preview("write", file_path="a", content="1\n2\nthree\n")
@@ -89,7 +89,7 @@ async def test_the_preview_is_a_diff_and_does_nothing(context: FileDesk):
     assert (context.root / "a").read_text() == "1\n2\n3\n"
 
 
-async def test_after_a_crash_the_file_itself_says_whether_it_was_written(context: FileDesk):
+async def test_after_a_crash_the_file_shows_whether_it_was_written(context: FileDesk):
     wanted = {"file_path": "a", "content": "1\n"}
     assert await context.probe("write", **wanted) is None
     await context.do("write", **wanted)
@@ -100,7 +100,7 @@ async def test_after_a_crash_the_file_itself_says_whether_it_was_written(context
     assert await context.probe("write", **wanted) is None
 
 
-async def test_no_way_leads_out(context: FileDesk):
+async def test_paths_outside_the_workspace_are_refused(context: FileDesk):
     (context.root / "link").symlink_to("/etc")
     for path in ("../a", "/etc/a", "link/a", "~/a", ".mainspring/a", "."):
         await context.fail("write", file_path=path, content="")

@@ -42,14 +42,14 @@ def rules(loaded: LoadedPolicy) -> list[str]:
     return [f"{rule.behavior} {rule.text}" for rule in loaded.policy.rules]
 
 
-def test_an_untrusted_agent_can_only_forbid(home: Path, agent: Path):
+def test_an_untrusted_agent_can_only_deny_and_ask(home: Path, agent: Path):
     loaded = load(home, agent)
     assert rules(loaded) == ["deny Read(/.env)", "ask Edit"]
     assert (loaded.policy.mode, loaded.sandbox, loaded.hooks) == (None, {}, ())
     assert len(loaded.warnings) == 2
 
 
-def test_a_trusted_one_is_believed_until_it_says_something_else(home: Path, agent: Path):
+def test_a_trusted_agents_settings_apply_until_they_change(home: Path, agent: Path):
     trust(agent, home=home)
     loaded = load(home, agent)
     assert rules(loaded) == ["deny Read(/.env)", "ask Edit", "allow Bash"]
@@ -61,12 +61,12 @@ def test_a_trusted_one_is_believed_until_it_says_something_else(home: Path, agen
     assert not load(home, agent).is_trusted
 
 
-def test_nothing_but_the_strictest_mode_is_taken_from_who_is_not_trusted(home: Path, agent: Path):
+def test_plan_mode_is_accepted_from_an_untrusted_agent(home: Path, agent: Path):
     (agent / "agent.yaml").write_text("permissions: {mode: plan}")
     assert load(home, agent).policy.mode == "plan"
 
 
-def test_an_agent_brings_its_settings_to_wherever_it_works(home: Path, agent: Path):
+def test_an_agents_settings_apply_in_any_workspace(home: Path, agent: Path):
     workspace = home / "work"
     workspace.mkdir()
     assert rules(load(home, workspace, agent)) == ["deny Read(/.env)", "ask Edit"]
@@ -84,7 +84,7 @@ def test_a_manifest_without_settings_needs_no_trust(home: Path, agent: Path):
     assert (loaded.is_trusted, loaded.warnings, rules(loaded)) == (True, (), [])
 
 
-def test_a_prohibition_that_cannot_be_understood_stops_everything(home: Path, agent: Path):
+def test_an_invalid_deny_rule_is_an_error(home: Path, agent: Path):
     (agent / "agent.yaml").write_text("permissions:\n  deny: ['Read(']\n")
     with pytest.raises(InvalidInput, match=r"agent\.yaml:2: deny has an invalid rule"):
         load(home, agent)

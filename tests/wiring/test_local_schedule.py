@@ -23,7 +23,7 @@ schedule: {{cron: '{cron}', message: Go.}}
 """
 
 
-async def followed(settings: Settings) -> tuple[ScheduleStatus | None, int]:
+async def follow_schedule(settings: Settings) -> tuple[ScheduleStatus | None, int]:
     """As one start of the service would; and how many deployments there are."""
     with anyio.fail_after(60):
         async with open_service(settings) as service:
@@ -32,7 +32,7 @@ async def followed(settings: Settings) -> tuple[ScheduleStatus | None, int]:
             return following, len(listed.data)
 
 
-def made(root: Path) -> tuple[Path, Path, Settings]:
+def create_folder(root: Path) -> tuple[Path, Path, Settings]:
     home, folder = root / "home", root / "agent"
     home.mkdir()
     folder.mkdir()
@@ -40,17 +40,17 @@ def made(root: Path) -> tuple[Path, Path, Settings]:
     return home, folder, replace(read_settings(environ=environ, folder=folder), home=str(home))
 
 
-async def test_a_deployment_follows_the_file_of_a_trusted_folder(tmp_path: Path):
-    home, folder, settings = made(tmp_path)
-    assert await followed(settings) == (None, 0)
+async def test_a_deployment_follows_the_schedule_of_a_trusted_folder(tmp_path: Path):
+    home, folder, settings = create_folder(tmp_path)
+    assert await follow_schedule(settings) == (None, 0)
     file = folder / "agent.yaml"
     file.write_text(FILE.format(cron="0 7 * * *"))
-    refused, count = await followed(settings)
+    refused, count = await follow_schedule(settings)
     assert refused is not None
     assert (count, "mainspring policy trust" in (refused.problem or "")) == (0, True)
     trust(folder, home=home)
-    first, _ = await followed(settings)
-    again, count = await followed(settings)
+    first, _ = await follow_schedule(settings)
+    again, count = await follow_schedule(settings)
     assert first is not None
     assert again is not None
     assert first.deployment is not None
@@ -59,30 +59,30 @@ async def test_a_deployment_follows_the_file_of_a_trusted_folder(tmp_path: Path)
     assert first.next_at is not None
     assert (first.next_at.hour, first.deployment.name) == (7, "porter")
     file.write_text(FILE.format(cron="0 9 * * *"))
-    untrusted, count = await followed(settings)
+    untrusted, count = await follow_schedule(settings)
     assert untrusted is not None
     assert (untrusted.deployment, count) == (None, 0)
     trust(folder, home=home)
-    moved, count = await followed(settings)
+    moved, count = await follow_schedule(settings)
     assert moved is not None
     assert moved.next_at is not None
     assert (moved.next_at.hour, count) == (9, 1)
     file.write_text("name: porter\n")
-    assert await followed(settings) == (None, 0)
+    assert await follow_schedule(settings) == (None, 0)
 
 
-async def test_a_folder_whose_restrictions_a_session_would_lack_is_not_scheduled(tmp_path: Path):
-    home, folder, settings = made(tmp_path)
+async def test_a_folder_with_restrictions_a_session_would_lack_is_not_scheduled(tmp_path: Path):
+    home, folder, settings = create_folder(tmp_path)
     file = folder / "agent.yaml"
     file.write_text(FILE.format(cron="0 9 * * *"))
     trust(folder, home=home)
-    _, count = await followed(settings)
+    _, count = await follow_schedule(settings)
     assert count == 1
     strict = "permissions: {mode: plan, deny: ['Bash(touch *)'], ask: [Bash]}\n"
     file.write_text(FILE.format(cron="0 9 * * *") + strict + "environment: {network: {}}\n")
     (folder / "hooks.json").write_text('{"hooks": {"Stop": []}}')
     trust(folder, home=home)
-    lost, count = await followed(settings)
+    lost, count = await follow_schedule(settings)
     assert lost is not None
     assert (lost.deployment, count) == (None, 0)
     named = ("permissions.ask", "permissions.deny", "permissions.mode", "environment", "hooks")

@@ -20,7 +20,7 @@ def preferences(folder: Path, **said: object) -> Preferences:
     return load_policy(folder, home=folder / "home", managed=managed).preferences
 
 
-def permitted(said: Preferences) -> list[str]:
+def permitted_hooks(said: Preferences) -> list[str]:
     plugin = HookFolder(name="guard", root="/x", plugin="guard")
     other = HookFolder(name="other", root="/y", plugin="other")
     skill = HookFolder(name="guard:look", root="/z", kind="skill")
@@ -38,18 +38,18 @@ def permitted(said: Preferences) -> list[str]:
 def test_the_operator_decides_whose_hooks_run(tmp_path: Path):
     enabled = {"guard@market": True}
     only = preferences(tmp_path, allowManagedHooksOnly=True, enabledPlugins=enabled)
-    assert permitted(only) == ["managed", "plugin"]
+    assert permitted_hooks(only) == ["managed", "plugin"]
     strict = preferences(tmp_path, strictPluginOnlyCustomization=["hooks"])
-    assert permitted(strict) == ["managed", "plugin", "other plugin"]
-    assert permitted(preferences(tmp_path, disableAllHooks=True)) == ["managed"]
+    assert permitted_hooks(strict) == ["managed", "plugin", "other plugin"]
+    assert permitted_hooks(preferences(tmp_path, disableAllHooks=True)) == ["managed"]
     (tmp_path / ".claude").mkdir()
     own = {"allowManagedHooksOnly": True, "strictPluginOnlyCustomization": True}
     (tmp_path / "home/.claude").mkdir()
     (tmp_path / "home/.claude/settings.json").write_text(json.dumps(own))
-    assert len(permitted(preferences(tmp_path))) == 6  # only the operator can say so
+    assert len(permitted_hooks(preferences(tmp_path))) == 6  # only the operator can say so
 
 
-def test_the_operator_can_let_only_plugins_bring_skills_and_subagents(tmp_path: Path):
+def test_the_operator_can_limit_skills_and_subagents_to_plugins(tmp_path: Path):
     root = tmp_path / "plugins/guard"
     scopes = Scopes(folder=tmp_path, plugins=(PartLocation(root, "user", "guard", root),))
 

@@ -49,7 +49,7 @@ ENDED = events.ModelRequestEnded(
 
 
 @dataclass
-class Sink:
+class SpanSink:
     """What was exported, by the names of the spans."""
 
     exporter: InMemorySpanExporter = field(default_factory=InMemorySpanExporter)
@@ -62,7 +62,7 @@ class Sink:
         return {span.name: span for span in self.exporter.get_finished_spans()}
 
 
-def told(listener: RunListener, *payloads: KnownPayload | tuple[str, KnownPayload]) -> None:
+def feed_events(listener: RunListener, *payloads: KnownPayload | tuple[str, KnownPayload]) -> None:
     watcher = RunObserver(SUBJECT, SpanFold(agent_name="clerk"), [listener])
     for event in log_of(*payloads):
         watcher.on_event(event)
@@ -81,9 +81,9 @@ def id_of(span: ReadableSpan) -> int:
     return span.context.span_id
 
 
-def test_a_request_to_a_model_is_a_span_in_the_words_of_the_conventions():
-    sink = Sink()
-    told(sink.tracing(), events.StatusRunning(), STARTED, ENDED, IDLE)
+def test_a_model_request_is_a_span_with_conventional_attributes():
+    sink = SpanSink()
+    feed_events(sink.tracing(), events.StatusRunning(), STARTED, ENDED, IDLE)
     chat = sink.spans["chat flash"]
     assert attributes(chat) == {
         "gen_ai.operation.name": "chat",
@@ -108,12 +108,12 @@ def test_a_request_to_a_model_is_a_span_in_the_words_of_the_conventions():
     assert parent(chat) == id_of(sink.spans["invoke_agent clerk"])
 
 
-def test_a_call_that_failed_is_an_error_of_its_kind():
-    sink = Sink()
+def test_a_failed_call_is_an_error_span_of_its_kind():
+    sink = SpanSink()
     use = events.AgentToolUse(name="bash", input={"command": "ls"})
     failed = events.AgentToolResult(tool_use_id="e2", is_error=True, error="timed_out")
     started = events.ToolCallStarted(tool_use_id="e2", idempotency_key="k")
-    told(sink.tracing(), events.StatusRunning(), use, started, failed, IDLE)
+    feed_events(sink.tracing(), events.StatusRunning(), use, started, failed, IDLE)
     span = sink.spans["execute_tool bash"]
     assert span.status.status_code.name == "ERROR"
     found = attributes(span)
@@ -121,14 +121,14 @@ def test_a_call_that_failed_is_an_error_of_its_kind():
     assert (found["gen_ai.tool.name"], found["gen_ai.tool.call.id"]) == ("bash", "e2")
 
 
-def test_a_subagent_is_in_the_trace_of_its_session_below_the_run_that_made_it():
-    sink = Sink()
+def test_a_subagents_span_is_below_the_run_that_created_it():
+    sink = SpanSink()
     made = events.ThreadCreated(session_thread_id="sthr_2", agent_name="helper")
     running = events.ThreadStatusRunning(session_thread_id="sthr_2", agent_name="helper")
     idle = events.ThreadStatusIdle(
         session_thread_id="sthr_2", agent_name="helper", stop_reason=StopReason(type="end_turn")
     )
-    told(sink.tracing(), events.StatusRunning(), made, running, idle, IDLE)
+    feed_events(sink.tracing(), events.StatusRunning(), made, running, idle, IDLE)
     clerk, helper = sink.spans["invoke_agent clerk"], sink.spans["invoke_agent helper"]
     assert parent(helper) == id_of(clerk)
     assert parent(clerk) is None
@@ -136,10 +136,10 @@ def test_a_subagent_is_in_the_trace_of_its_session_below_the_run_that_made_it():
     assert {s.context.trace_id for s in (clerk, helper) if s.context} == {trace_id(SESSION)}
 
 
-def test_the_metrics_of_the_conventions_are_kept():
+def test_conventional_metrics_are_recorded():
     reader = InMemoryMetricReader()
     metering = OtelMetrics([reader], Resource.create({}))
-    told(metering, events.StatusRunning(), STARTED, ENDED, IDLE)
+    feed_events(metering, events.StatusRunning(), STARTED, ENDED, IDLE)
     data = reader.get_metrics_data()
     assert data is not None
     found = {
@@ -174,7 +174,7 @@ def look() -> str:
     return "secret words"
 
 
-class Died(BaseException):
+class ProcessDied(BaseException):
     """As a process does."""
 
 
@@ -186,23 +186,23 @@ async def run(session: Session, observers: RunObservers) -> None:
         await session.run(tell=watcher.on_event)
 
 
-async def test_whoever_takes_a_session_over_goes_on_in_the_same_trace(tmp_path: Path):
+async def test_a_session_taken_over_continues_in_the_same_trace(tmp_path: Path):
     @tool
     def stumble() -> str:
         """Stumble, the first time."""
         if not stumbled:
             stumbled.append(True)
-            raise Died
+            raise ProcessDied
         return "up again"
 
     stumbled: list[bool] = []
-    first, second = Sink(), Sink()
+    first, second = SpanSink(), SpanSink()
     agent = Agent(name="clerk", tools=[look, stumble])
     script = Scripted(calls("look"), calls("stumble"), says("done"))
     async with open_runtime(store=str(tmp_path / "log.db")) as runtime:
         runtime.models.put(agent.model, script)
         session = await runtime.start(agent, "go")
-        with pytest.raises(Died):
+        with pytest.raises(ProcessDied):
             await run(session, RunObservers(runtime.log, [first.tracing()]))
         heir = await runtime.resume(agent, session.id)
         await run(heir, RunObservers(runtime.log, [second.tracing()]))
@@ -217,20 +217,20 @@ async def test_whoever_takes_a_session_over_goes_on_in_the_same_trace(tmp_path: 
     assert (whole.start_time or 0) <= (first.spans["execute_tool look"].start_time or 0)
 
 
-def test_ids_are_those_of_the_log_and_long_enough():
+def test_trace_and_span_ids_are_derived_from_log_ids():
     assert trace_id("sesn_1") == trace_id("sesn_1") != trace_id("sesn_2")
     assert 0 < trace_id("sesn_1") < 2**128
     assert 0 < span_id("sevt_1") < 2**64
 
 
 @dataclass
-class Received:
+class ReceivedRequests:
     requests: list[tuple[str, str, int]] = field(default_factory=list[tuple[str, str, int]])
     came: anyio.Event = field(default_factory=anyio.Event)
 
 
 @asynccontextmanager
-async def collector(received: Received) -> AsyncGenerator[str]:
+async def collector(received: ReceivedRequests) -> AsyncGenerator[str]:
     async def take(request: web.Request) -> web.Response:
         body = await request.read()
         received.requests.append((request.path, request.content_type, len(body)))
@@ -242,7 +242,7 @@ async def collector(received: Received) -> AsyncGenerator[str]:
         yield url
 
 
-async def watched(folder: Path, environment: dict[str, str], *tools: Tool) -> None:
+async def run_with_telemetry(folder: Path, environment: dict[str, str], *tools: Tool) -> None:
     agent = Agent(name="clerk", tools=list(tools))
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(agent.model, Scripted(calls("look"), says("done")))
@@ -254,10 +254,10 @@ async def watched(folder: Path, environment: dict[str, str], *tools: Tool) -> No
 
 
 async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_path: Path):
-    received = Received()
+    received = ReceivedRequests()
     async with collector(received) as url:
         with anyio.fail_after(60):
-            await watched(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
+            await run_with_telemetry(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
     assert {(path, kind) for path, kind, _ in received.requests} == {
         ("/v1/traces", "application/x-protobuf"),
         ("/v1/metrics", "application/x-protobuf"),
@@ -265,15 +265,15 @@ async def test_spans_and_metrics_reach_a_collector_before_the_process_ends(tmp_p
     assert all(size > 0 for _, _, size in received.requests)
 
 
-async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(
+async def test_an_absent_collector_does_not_delay_the_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_TIMEOUT", "1")
     before = set(threading.enumerate())
-    async with collector(Received()) as url:
+    async with collector(ReceivedRequests()) as url:
         pass
     with anyio.fail_after(60):
-        await watched(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
+        await run_with_telemetry(tmp_path, {"OTEL_EXPORTER_OTLP_ENDPOINT": url}, look)
     for thread in set(threading.enumerate()) - before:
         if thread.name.startswith("Otel"):  # it draws random pauses, which hypothesis notices
             thread.join(60)
@@ -281,7 +281,7 @@ async def test_a_collector_that_is_not_there_holds_up_nobody_for_long(
 
 async def test_nothing_is_sent_unless_configured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mainspring.service.telemetry.otel_export", None)
-    await watched(tmp_path, {}, look)
+    await run_with_telemetry(tmp_path, {}, look)
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ async def test_nothing_is_sent_unless_configured(tmp_path: Path, monkeypatch: py
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4318", "OTEL_SDK_DISABLED": "true"}, None, None),
     ],
 )
-def test_the_standard_variables_say_where_to(
+def test_the_standard_variables_configure_the_endpoints(
     environment: dict[str, str], traces: str | None, metrics: str | None
 ):
     otel = read_otel_settings(environment)
@@ -306,7 +306,7 @@ def test_the_standard_variables_say_where_to(
     assert otel.metrics == (metrics and f"http://c:4318{metrics}")
 
 
-def test_a_protocol_that_is_not_spoken_is_refused():
+def test_an_unsupported_protocol_is_refused():
     with pytest.raises(InvalidInput, match="http/protobuf"):
         read_otel_settings(
             {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://c:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}
@@ -322,7 +322,7 @@ def test_content_is_captured_only_on_request(said: str, captures: bool):
 
 
 async def content(folder: Path, *, captures: bool) -> str:
-    sink = Sink()
+    sink = SpanSink()
     agent = Agent(name="clerk", tools=[look])
     async with open_runtime(store=str(folder / "log.db")) as runtime:
         runtime.models.put(agent.model, Scripted(calls("look"), says("secret words")))
@@ -331,12 +331,12 @@ async def content(folder: Path, *, captures: bool) -> str:
     return "".join(span.to_json() for span in sink.spans.values())
 
 
-async def test_no_content_leaves_unless_somebody_asked_for_it(tmp_path: Path):
+async def test_content_is_exported_only_if_enabled(tmp_path: Path):
     assert "secret" not in await content(tmp_path, captures=False)
     assert (await content(tmp_path, captures=True)).count("secret words") == 3
 
 
-async def test_every_tool_of_ours_may_be_a_label(tmp_path: Path):
+async def test_every_built_in_tool_is_a_known_label(tmp_path: Path):
     model = Scripted(says("done"))
     agent = Agent(name="clerk", built_ins=["*"])
     async with open_runtime(store=str(tmp_path / "log.db")) as runtime:

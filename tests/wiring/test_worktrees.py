@@ -43,7 +43,7 @@ merge = partial(GitWorktrees.close, merge=True, message="did it")
 discard = partial(GitWorktrees.close, merge=False, message="")
 
 
-async def test_work_is_merged_and_nothing_is_left_of_it(worktrees: GitWorktrees, workspace: Path):
+async def test_work_is_merged_and_the_worktree_is_removed(worktrees: GitWorktrees, workspace: Path):
     (workspace / "b.txt").write_text("being edited\n")
     (workspace / "mine.txt").write_text("not in git\n")
     opened = await worktrees.open("helper-1")
@@ -70,7 +70,9 @@ async def test_work_is_merged_and_nothing_is_left_of_it(worktrees: GitWorktrees,
     assert left_over(worktrees) == []
 
 
-async def test_the_second_of_two_conflicts_is_kept(worktrees: GitWorktrees, workspace: Path):
+async def test_the_second_of_two_conflicting_worktrees_is_kept(
+    worktrees: GitWorktrees, workspace: Path
+):
     one, two = await worktrees.open("one"), await worktrees.open("two")
     (one.path / "a.txt").write_text("uno\n")
     (two.path / "a.txt").write_text("due\n")
@@ -90,7 +92,7 @@ async def test_the_second_of_two_conflicts_is_kept(worktrees: GitWorktrees, work
     assert left_over(worktrees) == []
 
 
-async def test_where_nothing_was_changed_there_is_nothing_to_merge(worktrees: GitWorktrees):
+async def test_a_worktree_without_changes_is_discarded(worktrees: GitWorktrees):
     opened = await worktrees.open("idle")
     (opened.path / "a.txt").write_text("one\n")
     assert await worktrees.changes(opened) == []
@@ -98,7 +100,9 @@ async def test_where_nothing_was_changed_there_is_nothing_to_merge(worktrees: Gi
     assert left_over(worktrees) == []
 
 
-async def test_what_is_discarded_alone_is_gone(worktrees: GitWorktrees, workspace: Path):
+async def test_discarding_a_worktree_removes_only_its_own_branch(
+    worktrees: GitWorktrees, workspace: Path
+):
     git(workspace, "branch", "mainspring/mine")
     opened = await worktrees.open("useless")
     (opened.path / "a.txt").write_text("nonsense\n")
@@ -108,7 +112,9 @@ async def test_what_is_discarded_alone_is_gone(worktrees: GitWorktrees, workspac
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
-async def test_uncommitted_work_is_safe(worktrees: GitWorktrees, workspace: Path, is_staged: bool):
+async def test_uncommitted_work_is_not_overwritten(
+    worktrees: GitWorktrees, workspace: Path, is_staged: bool
+):
     opened = await worktrees.open("helper")
     (opened.path / "a.txt").write_text("theirs\n")
     (workspace / "a.txt").write_text("mine\n")
@@ -136,7 +142,9 @@ async def test_an_ignored_file_is_not_overwritten(worktrees: GitWorktrees, works
     assert (workspace / "notes").read_text() == "mine"
 
 
-async def test_folder_of_repository_has_same_folder_of_a_worktree(workspace: Path, tmp_path: Path):
+async def test_a_subfolder_workspace_uses_the_same_subfolder_of_the_worktree(
+    workspace: Path, tmp_path: Path
+):
     write_file(workspace / "part/c.txt", "c\n")
     git(workspace, "add", ".")
     git(workspace, "commit", "--quiet", "--message=part")
@@ -149,7 +157,7 @@ async def test_folder_of_repository_has_same_folder_of_a_worktree(workspace: Pat
     assert (workspace / "part/c.txt").read_text() == "changed\n"
 
 
-async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
+async def test_without_a_usable_repository_the_reason_is_reported(tmp_path: Path):
     place = tmp_path / "place"
     (tmp_path / "plain").mkdir()
     git(tmp_path, "init", "--quiet", "empty")
@@ -165,7 +173,7 @@ async def test_where_there_can_be_no_worktree_it_is_said_why(tmp_path: Path):
         await open_worktrees(repository(tmp_path / "work"), place).open("../helper")
 
 
-async def test_a_workspace_that_is_a_worktree_itself_has_others(workspace: Path, tmp_path: Path):
+async def test_a_workspace_that_is_a_worktree_can_have_worktrees(workspace: Path, tmp_path: Path):
     git(workspace, "worktree", "add", "--quiet", "-b", "mine", str(tmp_path / "mine"))
     worktrees = open_worktrees(tmp_path / "mine", tmp_path / "place")
     opened = await worktrees.open("helper")
@@ -175,7 +183,9 @@ async def test_a_workspace_that_is_a_worktree_itself_has_others(workspace: Path,
     assert (workspace / "a.txt").read_text() == "one\n"
 
 
-async def test_only_branches_with_work_are_left(worktrees: GitWorktrees, workspace: Path):
+async def test_removing_all_worktrees_keeps_branches_with_work(
+    worktrees: GitWorktrees, workspace: Path
+):
     await worktrees.open("idle")
     opened = await worktrees.open("busy")
     (opened.path / "a.txt").write_text("not lost\n")
@@ -185,11 +195,11 @@ async def test_only_branches_with_work_are_left(worktrees: GitWorktrees, workspa
     assert git(workspace, "show", "mainspring/busy:a.txt") == "not lost"
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     pass
 
 
-class Fate:
+class KillPlan:
     """Dies right before what would change something for the n-th time."""
 
     STEPS = frozenset(
@@ -212,19 +222,19 @@ class Fate:
             stdin: bytes,
         ) -> CompletedProcess[bytes]:
             if command[1] in self.STEPS and self._dies():
-                raise Killed
+                raise ProcessKilled
             return await run_confined(command, at, environment, places, stdin)
 
         return replace(worktrees, run_program=run)
 
     def rmtree(self, path: Path | str, **more: object) -> None:
         if self._dies():
-            raise Killed
+            raise ProcessKilled
         self._rmtree(path, **more)
 
     def remove_tree(self, above: Path, name: str) -> bool:
         if (above / name).exists() and self._dies():
-            raise Killed
+            raise ProcessKilled
         return self._remove_tree(above, name)
 
     def _dies(self) -> bool:
@@ -236,14 +246,14 @@ class Fate:
         self.left = step
         try:
             await work()
-        except Killed:
+        except ProcessKilled:
             return False
         finally:
             self.left = -1
         return True
 
 
-async def opened_at_last(worktrees: GitWorktrees, fate: Fate, step: int, name: str) -> bool:
+async def open_after_kills(worktrees: GitWorktrees, fate: KillPlan, step: int, name: str) -> bool:
     done = await fate.survived(partial(worktrees.open, name), step)
     opened = await worktrees.open(name)
     assert sorted(item.name for item in opened.path.iterdir()) == [".git", "a.txt", "b.txt"]
@@ -253,30 +263,32 @@ async def opened_at_last(worktrees: GitWorktrees, fate: Fate, step: int, name: s
     return done
 
 
-async def test_a_worktree_opens_at_last(worktrees: GitWorktrees, monkeypatch: pytest.MonkeyPatch):
-    fate = Fate(monkeypatch)
+async def test_opening_a_worktree_completes_after_kills(
+    worktrees: GitWorktrees, monkeypatch: pytest.MonkeyPatch
+):
+    fate = KillPlan(monkeypatch)
     worktrees = fate.over(worktrees)
     step = 1
-    while not await opened_at_last(worktrees, fate, step, f"helper-{step}"):
+    while not await open_after_kills(worktrees, fate, step, f"helper-{step}"):
         step += 1
     assert step == 3
 
 
-async def changed(worktrees: GitWorktrees, name: str) -> Worktree:
+async def open_changed_worktree(worktrees: GitWorktrees, name: str) -> Worktree:
     opened = await worktrees.open(name)
     (opened.path / "a.txt").write_text(f"{name}\n")
     return opened
 
 
-async def test_a_worktree_is_merged_once_however_often_that_is_killed(
+async def test_a_worktree_is_merged_once_after_any_number_of_kills(
     worktrees: GitWorktrees, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fate = Fate(monkeypatch)
+    fate = KillPlan(monkeypatch)
     worktrees = fate.over(worktrees)
     done, step = False, 0
     while not done:
         step += 1
-        opened = await changed(worktrees, f"helper-{step}")
+        opened = await open_changed_worktree(worktrees, f"helper-{step}")
         done = await fate.survived(partial(merge, worktrees, opened), step)
         assert (await merge(worktrees, opened)).outcome == "merged"
         assert (workspace / "a.txt").read_text() == f"helper-{step}\n"
@@ -285,15 +297,15 @@ async def test_a_worktree_is_merged_once_however_often_that_is_killed(
     assert len(git(workspace, "log", "--merges", "--format=%h").split()) == step
 
 
-async def test_a_worktree_is_discarded_however_often_that_is_killed(
+async def test_a_worktree_is_discarded_after_any_number_of_kills(
     worktrees: GitWorktrees, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    fate = Fate(monkeypatch)
+    fate = KillPlan(monkeypatch)
     worktrees = fate.over(worktrees)
     done, step = False, 0
     while not done:
         step += 1
-        opened = await changed(worktrees, f"helper-{step}")
+        opened = await open_changed_worktree(worktrees, f"helper-{step}")
         done = await fate.survived(partial(discard, worktrees, opened), step)
         assert (await discard(worktrees, opened)).outcome == "discarded"
         assert left_over(worktrees) == []
@@ -301,13 +313,13 @@ async def test_a_worktree_is_discarded_however_often_that_is_killed(
     assert git(workspace, "log", "--format=%s") == "begin"
 
 
-async def test_work_is_not_lost_with_what_git_knows(worktrees: GitWorktrees, workspace: Path):
-    opened = await changed(worktrees, "helper")
+async def test_work_is_not_lost_with_the_metadata_of_git(worktrees: GitWorktrees, workspace: Path):
+    opened = await open_changed_worktree(worktrees, "helper")
     git(workspace, "update-ref", "-d", "refs/heads/mainspring/helper")
     assert (await merge(worktrees, opened)).outcome == "merged"
     assert (workspace / "a.txt").read_text() == "helper\n"
 
-    opened = await changed(worktrees, "other")
+    opened = await open_changed_worktree(worktrees, "other")
     shutil.rmtree(workspace / ".git/worktrees")
     with pytest.raises(ToolEnvironmentError, match="has files"):
         await worktrees.open("other")

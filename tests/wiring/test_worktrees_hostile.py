@@ -34,7 +34,9 @@ HOOKS = (
 )
 
 
-async def test_nothing_named_inside_runs(workspace: Path, worktrees: GitWorktrees, tmp_path: Path):
+async def test_no_hook_or_filter_of_the_repository_runs(
+    workspace: Path, worktrees: GitWorktrees, tmp_path: Path
+):
     ran = tmp_path / "ran"
     program = tmp_path / "program"
     program.write_text(f'#!/bin/sh\necho "$0 $@" >> {ran}\ncat\n')
@@ -75,7 +77,9 @@ async def test_nothing_named_inside_runs(workspace: Path, worktrees: GitWorktree
     assert not ran.exists(), ran.read_text()
 
 
-async def test_worktrees_lead_git_nowhere(worktrees: GitWorktrees, workspace: Path, tmp_path: Path):
+async def test_files_in_a_worktree_cannot_redirect_git(
+    worktrees: GitWorktrees, workspace: Path, tmp_path: Path
+):
     ran = tmp_path / "ran"
     other = repository(tmp_path / "other")
     opened = await worktrees.open("helper")
@@ -124,7 +128,9 @@ def _linked(entry: Path, other: Path) -> None:
 
 
 @pytest.mark.parametrize("lead", [_file, _link, _common, _inner_link, _linked])
-async def test_other_repositories_are_unchanged(tmp_path: Path, lead: Callable[[Path, Path], None]):
+async def test_a_redirected_git_folder_is_refused_and_the_other_repository_unchanged(
+    tmp_path: Path, lead: Callable[[Path, Path], None]
+):
     other = repository(tmp_path / "other")
     workspace = tmp_path / "work"
     workspace.mkdir()
@@ -134,7 +140,7 @@ async def test_other_repositories_are_unchanged(tmp_path: Path, lead: Callable[[
     assert git(other, "branch", "--format=%(refname:short)") == "main"
 
 
-async def test_where_a_repository_says_its_files_are_is_not_believed(
+async def test_core_worktree_of_a_repository_is_ignored(
     worktrees: GitWorktrees, workspace: Path, tmp_path: Path
 ):
     home = tmp_path / "home"
@@ -147,7 +153,7 @@ async def test_where_a_repository_says_its_files_are_is_not_believed(
     assert list(home.iterdir()) == []
 
 
-async def test_a_worktree_that_says_it_is_of_another_repository_is_not_believed(
+async def test_a_commondir_of_a_worktree_is_ignored(
     worktrees: GitWorktrees, workspace: Path, tmp_path: Path
 ):
     other = repository(tmp_path / "other")
@@ -163,7 +169,9 @@ async def test_a_worktree_that_says_it_is_of_another_repository_is_not_believed(
     assert sorted(path.name for path in (other / ".git/objects").iterdir()) == before
 
 
-async def test_nobody_waits_for_a_pipe_in_place_of_a_file(worktrees: GitWorktrees, workspace: Path):
+async def test_a_fifo_in_place_of_a_git_file_does_not_block(
+    worktrees: GitWorktrees, workspace: Path
+):
     folder = workspace / ".git/worktrees/pipes"
     folder.mkdir(parents=True)
     os.mkfifo(folder / "commondir")
@@ -177,6 +185,6 @@ async def test_nobody_waits_for_a_pipe_in_place_of_a_file(worktrees: GitWorktree
     assert (opened.path / "a.txt").is_file()
 
 
-async def test_git_has_so_much_memory_and_no_more(tmp_path: Path):
+async def test_the_memory_of_git_is_limited(tmp_path: Path):
     told = await run_confined(["sh", "-c", "read line; ulimit -d"], tmp_path, {}, stdin=b"\n")
     assert told.stdout == b"2097152\n"

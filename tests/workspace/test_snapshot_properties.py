@@ -74,7 +74,7 @@ def do(root: Path, deeds: list[Deed]) -> None:
 
 @settings(max_examples=examples(0.5))
 @given(DEEDS, DEEDS, DEEDS)
-def test_restore_makes_a_tree_what_it_was(first: list[Deed], second: list[Deed], third: list[Deed]):
+def test_a_restore_gives_the_earlier_tree(first: list[Deed], second: list[Deed], third: list[Deed]):
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder, "tree")
         root.mkdir()

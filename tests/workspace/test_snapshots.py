@@ -43,7 +43,7 @@ def snapshots(root: Path) -> WorkspaceSnapshots:
     )
 
 
-async def test_a_workspace_is_brought_back_wholly(root: Path, snapshots: WorkspaceSnapshots):
+async def test_a_workspace_is_restored_completely(root: Path, snapshots: WorkspaceSnapshots):
     before = picture(root)
     taken, files = await snapshots.take()
     assert files == 6
@@ -62,7 +62,9 @@ async def test_a_workspace_is_brought_back_wholly(root: Path, snapshots: Workspa
     assert await snapshots.restore(taken) == []
 
 
-async def test_the_same_workspace_is_the_same_snapshot(root: Path, snapshots: WorkspaceSnapshots):
+async def test_an_unchanged_workspace_has_the_same_snapshot(
+    root: Path, snapshots: WorkspaceSnapshots
+):
     first = await snapshots.take()
     (root / "src/a.py").write_bytes(b"a = 2\n")
     second = await snapshots.take()
@@ -70,7 +72,7 @@ async def test_the_same_workspace_is_the_same_snapshot(root: Path, snapshots: Wo
     assert await snapshots.take() == first != second
 
 
-async def test_changes_are_told_and_nothing_touched(root: Path, snapshots: WorkspaceSnapshots):
+async def test_changes_are_listed_without_touching_files(root: Path, snapshots: WorkspaceSnapshots):
     taken, _ = await snapshots.take()
     untouched = (root / ".git/HEAD").stat()
     (root / "src/a.py").write_bytes(b"a = 2\n")
@@ -93,7 +95,9 @@ async def test_changes_are_told_and_nothing_touched(root: Path, snapshots: Works
     assert await snapshots.restore(later) == expected
 
 
-async def test_a_file_changed_at_once_is_seen_to_differ(root: Path, snapshots: WorkspaceSnapshots):
+async def test_a_file_changed_right_after_a_snapshot_is_detected(
+    root: Path, snapshots: WorkspaceSnapshots
+):
     """Same size, same inode, and its time put back: only the time of the change may tell."""
     file = root / "src/a.py"
     for number in range(40):
@@ -105,7 +109,7 @@ async def test_a_file_changed_at_once_is_seen_to_differ(root: Path, snapshots: W
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
-async def test_what_may_not_be_read_is_left_as_it_is(root: Path, snapshots: WorkspaceSnapshots):
+async def test_unreadable_files_are_left_unchanged(root: Path, snapshots: WorkspaceSnapshots):
     write_file(root / "closed/inside", b"1")
     (root / "private").write_bytes(b"2")
     for name in ("closed", "private"):
@@ -119,7 +123,9 @@ async def test_what_may_not_be_read_is_left_as_it_is(root: Path, snapshots: Work
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-async def test_closed_folders_are_opened_and_closed(root: Path, snapshots: WorkspaceSnapshots):
+async def test_read_only_folders_are_restored_with_their_modes(
+    root: Path, snapshots: WorkspaceSnapshots
+):
     (root / "src/empty").chmod(0o500)
     taken, _ = await snapshots.take()
     before = picture(root)
@@ -132,7 +138,7 @@ async def test_closed_folders_are_opened_and_closed(root: Path, snapshots: Works
     assert picture(root) == before
 
 
-async def test_pipes_and_privileges_are_left_out(root: Path, snapshots: WorkspaceSnapshots):
+async def test_fifos_and_setuid_bits_are_left_out(root: Path, snapshots: WorkspaceSnapshots):
     os.mkfifo(root / "pipe")
     (root / "src/run.sh").chmod(0o4755)
     taken, files = await snapshots.take()
@@ -144,7 +150,9 @@ async def test_pipes_and_privileges_are_left_out(root: Path, snapshots: Workspac
     assert (root / "pipe").is_fifo()
 
 
-async def test_a_folder_that_goes_takes_its_pipes(root: Path, snapshots: WorkspaceSnapshots):
+async def test_a_removed_folder_is_removed_with_its_fifos(
+    root: Path, snapshots: WorkspaceSnapshots
+):
     taken, _ = await snapshots.take()
     (root / "new").mkdir()
     os.mkfifo(root / "new/pipe")
@@ -152,7 +160,9 @@ async def test_a_folder_that_goes_takes_its_pipes(root: Path, snapshots: Workspa
     assert not (root / "new").exists()
 
 
-async def test_no_link_leads_outside(root: Path, snapshots: WorkspaceSnapshots, tmp_path: Path):
+async def test_a_restore_follows_no_link_outside(
+    root: Path, snapshots: WorkspaceSnapshots, tmp_path: Path
+):
     outside = tmp_path / "outside"
     write_file(outside / "a.py", b"theirs")
     taken, _ = await snapshots.take()
@@ -170,13 +180,13 @@ async def test_no_link_leads_outside(root: Path, snapshots: WorkspaceSnapshots, 
 
 
 @pytest.mark.parametrize("bound", [ScanLimits(max_files=3), ScanLimits(max_bytes=10)])
-async def test_workspace_over_limit_is_said_to_be_so(root: Path, tmp_path: Path, bound: ScanLimits):
+async def test_a_workspace_over_the_limit_is_refused(root: Path, tmp_path: Path, bound: ScanLimits):
     snapshots = WorkspaceSnapshots(FolderWorkspace(root), tmp_path / "store", limits=bound)
     with pytest.raises(ToolEnvironmentError, match="the workspace is too large"):
         await snapshots.take()
 
 
-async def test_only_what_is_wanted_is_kept(root: Path, snapshots: WorkspaceSnapshots):
+async def test_only_referenced_snapshots_are_kept(root: Path, snapshots: WorkspaceSnapshots):
     old, _ = await snapshots.take()
     (root / "src/a.py").write_bytes(b"only here\n")
     middle, _ = await snapshots.take()
@@ -196,7 +206,9 @@ async def test_only_what_is_wanted_is_kept(root: Path, snapshots: WorkspaceSnaps
     assert (root / "src/a.py").read_bytes() == b"only here\n"
 
 
-async def test_a_damaged_store_is_told_before_changes(root: Path, snapshots: WorkspaceSnapshots):
+async def test_a_damaged_store_is_reported_before_any_change(
+    root: Path, snapshots: WorkspaceSnapshots
+):
     taken, _ = await snapshots.take()
     shutil.rmtree(root / "src")
     before = picture(root)
@@ -209,12 +221,12 @@ async def test_a_damaged_store_is_told_before_changes(root: Path, snapshots: Wor
             await snapshots.restore(wrong)
 
 
-def test_a_store_in_plain_sight_of_the_workspace_is_refused(root: Path):
+def test_a_store_visible_in_the_workspace_is_refused(root: Path):
     with pytest.raises(InvalidInput, match="inside the workspace"):
         WorkspaceSnapshots(FolderWorkspace(root), root / "store")
 
 
-async def test_sessions_on_one_workspace_take_turns(root: Path):
+async def test_concurrent_sessions_on_one_workspace_take_the_same_snapshot(root: Path):
     tree = FolderWorkspace(root, hidden=[".mainspring"])
     taken = await at_once(
         lambda _: WorkspaceSnapshots(tree, root / ".mainspring/snapshots").take(), range(8)
@@ -254,7 +266,7 @@ anyio.run(main)
 """
 
 
-def killed(root: Path, store: Path, act: str, deadly: int) -> bool:
+def run_until_killed(root: Path, store: Path, act: str, deadly: int) -> bool:
     """Let another process do it, and end it at its n-th change to a disk; whether it was ended."""
     argv = [sys.executable, "-c", CHILD, str(root), str(store), act, str(deadly)]
     status = subprocess.run(argv, timeout=60, check=False).returncode
@@ -262,12 +274,12 @@ def killed(root: Path, store: Path, act: str, deadly: int) -> bool:
     return status == -9
 
 
-async def test_a_snapshot_that_was_killed_anywhere_is_taken_again(root: Path, tmp_path: Path):
+async def test_a_snapshot_killed_at_any_point_can_be_repeated(root: Path, tmp_path: Path):
     store = tmp_path / "store"
     for deadly in (4, 11, 14, 17, 24):
         (root / "src/a.py").write_bytes(b"a = %d\n" % deadly)
         (root / f"more_{deadly}").write_bytes(b"%d" % deadly)
-        assert killed(root, store, "take", deadly) or deadly > 20
+        assert run_until_killed(root, store, "take", deadly) or deadly > 20
         snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
         taken, _ = await snapshots.take()
         before = picture(root)
@@ -277,7 +289,7 @@ async def test_a_snapshot_that_was_killed_anywhere_is_taken_again(root: Path, tm
         assert os.listdir(store / "objects/unfinished") == []
 
 
-async def test_a_restore_that_was_killed_anywhere_is_finished_by_next(root: Path, tmp_path: Path):
+async def test_a_restore_killed_at_any_point_can_be_repeated(root: Path, tmp_path: Path):
     store = tmp_path / "store"
     snapshots = WorkspaceSnapshots(FolderWorkspace(root), store)
     before = picture(root)
@@ -289,7 +301,7 @@ async def test_a_restore_that_was_killed_anywhere_is_finished_by_next(root: Path
         (root / "link").unlink()
         write_file(root / "link/deep/file", b"")
         (root / ".git/HEAD").write_bytes(b"changed")
-        ends.append(killed(root, store, taken, deadly))
+        ends.append(run_until_killed(root, store, taken, deadly))
         await snapshots.restore(taken)
         assert picture(root) == before
     assert sum(ends) >= 3

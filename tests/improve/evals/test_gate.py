@@ -35,7 +35,7 @@ CASES = [
 ]
 
 
-def command(
+def run_command(
     agent: AgentWithSuite, *, is_gate: bool = True, saves: bool = False, files: ReportFiles
 ):
     return eval_command.run(
@@ -46,18 +46,18 @@ def command(
     )
 
 
-async def test_a_gate_goes_from_red_to_green_and_names_what_regressed(
+async def test_the_gate_closes_on_a_regression_and_names_it(
     agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
 ):
     agent.write_suite({"cases": CASES})
     agent.write_model({"steps": [{"says": "1"}]})
     files = ReportFiles(junit="out.xml", markdown="out.md", html="out.html")
-    assert await command(agent, files=files) == 1  # without a baseline, everything must pass
+    assert await run_command(agent, files=files) == 1  # without a baseline, everything must pass
     assert "gate closed" in capfd.readouterr().out
-    assert await command(agent, is_gate=False, saves=True, files=ReportFiles()) == 0
-    assert await command(agent, files=ReportFiles()) == 0  # no worse than the baseline
+    assert await run_command(agent, is_gate=False, saves=True, files=ReportFiles()) == 0
+    assert await run_command(agent, files=ReportFiles()) == 0  # no worse than the baseline
     agent.write_model({"steps": [{"says": "2"}]})
-    assert await command(agent, files=files) == 1
+    assert await run_command(agent, files=files) == 1
     out = capfd.readouterr().out
     assert "regressed: one" in out
     assert "not enough cases" in out
@@ -69,7 +69,7 @@ async def test_a_gate_goes_from_red_to_green_and_names_what_regressed(
     assert "<summary>log</summary><pre>2</pre>" in page
 
 
-async def test_a_case_that_must_pass_closes_the_gate_whatever_the_baseline_says(
+async def test_a_failing_must_pass_case_closes_the_gate_whatever_the_baseline(
     agent: AgentWithSuite,
 ):
     suite = agent.write_suite({"cases": [{**CASES[0], "must_pass": True}, CASES[1]]})
@@ -78,7 +78,7 @@ async def test_a_case_that_must_pass_closes_the_gate_whatever_the_baseline_says(
     assert (result.is_open, result.reasons) == (False, ("must pass: one",))
 
 
-async def test_a_run_that_has_not_ended_does_not_open_the_gate(agent: AgentWithSuite):
+async def test_an_unfinished_run_does_not_open_the_gate(agent: AgentWithSuite):
     suite = agent.write_suite({"cases": CASES})
     run = await agent.run(suite)
     baseline = baseline_of(run)
@@ -86,7 +86,7 @@ async def test_a_run_that_has_not_ended_does_not_open_the_gate(agent: AgentWithS
     assert gate(suite.suite, run, baseline).reasons == ("the run has not ended",)
 
 
-async def test_a_baseline_is_read_as_it_was_written_and_a_damaged_one_is_refused(
+async def test_a_baseline_is_read_as_written_and_a_damaged_one_is_refused(
     agent: AgentWithSuite, tmp_path: Path
 ):
     run = await agent.run(agent.write_suite({"cases": CASES}))
@@ -99,7 +99,7 @@ async def test_a_baseline_is_read_as_it_was_written_and_a_damaged_one_is_refused
         read_baseline(file)
 
 
-async def test_reports_hold_hostile_text_without_running_it(agent: AgentWithSuite):
+async def test_reports_escape_hostile_text(agent: AgentWithSuite):
     agent.write_model({"steps": [{"says": HOSTILE}]})
     run = await agent.run(agent.write_suite({"cases": CASES}))
     page = html_page(run, run, {item.session_id: [HOSTILE] for item in run.results.values()}, "1")
@@ -112,7 +112,7 @@ async def test_reports_hold_hostile_text_without_running_it(agent: AgentWithSuit
     assert "\x1b" not in text + junit(run) + page
 
 
-async def test_a_suite_that_passes_without_doing_anything_is_not_healthy(agent: AgentWithSuite):
+async def test_the_health_check_names_cases_that_pass_without_work(agent: AgentWithSuite):
     good = {
         "id": "good",
         "input": "x",
@@ -135,7 +135,7 @@ async def test_a_suite_that_passes_without_doing_anything_is_not_healthy(agent: 
     assert msgspec.json.encode(found)
 
 
-async def test_what_scores_high_and_misses_the_intent_is_shown(
+async def test_high_scores_that_miss_the_intent_are_reported(
     agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
 ):
     short = {"type": "measure", "value": "answer_chars", "best": 0, "worst": 100, "weight": 1}
@@ -161,7 +161,7 @@ async def test_what_scores_high_and_misses_the_intent_is_shown(
     assert await eval_health.check(agent.settings) == 0
 
 
-async def test_a_candidate_is_scored_apart_from_the_suites_own_runs(agent: AgentWithSuite):
+async def test_a_candidate_is_scored_separately_from_the_suites_own_runs(agent: AgentWithSuite):
     suite = agent.write_suite({"cases": CASES})
     async with agent.runner() as runner:
         agent_before = await evaluate(runner, suite, None)

@@ -168,18 +168,18 @@ def suite_of(agent: AgentWithSuite) -> SuiteFile:
     return agent.write_suite({"cases": cases})
 
 
-async def test_a_model_that_does_what_is_asked_passes_every_grader(agent: AgentWithSuite):
+async def test_the_solution_script_passes_every_grader(agent: AgentWithSuite):
     run = await agent.run(suite_of(agent), settings=scripts(lambda case: case.solution))
     wrong = {item.case_id: item for item in run.results.values() if item.outcome != "passed"}
     assert wrong == {}
 
 
-async def test_a_model_that_does_not_fails_every_grader(agent: AgentWithSuite):
+async def test_the_failure_script_fails_every_grader(agent: AgentWithSuite):
     run = await agent.run(suite_of(agent), settings=scripts(lambda case: case.failure))
     assert {name for name, outcome in outcomes(run).items() if outcome != "failed"} == set()
 
 
-async def test_what_a_case_expects_is_told_from_what_was_done(agent: AgentWithSuite):
+async def test_the_expected_kind_of_answer_is_recognized_from_the_session(agent: AgentWithSuite):
     asks, acts = [says("Which file do you mean?")], [write("a.txt", "x"), says("Which one?")]
     cases: list[dict[str, object]] = [
         {"id": "asks", "input": "x", "expect": "ask", "solution": {"steps": asks}},
@@ -200,7 +200,7 @@ async def test_what_a_case_expects_is_told_from_what_was_done(agent: AgentWithSu
     assert passed == {"asks", "refuses", "answers"}
 
 
-async def test_a_command_that_had_to_be_stopped_does_not_pass(agent: AgentWithSuite):
+async def test_a_command_grader_that_times_out_fails(agent: AgentWithSuite):
     case = {
         "id": "claims",
         "input": "x",

@@ -72,7 +72,7 @@ def judge_suite(model: str | None = None) -> dict[str, object]:
     return {"cases": cases, "parallel": 1}
 
 
-async def test_a_judge_grades_and_its_number_is_marked_until_it_is_calibrated(
+async def test_an_uncalibrated_judge_is_marked_until_it_has_labels(
     agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
 ):
     agent.write_model(
@@ -107,7 +107,7 @@ async def test_a_judge_without_a_verdict_is_an_error_and_not_a_pass(agent: Agent
     assert not (agent.folder / ".mainspring/evals/verdicts").exists()
 
 
-async def test_a_broken_constraint_spares_the_judge(agent: AgentWithSuite, tmp_path: Path):
+async def test_a_failed_constraint_skips_the_judge(agent: AgentWithSuite, tmp_path: Path):
     agent.write_model({"when": "Greet", "steps": [{"says": "hello"}]})  # no part for a judge
     suite = judge_suite()
     suite["graders"] = [{"type": "contains", "text": "bye"}]
@@ -123,7 +123,7 @@ def test_a_pair_counts_only_if_both_orders_agree():
     assert pair_verdict(4, 6, lengths=(1, 1)) == "first"
 
 
-def test_what_a_judge_gives_for_length_is_taken_off_again():
+def test_length_bias_of_a_judge_is_corrected():
     pairs = [
         LabelledPair(first_is_better=at % 2 == 0, length_ratio=ratio, share=float(ratio > 1))
         for at in range(20)
@@ -146,7 +146,7 @@ async def prefers_the_longer(model: str, system: str, question: str) -> tuple[st
     return json.dumps({"reason": "It says more.", "better": better}), Decimal(0)
 
 
-async def test_a_calibrated_judge_of_pairs_gives_nothing_for_length(
+async def test_a_calibrated_pairwise_judge_gives_nothing_for_length(
     agent: AgentWithSuite, tmp_path: Path
 ):
     """People like short and long answers alike; the judge only looks at the length."""
@@ -189,7 +189,7 @@ async def test_a_calibrated_judge_of_pairs_gives_nothing_for_length(
     assert judges.note(pairwise) != "judge not calibrated: 0 labels"
 
 
-def test_a_model_family_is_known_whoever_serves_it():
+def test_a_model_family_is_recognized_with_any_provider():
     assert model_family("anthropic:claude-sonnet-4-5") == "claude"
     assert model_family("openrouter:anthropic/claude-3.5-haiku") == "claude"
     assert model_family("openai:gpt-5") == "gpt"

@@ -9,7 +9,7 @@ from decimal import Decimal
 import pytest
 from tests.environ import clean_environ
 from tests.improve.evals.suite_setup import MODEL, AgentWithSuite
-from tests.improve.evals.test_killed_runs import event_count
+from tests.improve.evals.test_run_crashes import event_count
 
 from mainspring.core import clock, ids
 from mainspring.core.envelope import AnyPayload
@@ -84,7 +84,7 @@ async def grading_log(runner: SuiteRunner) -> list[AnyPayload]:
     return payloads
 
 
-def test_the_choice_follows_from_the_id_and_has_the_stated_share():
+def test_sampling_depends_on_the_id_and_has_the_configured_share():
     names = [ids.new_id(ids.SESSION) for _ in range(4_000)]
     chosen = [name for name in names if is_sampled(name, 0.05)]
     assert 130 <= len(chosen) <= 270  # 5 standard deviations around 200
@@ -93,7 +93,7 @@ def test_the_choice_follows_from_the_id_and_has_the_stated_share():
     assert not any(is_sampled(name, 0.0) for name in names)
 
 
-async def test_real_sessions_are_graded_once_and_shown_beside_the_lab(agent: AgentWithSuite):
+async def test_sampled_sessions_are_graded_once_and_compared_with_the_suite(agent: AgentWithSuite):
     suite = prepare(agent)
     await agent.run(suite)
     async with agent.runner() as runner:
@@ -122,7 +122,7 @@ async def test_real_sessions_are_graded_once_and_shown_beside_the_lab(agent: Age
     assert score.notes == ("judge not calibrated: 0 labels; judge of the judged model's family",)
 
 
-async def test_a_session_that_still_runs_or_waits_is_not_graded_yet(agent: AgentWithSuite):
+async def test_a_running_or_waiting_session_is_not_graded_yet(agent: AgentWithSuite):
     suite = prepare(agent)
     async with agent.runner() as runner:
         session = await talk(runner, "hi")
@@ -133,7 +133,7 @@ async def test_a_session_that_still_runs_or_waits_is_not_graded_yet(agent: Agent
         assert len((await grade(runner, suite)).graded) == 1
 
 
-async def test_the_budget_is_never_exceeded_also_by_requests_that_a_crash_cut_off(
+async def test_the_daily_budget_includes_requests_cut_off_by_a_crash(
     agent: AgentWithSuite,
 ):
     suite, today = prepare(agent), clock.now().date()
@@ -154,7 +154,7 @@ async def test_the_budget_is_never_exceeded_also_by_requests_that_a_crash_cut_of
         assert ended.case_id == later_one
 
 
-def test_graders_that_need_a_case_are_refused_for_real_sessions(agent: AgentWithSuite):
+def test_graders_that_need_a_case_are_refused_for_production_sessions(agent: AgentWithSuite):
     cases = [{"id": "a", "input": "hi", "gold": "x", "expect": "answer"}]
     for grader in (
         {"type": "file", "path": "a"},
@@ -172,7 +172,7 @@ def test_graders_that_need_a_case_are_refused_for_real_sessions(agent: AgentWith
 
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_grading_that_is_killed_again_and_again_grades_and_records_once(
+async def test_grading_killed_repeatedly_grades_and_records_once(
     agent: AgentWithSuite,
 ):
     prepare(agent)

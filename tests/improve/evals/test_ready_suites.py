@@ -15,7 +15,7 @@ from mainspring.improve.evals.suite_health import check_health
 from mainspring.runtime.session.xrays import read_shots
 
 
-def test_three_of_four_safety_cases_are_the_platforms_and_all_dimensions_are_there():
+def test_three_quarters_of_safety_cases_test_the_platform_in_all_dimensions():
     cases = safety_suite().cases
     assert len(cases) >= 60
     assert sum(case.kind == "platform" for case in cases) >= 0.75 * len(cases)
@@ -24,7 +24,7 @@ def test_three_of_four_safety_cases_are_the_platforms_and_all_dimensions_are_the
     assert carriers <= {tag for case in cases for tag in case.tags}
 
 
-def test_the_page_says_how_many_cases_there_are():
+def test_the_documentation_states_the_number_of_cases():
     page = (Path(__file__).parents[3] / "docs/evals.md").read_text(encoding="utf-8")
     for name, make in READY_SUITES.items():
         assert f"| `{name}` | {len(make().cases)} |" in page
@@ -36,7 +36,9 @@ def test_the_page_says_how_many_cases_there_are():
 @pytest.mark.parametrize("name", [name for name in READY_SUITES if name != "safety"])
 @pytest.mark.slow
 @pytest.mark.timeout(600)
-async def test_scripts_pass_and_fail_a_ready_suite_as_they_should(agent: AgentWithSuite, name: str):
+async def test_solution_and_failure_scripts_of_a_ready_suite_behave_as_declared(
+    agent: AgentWithSuite, name: str
+):
     written = READY_SUITES[name]()
     assert all(case.solution and case.failure for case in written.cases)
     suite = read_suite(write_suite(agent.folder, written))
@@ -48,7 +50,7 @@ async def test_scripts_pass_and_fail_a_ready_suite_as_they_should(agent: AgentWi
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-async def test_an_obeying_model_gets_no_attack_past_the_platform(agent: AgentWithSuite):
+async def test_no_attack_succeeds_even_if_the_model_obeys_it(agent: AgentWithSuite):
     suite = read_suite(write_suite(agent.folder, safety_suite()))
     kinds = {case.id: case.kind for case in suite.suite.cases}
     run = await agent.run(suite, settings=scripts(lambda case: case.failure))

@@ -24,7 +24,7 @@ async def recorded_session(agent: AgentWithSuite) -> str:
     return results_of(run, "build")[0].session_id
 
 
-async def test_a_session_becomes_a_case_that_runs_without_tools_and_without_a_model(
+async def test_a_session_becomes_a_case_that_runs_without_tools_and_model(
     agent: AgentWithSuite,
 ):
     session_id = await recorded_session(agent)
@@ -43,7 +43,7 @@ async def test_a_session_becomes_a_case_that_runs_without_tools_and_without_a_mo
     assert list((agent.folder / ".mainspring/evals").glob("*/again*/workspace/out.txt")) == []
 
 
-async def test_a_live_model_gets_recorded_results_and_masks_cover_what_varies(
+async def test_a_live_model_gets_recorded_results_with_masked_inputs(
     agent: AgentWithSuite,
 ):
     session_id = await recorded_session(agent)
@@ -63,7 +63,7 @@ async def test_a_live_model_gets_recorded_results_and_masks_cover_what_varies(
     assert outcomes(run) == {"again": "passed"}
 
 
-async def test_a_session_without_words_and_a_suite_of_another_shape_are_refused(
+async def test_a_suite_file_that_does_not_end_with_its_cases_is_refused(
     agent: AgentWithSuite,
 ):
     session_id = await recorded_session(agent)
@@ -72,7 +72,7 @@ async def test_a_session_without_words_and_a_suite_of_another_shape_are_refused(
         await eval_command.add(agent.settings, session=session_id, suite="other")
 
 
-async def test_tools_fail_as_the_case_says_and_its_services_answer(agent: AgentWithSuite):
+async def test_tools_fail_as_the_case_declares_and_its_services_answer(agent: AgentWithSuite):
     def glob(times: int) -> list[object]:
         return [{"calls": [{"tool": "glob", "input": {"pattern": "*"}}]}] * times
 

@@ -32,7 +32,7 @@ CASES = [
 ]
 
 
-async def test_trials_are_sessions_of_their_own_and_graded_from_their_logs(agent: AgentWithSuite):
+async def test_trials_are_separate_sessions_graded_from_their_logs(agent: AgentWithSuite):
     run = await agent.run(agent.write_suite({"cases": CASES, "trials": 2}))
     assert outcomes(run) == {"greets": "passed passed", "parts": "failed failed"}
     assert run.ended is not None
@@ -49,7 +49,7 @@ async def test_trials_are_sessions_of_their_own_and_graded_from_their_logs(agent
         assert (await read_run(log, run.id)).results == run.results
 
 
-async def test_an_unchanged_case_is_not_run_again_and_a_changed_one_is(agent: AgentWithSuite):
+async def test_only_changed_cases_are_run_again(agent: AgentWithSuite):
     suite = agent.write_suite({"cases": CASES})
     first = await agent.run(suite)
     again = await agent.run(suite)
@@ -94,7 +94,7 @@ async def test_a_selection_without_cases_is_refused(agent: AgentWithSuite):
             await agent.run(suite, selection)
 
 
-async def test_a_run_that_was_cut_off_continues_and_runs_no_trial_twice(agent: AgentWithSuite):
+async def test_an_interrupted_run_continues_and_runs_no_trial_twice(agent: AgentWithSuite):
     suite = agent.write_suite({"cases": CASES, "trials": 3, "parallel": 1})
     seen: list[EvalCaseEnded] = []
 
@@ -115,7 +115,7 @@ async def test_a_run_that_was_cut_off_continues_and_runs_no_trial_twice(agent: A
         assert len(await list_runs(runner.runtime.log, "tested", "basics")) == 1
 
 
-async def test_a_case_that_takes_too_long_fails_and_the_rest_goes_on(agent: AgentWithSuite):
+async def test_a_case_that_times_out_fails_and_the_others_continue(agent: AgentWithSuite):
     agent.write_model(
         {
             "when": "hang",
@@ -144,7 +144,7 @@ async def test_a_run_stops_before_its_budget_is_exceeded(agent: AgentWithSuite):
     assert len(run.results) == 1
 
 
-async def test_a_model_that_fails_is_an_error_and_is_tried_again(agent: AgentWithSuite):
+async def test_a_model_failure_is_an_error_and_is_retried_by_the_next_run(agent: AgentWithSuite):
     agent.write_model({"when": "never", "steps": [{"says": "hello"}]})
     suite = agent.write_suite({"cases": CASES[:1]})
     run = await agent.run(suite)
@@ -154,7 +154,7 @@ async def test_a_model_that_fails_is_an_error_and_is_tried_again(agent: AgentWit
     assert len(agent.results) == 1
 
 
-async def test_a_trial_writes_memories_only_if_its_case_says_so(tmp_path: Path):
+async def test_a_trial_writes_memories_only_if_its_case_enables_them(tmp_path: Path):
     note = {"name": "Tabs", "description": "style", "text": "Use tabs."}
     call = {"tool": "memory_write", "input": {"note": note, "reason": "told"}}
     case = {
@@ -172,7 +172,7 @@ async def test_a_trial_writes_memories_only_if_its_case_says_so(tmp_path: Path):
     assert outcomes(run) == {"usual": "failed", "on": "passed"}
 
 
-async def test_a_verdict_credits_what_was_used_only_if_the_case_says_that_memory_is_on(
+async def test_memories_are_credited_only_if_the_case_enables_memory(
     tmp_path: Path,
 ):
     agent = new_agent(tmp_path / "agent")

@@ -19,7 +19,7 @@ from mainspring.improve.evals.statistics import (
 )
 
 
-def counted_sign_flip(differences: list[float]) -> float:
+def slow_sign_flip_p(differences: list[float]) -> float:
     """Every pattern of signs, one by one."""
     seen = sum(differences)
     sums = [
@@ -32,28 +32,28 @@ def counted_sign_flip(differences: list[float]) -> float:
 
 
 @given(st.lists(st.sampled_from([-1, -2 / 3, -1 / 3, 0, 1 / 3, 2 / 3, 1]), min_size=1, max_size=9))
-def test_flipping_signs_counts_every_pattern(differences: list[float]):
+def test_sign_flip_p_counts_every_pattern(differences: list[float]):
     if any(differences):
-        assert sign_flip_p(differences) == pytest.approx(counted_sign_flip(differences))
+        assert sign_flip_p(differences) == pytest.approx(slow_sign_flip_p(differences))
     else:
         assert sign_flip_p(differences) == 1
 
 
-def test_mcnemar_is_the_sign_test_with_half_of_the_seen_outcome():
+def test_mcnemar_mid_p_halves_the_observed_outcome():
     assert mcnemar_mid_p(5, 0) == pytest.approx(0.5**5 / 2)
     assert mcnemar_mid_p(3, 3) == pytest.approx(0.5)
     assert mcnemar_mid_p(0, 0) == 1
     assert mcnemar_mid_p(8, 2) < 0.05 < mcnemar_mid_p(7, 3)
 
 
-def test_pass_at_k_and_pass_all_k_are_shares_of_all_choices_of_k_trials():
+def test_pass_at_k_and_pass_all_k_count_choices_of_k_trials():
     assert pass_at_k(4, 2, 2) == pytest.approx(1 - 1 / 6)
     assert pass_all_k(4, 2, 2) == pytest.approx(1 / 6)
     assert (pass_at_k(3, 3, 3), pass_all_k(3, 3, 3)) == (1, 1)
     assert (pass_at_k(1, 1, 2), pass_all_k(1, 1, 2)) == (None, None)
 
 
-def test_an_interval_covers_the_truth_as_often_as_it_says():
+def test_an_interval_covers_the_true_value_as_often_as_stated():
     rng = random.Random(4)
     hits = 0
     for _ in range(400):
@@ -72,7 +72,7 @@ def results(rates: list[tuple[int, int]], tag: str = "all") -> dict[str, CaseRes
     }
 
 
-def test_a_comparison_names_what_has_regressed_and_says_when_it_cannot_tell():
+def test_a_comparison_names_regressions_and_says_when_it_cannot_tell():
     before = results([(3, 3)] * 8 + [(0, 3)] * 2)
     after = results([(3, 3)] * 7 + [(0, 3)] + [(0, 3)] * 2)
     compared = compare(before, after)
@@ -87,7 +87,7 @@ def test_a_comparison_names_what_has_regressed_and_says_when_it_cannot_tell():
     assert (equal.verdict, equal.test.p_better) == ("not enough cases", 1)
 
 
-def test_a_summary_names_flaky_cases_and_slices_by_tag():
+def test_a_summary_names_flaky_cases_and_groups_by_tag():
     summary = summarize({**results([(3, 3), (1, 3)]), "x": CaseResult(trials=(0.0,) * 3)})
     assert summary.flaky == ("c1",)
     assert summary.tags == {"all": (2, pytest.approx(2 / 3))}
@@ -107,7 +107,7 @@ def world(rng: random.Random, delta: float) -> tuple[list[list[float]], list[lis
 
 
 @pytest.mark.parametrize(("delta", "low", "high"), [(0, 0, 0.08), (-0.05, 0, 0.02), (0.2, 0.98, 1)])
-def test_a_change_is_called_better_as_often_as_it_should_be(delta: float, low: float, high: float):
+def test_a_change_is_found_better_as_often_as_expected(delta: float, low: float, high: float):
     """Wide bounds for few worlds; `bench/run.py evals` measures the gate's own numbers."""
     rng = random.Random(11)
     share = sum(paired_test(*world(rng, delta)).p_better < 0.05 for _ in range(150)) / 150

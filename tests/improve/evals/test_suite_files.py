@@ -62,23 +62,25 @@ def problems(folder: Path, text: str, name: str = "basics.yaml") -> list[str]:
         ),
     ],
 )
-def test_a_mistake_in_a_suite_has_its_file_and_line(tmp_path: Path, text: str, expected: str):
+def test_a_mistake_in_a_suite_is_reported_with_file_and_line(
+    tmp_path: Path, text: str, expected: str
+):
     assert problems(tmp_path, text)[0].startswith(expected)
 
 
-def test_every_case_with_a_mistake_is_named_at_once(tmp_path: Path):
+def test_every_invalid_case_is_reported_at_once(tmp_path: Path):
     text = "cases:\n  - {id: a}\n  - {id: b, input: hi, expect: answer}\n  - {id: c, input: 7}\n"
     assert [line.split(":")[1] for line in problems(tmp_path, text)] == ["2", "4"]
 
 
-def test_a_file_of_json_lines_is_a_suite_too(tmp_path: Path):
+def test_a_json_lines_file_is_a_suite(tmp_path: Path):
     good = '{"id":"a","input":"hi","expect":"answer"}\n\n'
     (tmp_path / "many.jsonl").write_text(good, encoding="utf-8")
     assert [case.id for case in read_suite(tmp_path / "many.jsonl").suite.cases] == ["a"]
     assert problems(tmp_path, good + '{"id":"b"}', "many.jsonl")[0].startswith("many.jsonl:3: ")
 
 
-def test_a_suite_takes_more_cases_from_files_beside_it(tmp_path: Path):
+def test_a_suite_includes_cases_from_other_files(tmp_path: Path):
     (tmp_path / "more.jsonl").write_text('{"id":"b","input":"hi","expect":"ask"}', encoding="utf-8")
     (tmp_path / "basics.yaml").write_text(GOOD + "case_files: [more.jsonl]\n", encoding="utf-8")
     assert [case.id for case in read_suite(tmp_path / "basics.yaml").suite.cases] == ["greets", "b"]

@@ -21,7 +21,7 @@ def delegates(kind: str, count: int, prompt: str) -> dict[str, object]:
     return {"calls": [{"tool": "agent", "input": {**given}} for _ in range(count)]}
 
 
-def command(agent: AgentWithSuite, names: str, *, gate: bool = False):
+def run_command(agent: AgentWithSuite, names: str, *, gate: bool = False):
     return eval_command.run(
         agent.settings,
         cases=SelectionArguments(),
@@ -30,7 +30,7 @@ def command(agent: AgentWithSuite, names: str, *, gate: bool = False):
     )
 
 
-async def test_several_agents_are_run_and_advised_against_where_one_does_it(
+async def test_several_agents_are_compared_and_advised_against_if_one_suffices(
     agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
 ):
     agent.write_suite(
@@ -45,19 +45,19 @@ async def test_several_agents_are_run_and_advised_against_where_one_does_it(
         {"when": "Solve", "steps": [{"says": "42"}]},
         {"when": TASK, "steps": [delegates("solver", 3, "Solve it"), {"says": "42"}]},
     )
-    assert await command(agent, "single,vote") == 0
+    assert await run_command(agent, "single,vote") == 0
     rows = [line.split() for line in capfd.readouterr().out.splitlines()]
     calls = {row[0]: row[8] for row in rows if row[0] in ("single", "vote")}
     assert calls == {"single": "0.0", "vote": "3.0"}  # one agent alone has nobody to call
     agent.write_model({"steps": [{"says": "42"}]})
-    assert await command(agent, "single, manager") == 0
+    assert await run_command(agent, "single, manager") == 0
     out = capfd.readouterr().out
     assert "manager called no subagent in 3 of its trials" in out
     assert "use one agent: it passes 100% of the cases" in out
     with pytest.raises(InvalidInput, match="single, vote, peers, manager"):
-        await command(agent, "single,swarm")
+        await run_command(agent, "single,swarm")
     with pytest.raises(InvalidInput, match="--gate"):
-        await command(agent, "single", gate=True)
+        await run_command(agent, "single", gate=True)
 
 
 def result(topology: Topology, cost: str, passes: Callable[[int], bool]) -> TopologyResult:
@@ -74,7 +74,7 @@ def result(topology: Topology, cost: str, passes: Callable[[int], bool]) -> Topo
     )
 
 
-def test_more_agents_are_recommended_only_where_the_paired_test_finds_them_better():
+def test_more_agents_are_recommended_only_if_the_paired_test_finds_them_better():
     single = result("single", "1", lambda at: at < 30)
     vote = result("vote", "4", lambda at: at < 31)
     manager = result("manager", "3", lambda at: at < 50)

@@ -32,11 +32,11 @@ def share_of_alarms(*probabilities: float) -> float:
     return sum(any(point.is_alarm for point in item.points) for item in drawn) / len(drawn)
 
 
-def test_a_suite_that_stays_as_it_was_hardly_ever_raises_an_alarm():
+def test_a_stable_suite_rarely_raises_an_alarm():
     assert share_of_alarms(*[0.9] * (REFERENCE_RUNS + RUNS)) <= 0.15
 
 
-def test_a_drop_is_noticed_within_three_runs():
+def test_a_drop_raises_an_alarm_within_three_runs():
     assert share_of_alarms(*[0.9] * REFERENCE_RUNS, *[0.7] * 3) >= 0.9
 
 
@@ -48,7 +48,7 @@ def test_a_suite_that_never_failed_may_fail_once():
     assert trend(many).is_alarm
 
 
-async def test_runs_with_another_model_or_of_a_few_cases_are_no_drift(agent: AgentWithSuite):
+async def test_runs_with_another_model_or_few_cases_are_ignored(agent: AgentWithSuite):
     agent.write_model({"when": "hard", "steps": [{"says": "sorry"}]}, {"steps": [{"says": "yes"}]})
     (agent.folder / "other.yaml").write_text("- steps: [{says: sorry}]\n")
     cases = [{"id": f"c{number}", "input": "easy"} for number in range(4)]
@@ -68,7 +68,7 @@ async def test_runs_with_another_model_or_of_a_few_cases_are_no_drift(agent: Age
     assert (shown.runs, len(shown.points), shown.is_alarm) == (REFERENCE_RUNS + 1, 1, False)
 
 
-def test_an_alarm_ends_when_the_suite_recovers_and_few_runs_say_nothing():
+def test_an_alarm_ends_when_the_suite_recovers_and_few_runs_have_no_reference():
     random = Random(2)
     dropped = rates(random, *[0.9] * REFERENCE_RUNS, *[0.5] * 2)
     assert trend(dropped).is_alarm

@@ -16,36 +16,36 @@ from mainspring.harness.permissions.policy import Policy
 CASES = [(rule, text) for rule, texts in ALIASED.items() for text in texts]
 
 
-def served(command: str, policy: Policy, where: CallLocation | None = None) -> Decision:
+def decide_in_service(command: str, policy: Policy, where: CallLocation | None = None) -> Decision:
     there = where or place(aliases=ALIASES)
     judged = analyze_call("bash", {"command": command}, Traits(), there)
     return decided(judged, policy, is_sandboxed=True)
 
 
 @for_each(("rule", "text"), CASES)
-def test_a_rule_on_a_path_holds_by_an_alias_of_the_workspace(rule: str, text: str):
-    assert served(text, rules(allow=("Bash",), deny=(rule,))).decision != "allow"
-    assert served(text, rules(allow=("Bash",), ask=(rule,))).decision == "ask"
+def test_a_path_rule_applies_through_an_alias_of_the_workspace(rule: str, text: str):
+    assert decide_in_service(text, rules(allow=("Bash",), deny=(rule,))).decision != "allow"
+    assert decide_in_service(text, rules(allow=("Bash",), ask=(rule,))).decision == "ask"
 
 
 @for_each("text", EMPTIES_WORKSPACE)
-def test_the_workspace_is_not_emptied_by_an_alias_without_a_person(text: str):
-    assert served(text, rules(allow=("Bash",))).decision == "ask"
+def test_deleting_the_workspace_through_an_alias_needs_approval(text: str):
+    assert decide_in_service(text, rules(allow=("Bash",))).decision == "ask"
 
 
-def test_what_is_in_the_workspace_by_an_alias_is_in_the_workspace():
+def test_files_reached_through_an_alias_are_inside_the_workspace():
     policy = rules(allow=("Read(src/**)",), deny=("Read(.env)",))
     for text in ("cat /workspace/src/a", "cd /mnt/session/src && cat a"):
-        assert served(text, policy).decision == "allow"
+        assert decide_in_service(text, policy).decision == "allow"
 
 
-def test_a_shell_that_stays_behind_an_alias_is_judged_there():
+def test_a_shell_inside_an_alias_is_checked_at_its_location():
     where = location_after(["cd /workspace/keys"], place(aliases=ALIASES))
     policy = rules(allow=("Bash",), deny=("Read(keys/**)",))
-    assert served("cat k", policy, where).decision == "deny"
+    assert decide_in_service("cat k", policy, where).decision == "deny"
 
 
-def test_a_link_that_leads_through_an_alias_is_followed(tmp_path: Path):
+def test_a_link_through_an_alias_is_followed(tmp_path: Path):
     root = tmp_path.resolve()
     (root / "out").symlink_to("/workspace/.env")
     (root / "up").symlink_to("/mnt/session")
@@ -53,10 +53,13 @@ def test_a_link_that_leads_through_an_alias_is_followed(tmp_path: Path):
         workspace=str(root), home=HOME, rules=(*held("allow", "Bash"), *held("deny", "Read(.env)"))
     )
     for text in ("cat out", "cat up/.env", "cat /workspace/up/out"):
-        assert served(text, policy, read_command_location(policy, ALIASES)).decision == "deny"
+        assert (
+            decide_in_service(text, policy, read_command_location(policy, ALIASES)).decision
+            == "deny"
+        )
 
 
-def test_a_workspace_that_lies_below_an_alias_has_no_such_alias():
+def test_an_alias_that_contains_the_workspace_is_dropped():
     policy = replace_workspace(rules(), "/workspace/project")
     assert read_command_location(policy, ALIASES).aliases == ("/mnt/session",)
     assert read_command_location(policy, ALIASES).resolve("/workspace") == os.path.realpath(

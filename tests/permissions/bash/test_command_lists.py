@@ -19,7 +19,7 @@ _WITHOUT_BASH = {
 _WITH_BASH = {"deny, allow Bash": rules(deny=DENY_RULES, allow=("Bash",))}
 
 
-def _allowing(line: Hostile, policies: dict[str, Policy]) -> list[str]:
+def _allowing_policies(line: Hostile, policies: dict[str, Policy]) -> list[str]:
     judged = call("bash", command=line.command)
     return [
         f"{line.kind}: {line.command!r} [{name}, {'' if is_sandboxed else 'un'}sandboxed]"
@@ -30,7 +30,7 @@ def _allowing(line: Hostile, policies: dict[str, Policy]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", ["x", "rm", "push", "read"])
-def test_no_hostile_line_is_allowed(kind: str):
+def test_no_hostile_command_is_allowed(kind: str):
     denying = {name: each for name, each in _WITHOUT_BASH.items() if "deny" in name}
     policies = {
         "x": _WITHOUT_BASH,
@@ -39,10 +39,10 @@ def test_no_hostile_line_is_allowed(kind: str):
         "read": denying | _WITH_BASH,
     }[kind]
     lines = [line for line in hostile() if line.kind == kind]
-    assert not [wrong for line in lines for wrong in _allowing(line, policies)]
+    assert not [wrong for line in lines for wrong in _allowing_policies(line, policies)]
 
 
-def test_at_most_two_in_a_hundred_everyday_lines_are_asked_about():
+def test_at_most_two_percent_of_everyday_commands_need_approval():
     lines = [line.command for line in everyday()]
     asked = [
         line
@@ -52,7 +52,7 @@ def test_at_most_two_in_a_hundred_everyday_lines_are_asked_about():
     assert len(asked) <= len(lines) * 0.02, asked
 
 
-def test_the_lists_are_long_enough_and_every_hostile_line_was_seen_to_be_so():
+def test_the_command_lists_are_long_and_every_hostile_command_was_observed():
     assert len(hostile()) >= 300
     assert len(everyday()) >= 150
     assert not [line.command for line in hostile() if not line.seen]

@@ -17,21 +17,23 @@ from mainspring.harness.permissions.bash import (
 CASES = [(rule, t) for rule, texts in (DESTRUCTIVE | DESTRUCTIVE_TOOLS).items() for t in texts]
 
 
-def test_the_corpus_is_large_and_says_nothing_twice():
+def test_the_corpus_is_large_and_has_no_duplicates():
     texts = [text for _, text in CASES] + list(READ_ONLY) + [text for text, _ in ORDINARY]
     assert len(texts) >= 500
     assert len(set(CASES)) == len(CASES)
 
 
 @for_each(("rule", "text"), CASES)
-def test_nothing_destructive_is_read_only_or_allowed_by_rule_for_its_cousin(rule: str, text: str):
+def test_a_destructive_command_is_neither_read_only_nor_allowed_by_a_similar_rule(
+    rule: str, text: str
+):
     if rule not in {"watch *", "setsid *"}:
         assert not analyze_command(text).read_only
     assert not rule_matches(rule, text, behavior="allow")
     assert not is_covered([rule, "ls *", "echo *", "cat *"], text)
 
 
-def test_what_is_split_is_valid_to_bash(tmp_path: Path):
+def test_a_text_that_parses_is_valid_bash(tmp_path: Path):
     texts = [text for _, text in CASES] + list(READ_ONLY) + [text for text, _ in ORDINARY]
     script = tmp_path / "script"
     for text in texts[::3]:
@@ -41,7 +43,7 @@ def test_what_is_split_is_valid_to_bash(tmp_path: Path):
 
 
 @for_each("text", READ_ONLY)
-def test_what_only_looks_is_read_only(text: str):
+def test_commands_that_only_read_are_read_only(text: str):
     verdict = analyze_command(text)
     assert verdict.read_only, verdict.reason
     assert not verdict.destructive
@@ -49,6 +51,6 @@ def test_what_only_looks_is_read_only(text: str):
 
 
 @for_each(("text", "rule"), ORDINARY)
-def test_a_rule_allows_what_it_was_made_for(text: str, rule: str):
+def test_a_rule_allows_the_commands_it_was_written_for(text: str, rule: str):
     assert is_covered([rule], text)
     assert not analyze_command(text).read_only

@@ -57,7 +57,7 @@ def is_allowed(line: Line, policy: Policy, standing: GrantState, *, is_sandboxed
     return decided(judged, policy, standing, is_sandboxed=is_sandboxed).decision == "allow"
 
 
-def test_nothing_hostile_is_allowed():
+def test_no_hostile_command_is_allowed():
     allowed = [
         (line.kind, line.command, at, is_sandboxed)
         for line in lines("hostile.jsonl")
@@ -68,7 +68,7 @@ def test_nothing_hostile_is_allowed():
     assert allowed == []
 
 
-def test_at_most_two_in_a_hundred_everyday_commands_are_asked_about():
+def test_at_most_two_percent_of_everyday_commands_need_approval():
     everyday = lines("everyday.jsonl")
     asked = [
         line.command

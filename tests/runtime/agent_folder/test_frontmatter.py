@@ -46,7 +46,7 @@ HEADS: dict[str, tuple[str, dict[str, object], list[int]]] = {
 
 
 @for_each(("written", "fields", "odd"), HEADS.values())
-def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object], odd: list[int]):
+def test_frontmatter_is_parsed_leniently(written: str, fields: dict[str, object], odd: list[int]):
     head = read_frontmatter(f"---\n{written}---\nbody\n")
     assert (head.fields, head.body, head.is_there) == (fields, "body\n", True)
     assert [issue.line for issue in head.issues] == odd
@@ -62,12 +62,12 @@ def test_a_head_is_read_as_it_was_meant(written: str, fields: dict[str, object],
         "\n\n---\nname: x\ndescription: 'Does it: now'\n---\nbody\n",
     ],
 )
-def test_line_ends_and_blanks_around_the_fences_do_not_matter(text: str):
+def test_line_endings_and_blanks_around_the_fences_do_not_matter(text: str):
     head = read_frontmatter(text)
     assert (head.fields, head.body, head.issues) == (PLAIN, "body\n", ())
 
 
-def test_every_key_has_the_line_it_stands_in():
+def test_every_key_has_its_line_number():
     head = read_frontmatter("\n---\na: |\n  x\n  y\nb:\n  c: d\ne: f: g\n---\n")
     assert head.lines == {"a": 3, "b": 6, "e": 8}
 
@@ -81,13 +81,13 @@ def test_every_key_has_the_line_it_stands_in():
         "",
     ],
 )
-def test_what_has_no_head_is_all_body(text: str):
+def test_text_without_frontmatter_is_all_body(text: str):
     head = read_frontmatter(text)
     assert (head.fields, head.body, head.is_there) == ({}, text, False)
 
 
 @pytest.mark.parametrize("written", ["- a", "a: " + "x" * MAX_CHARS, "? [a]\n: b", "[a"])
-def test_a_head_that_says_nothing_is_left_out(written: str):
+def test_frontmatter_without_fields_is_ignored_with_an_issue(written: str):
     head = read_frontmatter(f"---\n{written}\n---\nbody\n")
     assert (head.fields, head.body, head.is_there) == ({}, "body\n", False)
     assert len(head.issues) == 1
@@ -96,11 +96,11 @@ def test_a_head_that_says_nothing_is_left_out(written: str):
 @pytest.mark.parametrize(
     "deep", ["- " * 40_000, "[" * 40_000, "? " * 40_000, "a: " + "{a: " * 9999]
 )
-def test_no_depth_of_nesting_ends_the_process(deep: str):
+def test_deep_nesting_does_not_crash_the_parser(deep: str):
     assert read_frontmatter(f"---\n{deep}\n---\nbody\n").issues != ()
 
 
-def test_aliases_do_not_multiply():
+def test_yaml_aliases_are_not_expanded():
     bomb = "a: &a [x, x]\n" + "".join(
         f"{name}: &{name} [*{before}, *{before}]\n"
         for before, name in zip("abcdefgh", "bcdefghi", strict=True)
@@ -110,7 +110,7 @@ def test_aliases_do_not_multiply():
 
 @hypothesis_settings(max_examples=60)
 @given(st.text())
-def test_no_text_at_all_makes_the_reader_stumble(text: str):
+def test_any_text_is_parsed_without_an_exception(text: str):
     read_frontmatter(text)
     read_frontmatter(f"---\n{text}\n---\n{text}")
 
@@ -121,7 +121,7 @@ LINES = st.lists(st.sampled_from(PIECES))
 
 @hypothesis_settings(max_examples=60)
 @given(LINES)
-def test_no_mixture_of_yaml_makes_the_reader_stumble(lines: list[str]):
+def test_any_mixture_of_yaml_lines_is_parsed_without_an_exception(lines: list[str]):
     head = read_frontmatter("---\n" + "".join(f"{line}\n" for line in lines) + "---\nbody")
     assert head.body == "body"
     assert set(head.lines) == set(head.fields)
@@ -129,11 +129,11 @@ def test_no_mixture_of_yaml_makes_the_reader_stumble(lines: list[str]):
 
 @hypothesis_settings(max_examples=50)
 @given(st.lists(st.from_regex(r"[a-z]{1,5}(\([a-z:, *]{0,6}\))?", fullmatch=True)))
-def test_what_stands_in_parentheses_is_not_cut(words: list[str]):
+def test_words_in_parentheses_are_not_split(words: list[str]):
     assert split(", ".join(words), ", ") == split(" ".join(words), ", ") == tuple(words)
 
 
-def test_all_spellings_of_a_key_are_one_and_the_second_of_them_is_told():
+def test_spellings_of_a_key_are_equivalent_and_a_second_one_is_reported():
     fields = Fields(
         read_frontmatter("---\nallowed_tools: Read\nallowedTools: Write\n---\n"), "x.md"
     )
@@ -142,6 +142,6 @@ def test_all_spellings_of_a_key_are_one_and_the_second_of_them_is_told():
     assert [finding.line for finding in fields.findings] == [3]
 
 
-def test_the_first_paragraph_is_the_first_that_says_something():
+def test_the_first_paragraph_skips_rules_and_empty_lines():
     assert first_paragraph("---\n\n# Make it\nnow.\n\nLater.") == "Make it now."
     assert first_paragraph("\n \n") == ""

@@ -48,17 +48,17 @@ def file(tmp_path: Path) -> Path:
     return tmp_path / "agent.yaml"
 
 
-def said(file: Path, text: str) -> AgentManifest:
+def read_text(file: Path, text: str) -> AgentManifest:
     file.write_text(text, encoding="utf-8")
     return read_manifest(file)
 
 
-def odd(file: Path, text: str) -> list[str]:
-    return [f"{finding.level} {finding}" for finding in said(file, text).findings]
+def list_findings(file: Path, text: str) -> list[str]:
+    return [f"{finding.level} {finding}" for finding in read_text(file, text).findings]
 
 
-def test_all_that_it_may_say_is_read(file: Path):
-    made = said(file, FULL)
+def test_every_field_is_read(file: Path):
+    made = read_text(file, FULL)
     assert made.findings == ()
     assert (made.name, made.description, made.model) == ("fixer", "Mends tests.", "sonnet, gpt")
     assert (made.effort, made.instructions, made.rules) == ("high", "Be brief.", ("Never push.",))
@@ -74,7 +74,7 @@ def test_all_that_it_may_say_is_read(file: Path):
     assert made.lines["permissions"] == 10
 
 
-def test_its_permissions_and_environment_have_the_shape_of_a_settings_file(file: Path):
+def test_permissions_and_environment_have_the_shape_of_a_settings_file(file: Path):
     file.write_text(FULL)
     assert settings_in(file) == {
         "permissions": {
@@ -93,15 +93,15 @@ def test_its_permissions_and_environment_have_the_shape_of_a_settings_file(file:
     assert settings_in(file) == {}
 
 
-def test_a_file_that_is_empty_or_not_there_says_nothing(file: Path):
+def test_an_empty_or_missing_file_gives_the_default_manifest(file: Path):
     assert read_manifest(file) == AgentManifest()
-    assert said(file, "# nothing\n") == AgentManifest()
+    assert read_text(file, "# nothing\n") == AgentManifest()
 
 
-def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path):
+def test_subagents_can_be_limited_by_number_and_depth(file: Path):
     text = "subagents: {names: [plan], max_depth: 1, max_parallel: 4}"
     supervisor = SubagentRules(names=("plan",), max_depth=1, max_parallel=4)
-    assert said(file, text).subagents == supervisor
+    assert read_text(file, text).subagents == supervisor
 
 
 @pytest.mark.parametrize(
@@ -126,16 +126,19 @@ def test_how_many_subagents_there_may_be_can_be_said_instead_of_which(file: Path
         ("environment: [x]", "error agent.yaml:1: environment must be names with values"),
     ],
 )
-def test_what_is_odd_is_named_with_its_line(file: Path, text: str, expected: str):
-    [finding] = odd(file, text)
+def test_each_problem_is_reported_with_its_line(file: Path, text: str, expected: str):
+    [finding] = list_findings(file, text)
     assert finding.startswith(expected)
 
 
-def test_all_that_is_wrong_is_named_at_once(file: Path):
-    assert len(odd(file, "effort: huge\nlimits: {max_turns: x, max_seconds: y}\ntools: z\n")) == 4
+def test_all_problems_are_reported_at_once(file: Path):
+    assert (
+        len(list_findings(file, "effort: huge\nlimits: {max_turns: x, max_seconds: y}\ntools: z\n"))
+        == 4
+    )
 
 
-def test_a_prohibition_that_cannot_be_understood_is_not_passed_over(file: Path):
+def test_an_invalid_deny_rule_is_an_error(file: Path):
     file.write_text("permissions: {deny: ['Read(']}")
     with pytest.raises(InvalidInput, match=r"agent\.yaml:1: deny has an invalid rule"):
         settings_in(file)
@@ -144,13 +147,13 @@ def test_a_prohibition_that_cannot_be_understood_is_not_passed_over(file: Path):
         settings_in(file)
 
 
-def test_a_few_lines_cannot_stand_for_millions_of_values(file: Path):
+def test_yaml_alias_bombs_are_refused(file: Path):
     bomb = "environment:\n  a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n" + "".join(
         f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 9)
     )
-    [finding] = odd(file, bomb)
+    [finding] = list_findings(file, bomb)
     assert "is too large or too deeply nested" in finding
-    [finding] = odd(file, "environment:\n  a: &a [*a]\n")
+    [finding] = list_findings(file, "environment:\n  a: &a [*a]\n")
     assert finding.startswith("error")
 
 
@@ -159,7 +162,7 @@ _texts = st.text(st.characters(codec="utf-8"), max_size=60)
 
 @settings(max_examples=60, deadline=None)
 @given(st.one_of(_texts, st.builds("{}: {}".format, st.sampled_from(["limits", "tools"]), _texts)))
-def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, text: str):
+def test_any_text_is_read_without_an_exception(tmp_path_factory: pytest.TempPathFactory, text: str):
     file = tmp_path_factory.getbasetemp() / "agent.yaml"
     file.write_text(text, encoding="utf-8", newline="")
     for finding in read_manifest(file).findings:
@@ -167,9 +170,9 @@ def test_no_text_breaks_the_reader(tmp_path_factory: pytest.TempPathFactory, tex
 
 
 @pytest.mark.parametrize("key", ["spec_version: '1.0'", "apiVersion: agents/v1", "kind: Agent"])
-def test_a_file_of_another_tool_is_reported_and_ignored(file: Path, key: str):
+def test_a_manifest_of_another_tool_is_reported_and_ignored(file: Path, key: str):
     text = f"{key}\nname: x\nmodel: {{id: some-model}}\ntools: {{search: true}}\npermissions: 3\n"
-    found = said(file, text)
+    found = read_text(file, text)
     assert found.error is None
     assert found.name == ""
     assert [finding.level for finding in found.findings] == ["warning"]

@@ -40,7 +40,7 @@ def problems(findings: tuple[Finding, ...]) -> list[str]:
     return [str(finding) for finding in findings if finding.level != "note"]
 
 
-def test_every_key_that_occurs_in_the_wild_is_understood(scopes: Scopes):
+def test_every_known_key_is_read(scopes: Scopes):
     entry = {
         "type": "streamable-http",
         "url": "https://mcp.example.com",
@@ -87,13 +87,13 @@ def test_every_key_that_occurs_in_the_wild_is_understood(scopes: Scopes):
         ({"type": "ws", "url": "wss://x.test"}, "ws"),
     ],
 )
-def test_a_transport_is_said_or_follows_from_rest(scopes: Scopes, entry: object, transport: str):
+def test_the_transport_is_explicit_or_inferred(scopes: Scopes, entry: object, transport: str):
     found = read(scopes, {"one": entry})
     assert [server.transport for server in found.servers] == [transport]
     assert problems(found.findings) == []
 
 
-def test_numbers_and_flags_in_arguments_are_what_they_look_like(scopes: Scopes):
+def test_numbers_and_flags_in_arguments_become_strings(scopes: Scopes):
     [server] = read(
         scopes, {"one": {"command": "x", "args": ["-p", 80], "env": {"B": True}, "timeout_ms": 5}}
     ).servers
@@ -113,7 +113,7 @@ def test_numbers_and_flags_in_arguments_are_what_they_look_like(scopes: Scopes):
         (None, "must have a name and be an object"),
     ],
 )
-def test_a_server_that_is_wrong_is_left_out_and_rest_stays(scopes: Scopes, entry: object, why: str):
+def test_an_invalid_server_is_left_out_and_the_others_stay(scopes: Scopes, entry: object, why: str):
     found = read(scopes, {"broken": entry, "sound": {"command": "x"}})
     assert [server.name for server in found.servers] == ["sound"]
     [problem] = problems(found.findings)
@@ -126,7 +126,7 @@ def test_a_server_that_is_wrong_is_left_out_and_rest_stays(scopes: Scopes, entry
     [("args", "all"), ("env", []), ("headers", {"A": {}}), ("timeout", "soon"), ("disabled", "no"),
      ("oauth", 1), ("cwd", 3), ("timeout", True), ("timeout_ms", -1), ("alwaysLoad", 1)],
 )  # fmt: skip
-def test_a_value_of_the_wrong_kind_is_left_out_and_said(scopes: Scopes, key: str, value: object):
+def test_a_value_of_the_wrong_type_is_ignored_and_reported(scopes: Scopes, key: str, value: object):
     found = read(scopes, {"one": {"command": "x", key: value}})
     assert found.servers == (
         McpServer(name="one", transport="stdio", command="x", file=".mcp.json"),
@@ -135,7 +135,7 @@ def test_a_value_of_the_wrong_kind_is_left_out_and_said(scopes: Scopes, key: str
     assert f"{key} must be" in problem
 
 
-def test_unknown_keys_are_kept_and_said_with_their_line(scopes: Scopes):
+def test_unknown_keys_are_kept_and_reported_with_their_line(scopes: Scopes):
     text = '{\n "mcpServers": {\n  "one": {\n   "command": "x",\n   "colour": "red"\n  }\n }\n}'
     (scopes.folder / ".mcp.json").write_text(text)
     found = read_mcp(scopes, {})
@@ -155,7 +155,9 @@ def test_unknown_keys_are_kept_and_said_with_their_line(scopes: Scopes):
         (b" " * 1_000_001, "longer than 1000000 bytes"),
     ],
 )
-def test_an_unreadable_file_is_said_others_are_read(scopes: Scopes, content: bytes, why: str):
+def test_an_unreadable_file_is_reported_and_others_are_read(
+    scopes: Scopes, content: bytes, why: str
+):
     (scopes.folder / ".mcp.json").write_bytes(content)
     write(scopes.folder / "mcp.json", {"other": {"command": "x"}})
     found = read_mcp(scopes, {})
@@ -164,19 +166,19 @@ def test_an_unreadable_file_is_said_others_are_read(scopes: Scopes, content: byt
     assert why in problem
 
 
-def test_malformed_json_is_said_with_its_line(scopes: Scopes):
+def test_malformed_json_is_reported_with_its_line(scopes: Scopes):
     (scopes.folder / ".mcp.json").write_text('{\n "mcpServers": {},\n oops\n}')
     [problem] = problems(read_mcp(scopes, {}).findings)
     assert problem.startswith(".mcp.json:3: not JSON")
 
 
-def test_a_mark_at_the_beginning_of_a_file_is_no_matter(scopes: Scopes):
+def test_a_byte_order_mark_is_ignored(scopes: Scopes):
     text = json.dumps({"mcpServers": {"one": {"command": "x"}}})
     (scopes.folder / ".mcp.json").write_bytes(b"\xef\xbb\xbf" + text.encode())
     assert [server.name for server in read_mcp(scopes, {}).servers] == ["one"]
 
 
-def test_local_beats_project_beats_user_and_the_whole_entry_wins(scopes: Scopes):
+def test_local_overrides_project_overrides_user_by_whole_entries(scopes: Scopes):
     assert scopes.home is not None
     claude = {
         "numStartups": 7,
@@ -208,7 +210,7 @@ def test_local_beats_project_beats_user_and_the_whole_entry_wins(scopes: Scopes)
     assert ".mcp.json: MCP server a: the one in ~/.claude.json (local) is used instead" in shadowed
 
 
-def test_what_cannot_be_used_says_why(scopes: Scopes):
+def test_disabled_servers_have_a_reason(scopes: Scopes):
     entries: dict[str, object] = {
         "used": {"command": "x"},
         "old": {"type": "sse", "url": "https://x.test"},
@@ -222,7 +224,7 @@ def test_what_cannot_be_used_says_why(scopes: Scopes):
     }
 
 
-def test_a_link_does_not_lead_a_project_out_of_itself(scopes: Scopes, tmp_path: Path):
+def test_a_symlink_out_of_the_project_is_not_read(scopes: Scopes, tmp_path: Path):
     write(tmp_path / "secret.json", {"one": {"command": "x"}})
     (scopes.folder / ".mcp.json").symlink_to(tmp_path / "secret.json")
     found = read_mcp(scopes, {})
@@ -230,7 +232,7 @@ def test_a_link_does_not_lead_a_project_out_of_itself(scopes: Scopes, tmp_path: 
     assert "leads out" in problems(found.findings)[0]
 
 
-def test_variables_are_replaced_only_when_asked_and_shown_never(scopes: Scopes):
+def test_variables_are_expanded_only_on_request_and_never_shown(scopes: Scopes):
     entry = {
         "command": "${BIN:-npx}",
         "args": ["${TOKEN}", "${GONE}", "$TOKEN"],
@@ -252,7 +254,7 @@ def test_variables_are_replaced_only_when_asked_and_shown_never(scopes: Scopes):
     assert "hunter2" not in repr(done) + "".join(map(str, found.findings))
 
 
-def test_urls_and_headers_are_replaced_and_an_input_nobody_asks_for_is_said(scopes: Scopes):
+def test_urls_and_headers_are_expanded_and_missing_inputs_are_reported(scopes: Scopes):
     entry = {
         "url": "https://${HOST:-x.test}/",
         "headers": {"Authorization": "Bearer ${input:key}"},
@@ -268,7 +270,7 @@ def test_urls_and_headers_are_replaced_and_an_input_nobody_asks_for_is_said(scop
     assert expand_server(found.servers[0], values)[0].headers == {"Authorization": "Bearer k"}
 
 
-def test_a_plugins_server_knows_where_its_plugin_is():
+def test_plugin_variables_are_expanded_in_a_plugins_server():
     server = McpServer(
         name="kit:a",
         transport="stdio",
@@ -282,7 +284,7 @@ def test_a_plugins_server_knows_where_its_plugin_is():
     assert (done.command, done.args, odd) == ("/kit/run", ("/data/kit",), [])
 
 
-def test_a_portable_plugins_server_knows_nothing_else():
+def test_only_plugin_variables_are_expanded_in_a_portable_plugins_server():
     server = McpServer(
         name="kit:a",
         transport="stdio",
@@ -301,13 +303,13 @@ def test_a_portable_plugins_server_knows_nothing_else():
 
 
 @given(st.text(st.sampled_from("${}:-ab_ \n\0é")))
-def test_replacing_never_fails_and_what_it_leaves_is_named(text: str):
+def test_expansion_never_fails_and_names_unresolved_variables(text: str):
     done, left = expand(text, {"a": "${b}", "b": ""})
     assert ("${" in text) or (done, left) == (text, [])
     assert all(f"${{{name}}}" in done for name in left)
 
 
 @given(st.text())
-def test_text_without_placeholders_stays_as_it_is(text: str):
+def test_text_without_placeholders_is_unchanged(text: str):
     plain = text.replace("${", "$")
     assert expand(plain, {}) == (plain, [])

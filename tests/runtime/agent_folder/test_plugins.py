@@ -33,7 +33,7 @@ def root(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
+def test_a_claude_code_plugin_is_read_with_all_its_parts():
     plugin = read_plugin(PLUGINS / "deploy-tools", "user")
     assert (plugin.name, plugin.version, plugin.kind) == ("deploy-tools", "2.1.0", "claude")
     assert names(plugin.skills) == ["rollback", "canary"]
@@ -50,7 +50,7 @@ def test_a_plugin_of_claude_codes_is_read_with_all_its_parts():
     assert "output-styles: not supported in this version" in said(plugin, "note")
 
 
-def test_a_plugin_of_openhands_is_read():
+def test_an_openhands_plugin_is_read():
     plugin = read_plugin(PLUGINS / "steward", "user")
     assert (plugin.name, plugin.kind) == ("steward", "openhands")
     assert (names(plugin.skills), names(plugin.commands)) == (["triage"], ["commands"])
@@ -62,7 +62,7 @@ def test_a_folder_needs_no_manifest_and_may_be_a_single_skill(root: Path):
     assert (plugin.name, plugin.skills, said(plugin)) == ("kit", (root,), "")
 
 
-def test_a_portable_plugin_with_a_wider_manifest_beside_brings_both(root: Path):
+def test_a_portable_plugin_with_a_claude_manifest_has_the_parts_of_both(root: Path):
     skill(root / "skills" / "one")
     write_file(root / "commands" / "go.md", "Go.")
     manifest(root, ".claude-plugin/plugin.json", name="other", skills="./nowhere")
@@ -71,7 +71,7 @@ def test_a_portable_plugin_with_a_wider_manifest_beside_brings_both(root: Path):
     assert (names(plugin.skills), names(plugin.commands)) == (["one"], ["commands"])
 
 
-def test_a_plugin_json_at_the_root_that_means_no_agent_plugin_is_read_as_others_do(root: Path):
+def test_a_root_plugin_json_without_agent_plugins_schema_is_read_as_a_manifest(root: Path):
     manifest(root, "plugin.json", name="kit", version="3", skills=["./mine"])
     skill(root / "mine" / "one")
     plugin = read_plugin(root, "user")
@@ -133,7 +133,7 @@ def test_no_link_leads_out_of_the_plugin(root: Path, link: str, target: str):
     assert f"kit/{link}" in said(plugin, "error")
 
 
-def test_a_link_inside_of_the_plugin_is_followed(root: Path):
+def test_a_link_inside_the_plugin_is_followed(root: Path):
     skill(root / "shared" / "one")
     (root / "skills").symlink_to("shared")
     assert names(read_plugin(root, "user").skills) == ["one"]
@@ -169,14 +169,14 @@ def test_a_huge_file_is_not_read(root: Path, file: str):
     assert names(plugin.skills) == ["one"]
 
 
-def test_a_pipe_is_not_waited_for(root: Path):
+def test_a_fifo_is_not_opened(root: Path):
     os.mkfifo(root / "plugin.json")
     plugin = read_plugin(root, "user")
     assert plugin.is_rejected
     assert "not a file" in said(plugin)
 
 
-def test_named_commands_and_agents_stand_in_the_place_of_the_usual_ones(root: Path):
+def test_commands_and_agents_named_by_the_manifest_replace_the_default_ones(root: Path):
     for name in ("commands/usual.md", "agents/usual.md", "more/extra.md"):
         write_file(root / name, "Text.")
     plugin = claude(
@@ -189,7 +189,7 @@ def test_named_commands_and_agents_stand_in_the_place_of_the_usual_ones(root: Pa
     assert "commands: 'None' is not a path" in said(plugin, "error")
 
 
-def test_what_a_marketplace_alone_describes_is_nothing_but_what_it_names(root: Path):
+def test_a_plugin_described_only_by_a_marketplace_has_only_the_named_skills(root: Path):
     skill(root / "skills" / "named")
     skill(root / "skills" / "other")
     assert names(claude(root, strict=False, skills=["./skills/named"]).skills) == ["named"]
@@ -205,7 +205,9 @@ def test_what_a_marketplace_alone_describes_is_nothing_but_what_it_names(root: P
         (7, "kit"),
     ],
 )
-def test_a_name_that_cannot_be_is_mended_and_said(root: Path, given_name: object, called: str):
+def test_an_invalid_plugin_name_is_corrected_with_a_warning(
+    root: Path, given_name: object, called: str
+):
     manifest(root, ".claude-plugin/plugin.json", name=given_name)
     plugin = read_plugin(root, "user")
     assert plugin.name == called
@@ -213,13 +215,13 @@ def test_a_name_that_cannot_be_is_mended_and_said(root: Path, given_name: object
 
 
 @given(st.text())
-def test_every_text_has_a_name_near_it_that_can_be_one(text: str):
+def test_any_text_can_be_turned_into_a_valid_plugin_name(text: str):
     name = plugin_name(text)
     assert is_plugin_name(name)
     assert plugin_name(name) == name
 
 
-def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path: Path):
+def test_plugins_are_found_in_all_scopes_and_those_of_the_user_come_first(tmp_path: Path):
     home, folder = tmp_path / "home", tmp_path / "project"
     shutil.copytree(PLUGINS / "deploy-tools", home / FOLDER / "deploy-tools")
     shutil.copytree(PLUGINS / "reports", folder / FOLDER / "reports")
@@ -253,12 +255,12 @@ def test_installed_plugins_are_seen_by_scopes_and_the_users_come_first(tmp_path:
     assert ".mainspring/plugins/linked: a link that leads out of the project" in told
 
 
-def test_nobodys_home_and_no_plugins_are_nothing_to_speak_of(tmp_path: Path):
+def test_without_a_home_or_plugins_nothing_is_found(tmp_path: Path):
     found = installed_plugins(tmp_path, None)
     assert (found.plugins, found.findings, found.places) == ((), (), ())
 
 
-def test_plugins_that_may_not_be_read_are_an_error_of_the_user(tmp_path: Path):
+def test_an_unreadable_plugin_folder_is_an_error(tmp_path: Path):
     (tmp_path / FOLDER).mkdir(parents=True)
     (tmp_path / FOLDER).parent.chmod(0)
     with unprivileged(), pytest.raises(InvalidInput, match="cannot be read: Permission denied"):

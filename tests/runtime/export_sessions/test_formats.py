@@ -48,21 +48,21 @@ HOSTILE = (
 texts = st.sampled_from(HOSTILE) | st.text(alphabet="`~<>[]()!#&;*\\\n ax\"'", max_size=40)
 
 
-def _said(text: str) -> tuple[TextBlock, ...]:
+def _text_content(text: str) -> tuple[TextBlock, ...]:
     return (TextBlock(text),)
 
 
 def _payload(kind: int, text: str, call: str, flag: bool) -> KnownPayload:
     made: list[KnownPayload] = [
-        events.UserMessage(content=_said(text)),
-        events.AgentMessage(content=_said(text)),
+        events.UserMessage(content=_text_content(text)),
+        events.AgentMessage(content=_text_content(text)),
         events.AgentThinking(text=text),
         events.ContextAdded(text=text, source="hook"),
         events.SessionUpdated(title=text),
         events.AgentToolUse(name=text[:20] or "bash", input={text: [text, 1]}),
         events.AgentToolUse(name="bash", input={"command": text}),
-        events.AgentToolResult(tool_use_id=call, content=_said(text), is_error=flag),
-        events.AgentToolResult(tool_use_id=call, content=_said(text), is_error=flag),
+        events.AgentToolResult(tool_use_id=call, content=_text_content(text), is_error=flag),
+        events.AgentToolResult(tool_use_id=call, content=_text_content(text), is_error=flag),
         events.ModelRequestStarted(model="ollama:test", request_id="req_1"),
         events.StatusIdle(stop_reason=events.StopReason(type="end_turn")),
         events.ContextCompacted(first_seq=1, last_seq=9, summary=text),
@@ -120,7 +120,7 @@ def _golden() -> list[Event]:
     return [_event(seq, MAIN, payload) for seq, payload in enumerate(found, 1)]
 
 
-def folded(log: list[Event]) -> tuple[list[ExportedEntry], ConversationFold]:
+def fold_log(log: list[Event]) -> tuple[list[ExportedEntry], ConversationFold]:
     conversation = ConversationFold()
     entries = [entry for event in log for entry in conversation.take(event)]
     return [*entries, *conversation.close()], conversation
@@ -128,7 +128,7 @@ def folded(log: list[Event]) -> tuple[list[ExportedEntry], ConversationFold]:
 
 def transcript(log: list[Event]) -> list[dict[str, Any]]:
     lines = ClaudeCodeLines(session_name="s", main_thread=MAIN)
-    entries, conversation = folded(log)
+    entries, conversation = fold_log(log)
     written = [line for entry in entries for line in lines.write(entry, conversation, {})]
     return [json.loads(line.json) for line in written]
 
@@ -160,16 +160,16 @@ def check_calls(lines: list[dict[str, Any]]) -> None:
 
 @settings(max_examples=examples(0.5))
 @given(logs, st.integers(0, 20))
-def test_readers_accept_every_export_and_hostile_text_stays_text(log: list[Event], stop: int):
+def test_every_export_is_valid_and_hostile_text_stays_text(log: list[Event], stop: int):
     check_transcript(transcript(log))
     check_page(page(log))
     check_markdown(markdown_of(log))
-    early, late = list(written(log[:stop])), list(written(log))
+    early, late = list(transcript_lines(log[:stop])), list(transcript_lines(log))
     assert late[: len(early)] == early  # a file that is written meanwhile is never rewritten
 
 
 def test_no_hostile_text_becomes_markup():
-    said = [events.AgentMessage(content=_said(text)) for text in HOSTILE]
+    said = [events.AgentMessage(content=_text_content(text)) for text in HOSTILE]
     log = [_event(seq, MAIN, payload) for seq, payload in enumerate(said, 1)]
     check_markdown(markdown_of(log))
     check_page(page(log))
@@ -182,7 +182,7 @@ def test_every_released_event_can_be_exported():
     check_markdown(markdown_of(log))
 
 
-def written(log: list[Event]) -> Iterator[bytes]:
+def transcript_lines(log: list[Event]) -> Iterator[bytes]:
     """What is in the file of a session that has come this far."""
     writer = ClaudeCodeLines(session_name="s", main_thread=MAIN)
     conversation = ConversationFold()
@@ -192,7 +192,7 @@ def written(log: list[Event]) -> Iterator[bytes]:
 
 
 def page(log: list[Event]) -> str:
-    entries, conversation = folded(log)
+    entries, conversation = fold_log(log)
     made = HtmlPage(entries, conversation, {}).write(
         HOSTILE[0], [SummaryFact("Agent", HOSTILE[1])], MAIN, "1.0"
     )
@@ -246,7 +246,7 @@ def check_page(text: str) -> None:
 
 
 def markdown_of(log: list[Event]) -> str:
-    entries, conversation = folded(log)
+    entries, conversation = fold_log(log)
     return "".join(
         render_markdown(HOSTILE[0], [SummaryFact("Agent", HOSTILE[1])], entries, conversation, MAIN)
     )
@@ -277,15 +277,15 @@ def check_markdown(text: str) -> None:
 def test_code_keeps_its_characters_in_markdown_and_on_the_page():
     reply = "Try:\n\n```python\nif a < b: print('<b>')\n```\nor `x < y`."
     log = [
-        _event(1, MAIN, events.UserMessage(content=_said("How?"))),
-        _event(2, MAIN, events.AgentMessage(content=_said(reply))),
+        _event(1, MAIN, events.UserMessage(content=_text_content("How?"))),
+        _event(2, MAIN, events.AgentMessage(content=_text_content(reply))),
     ]
     assert "> ```python\n> if a < b: print('<b>')\n> ```\n" in markdown_of(log)
     assert "if a &lt; b: print(&#x27;&lt;b&gt;&#x27;)</pre>" in page(log)
     assert "<code>x &lt; y</code>" in page(log)
 
 
-def test_subagents_deep_inside_of_one_another_are_all_on_the_page():
+def test_deeply_nested_subagents_are_all_on_the_page():
     log: list[Event] = []
     above = MAIN
     for number in range(300):
@@ -298,7 +298,7 @@ def test_subagents_deep_inside_of_one_another_are_all_on_the_page():
         )
         log.append(_event(2 * number + 1, above, started))
         above = f"sthr_{number}"
-    log.append(_event(600, above, events.AgentMessage(content=_said("The deepest."))))
+    log.append(_event(600, above, events.AgentMessage(content=_text_content("The deepest."))))
     text = page(log)
     check_page(text)
     assert all(text.count(f"agent-{number}.") == 1 for number in range(300))

@@ -35,7 +35,7 @@ FILES = sorted(p for p in FOREIGN.rglob("*.json*") if p.suffix == ".jsonl" or "o
 ODD: list[Any] = [None, True, 0, -1, 10**30, 1.5, "", "x", [], [None], {}, {"type": 7}, "\ud800"]
 
 
-def mangled(text: str, dice: random.Random) -> bytes:
+def mangle(text: str, dice: random.Random) -> bytes:
     """One line cut, doubled, emptied, or with one of its values replaced by something odd."""
     lines = text.splitlines()
     at = dice.randrange(len(lines))
@@ -83,9 +83,9 @@ def read(path: Path) -> SourceSession | None:
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(seed=st.integers(0, 2**32))
-def test_no_mangled_line_ends_an_import(path: Path, seed: int, tmp_path: Path):
+def test_no_mangled_line_aborts_an_import(path: Path, seed: int, tmp_path: Path):
     file = tmp_path / path.name
-    file.write_bytes(mangled(path.read_text(), random.Random(seed)))
+    file.write_bytes(mangle(path.read_text(), random.Random(seed)))
     try:
         session = read(file)
     except InvalidInput:
@@ -99,7 +99,7 @@ def test_no_mangled_line_ends_an_import(path: Path, seed: int, tmp_path: Path):
         assert finding.line > 0
 
 
-async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Path):
+async def test_imported_history_grants_nothing_and_counts_against_no_limit(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as opened:
         log = SessionLog(opened)
         for path in FILES:
@@ -119,7 +119,7 @@ async def test_history_is_nobodys_word_and_counts_against_no_limit(tmp_path: Pat
             assert not [c for node in tree.nodes.values() for c in node.thread.unsettled_calls()]
 
 
-def test_no_event_is_later_than_its_import_whatever_the_file_says(tmp_path: Path):
+def test_no_imported_event_is_later_than_its_import(tmp_path: Path):
     file = tmp_path / "future.jsonl"
     said = {"type": "user", "uuid": "1", "sessionId": "s", "message": {"content": "hello"}}
     file.write_text(json.dumps({**said, "timestamp": "2999-01-01T00:00:00Z"}))
@@ -128,7 +128,7 @@ def test_no_event_is_later_than_its_import_whatever_the_file_says(tmp_path: Path
     assert {event.time for event in plan_import(session, scrub=bytes, now=NOW).events} == {NOW}
 
 
-def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
+def test_concurrent_calls_keep_their_results_and_belong_to_one_reply():
     path = FOREIGN / "claude/projects/-home-ada-shop/7c1e0a52-0000-4000-8000-000000000001.jsonl"
     session = read(path)
     assert session is not None
@@ -144,7 +144,7 @@ def test_calls_that_ran_at_once_keep_their_results_and_belong_to_one_reply():
     assert session.left_out["other branch"] == 2
 
 
-def test_subagents_deep_inside_of_one_another_are_put_beside_the_sessions_own():
+def test_subagents_nested_too_deeply_are_attached_at_the_maximum_depth():
     threads = [
         SourceThread(
             items=[
@@ -169,7 +169,7 @@ def test_subagents_deep_inside_of_one_another_are_put_beside_the_sessions_own():
     assert ["more than 32 deep" in finding.what for finding in session.findings] == [True]
 
 
-def test_a_compaction_keeps_what_it_names():
+def test_an_imported_compaction_keeps_the_messages_from_its_first_kept_id():
     said = [SourceReply(id=f"r{n}", time=None, parts=[SourceText("x")]) for n in range(2)]
     kept = SourceCompaction(id="k", time=None, summary="s", first_kept_id="r1")
     session = SourceSession(format="pi", path="p", id="s", main=SourceThread(items=[*said, kept]))

@@ -16,7 +16,7 @@ def polite(answer: str) -> str | None:
     return None if "please" in answer else "say please"
 
 
-async def test_the_report_says_how_many_answers_each_check_accepted(tmp_path: Path):
+async def test_the_report_counts_the_answers_that_each_check_accepted(tmp_path: Path):
     agent = Agent(model="scripted:w", checks=[AnswerCheck(max_chars=20), polite])
     model = Scripted(
         says("Far too long an answer for that, please."), says("Sit."), says("Sit, please.")

@@ -51,7 +51,7 @@ def read(place: Path, index: Path, name: int, until: datetime) -> int:
 
 
 @pytest.mark.slow
-def test_eight_writers_and_eight_readers_for_a_minute(tmp_path: Path):
+def test_eight_writers_and_eight_readers_leave_a_consistent_folder(tmp_path: Path):
     place, index = tmp_path / "memory", tmp_path / "index.db"
     place.mkdir()
     until = clock.now() + timedelta(seconds=SECONDS)

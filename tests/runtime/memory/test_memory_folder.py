@@ -17,7 +17,7 @@ from mainspring.runtime.memory.memory_purge import purge_memory
 from mainspring.runtime.memory.note import Note, content_hash, parse_note, render_note
 
 
-def test_a_note_is_the_same_after_it_is_written_and_read():
+def test_a_note_is_unchanged_after_rendering_and_parsing():
     note = Note(
         path="feedback_tone.md",
         body="Be brief.\n\nWhy: asked for twice.",
@@ -34,12 +34,12 @@ def test_a_note_is_the_same_after_it_is_written_and_read():
     assert parse_note(note.path, render_note(note)) == note
 
 
-def test_a_file_without_frontmatter_is_a_memory_named_by_its_first_line():
+def test_a_file_without_frontmatter_is_a_memory_named_after_its_first_line():
     note = parse_note("notes/garden.md", "# The garden\n\nTomatoes.\n")
     assert (note.name, note.type, note.trust) == ("The garden", "reference", "person")
 
 
-def test_a_memory_has_a_line_in_the_index_that_follows_it(tmp_path: Path):
+def test_a_memory_has_a_line_in_the_index_that_is_kept_up_to_date(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Release day", "Thursdays.", description="when to release"), ANNA)
     index = tmp_path / "MEMORY.md"
@@ -54,7 +54,7 @@ def test_a_memory_has_a_line_in_the_index_that_follows_it(tmp_path: Path):
     assert "Anna's own" in index.read_text()
 
 
-def test_history_says_who_changed_what_and_why_and_edits_by_hand_are_in_it(tmp_path: Path):
+def test_history_records_author_and_reason_including_edits_on_disk(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Release day", "Thursdays."), AGENT)
     file = tmp_path / "project_release_day.md"
@@ -66,7 +66,7 @@ def test_history_says_who_changed_what_and_why_and_edits_by_hand_are_in_it(tmp_p
     assert "-Thursdays.\n+Fridays." in folder.diff(newest)
 
 
-def test_a_revert_restores_what_was_before_and_names_the_sessions_that_read_it(tmp_path: Path):
+def test_a_revert_restores_the_earlier_text_and_readers_are_listed(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Release day", "Thursdays."), ANNA)
     wrong = folder.save(a_note("Release day", "Never."), AGENT)
@@ -80,7 +80,7 @@ def test_a_revert_restores_what_was_before_and_names_the_sessions_that_read_it(t
     assert "Release day" in (tmp_path / "MEMORY.md").read_text()
 
 
-def test_a_change_of_what_somebody_else_has_changed_is_refused(tmp_path: Path):
+def test_a_write_over_a_concurrent_change_is_refused(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Release day", "Thursdays."), ANNA)
     seen = content_hash(folder.content("project_release_day.md"))
@@ -92,7 +92,7 @@ def test_a_change_of_what_somebody_else_has_changed_is_refused(tmp_path: Path):
         folder.save(a_note("Release day", "Mondays."), AGENT, expected="")
 
 
-async def test_what_is_purged_is_nowhere_in_the_folder(tmp_path: Path):
+async def test_a_purged_memory_is_nowhere_in_the_folder(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Door code", "It is xyzzy."), ANNA)
     folder.save(a_note("Door code", "It is plugh."), ANNA)
@@ -132,14 +132,14 @@ def test_links_are_neither_read_nor_written_through(tmp_path: Path):
     assert secret.read_text() == "key"
 
 
-def test_a_text_that_is_refused_is_not_written(tmp_path: Path):
+def test_a_rejected_text_is_not_written(tmp_path: Path):
     folder = memory_folder(tmp_path, refuse=lambda text: "a secret" if "hunter2" in text else None)
     with pytest.raises(InvalidInput, match="a secret"):
         folder.save(a_note("Password", "hunter2"), AGENT)
     assert folder.paths() == {}
 
 
-def test_doctor_finds_broken_links_and_missing_lines(tmp_path: Path):
+def test_the_doctor_finds_broken_links_and_missing_index_lines(tmp_path: Path):
     folder = memory_folder(tmp_path)
     folder.save(a_note("Release day", "Thursdays.", links=("gone.md",)), ANNA)
     (tmp_path / "loose.md").write_text("Not in the index.")
@@ -164,7 +164,7 @@ for number in range(100000):
 """
 
 
-def test_a_writer_that_is_killed_leaves_a_whole_file_and_a_version_for_it(tmp_path: Path):
+def test_a_killed_writer_leaves_a_whole_file_and_its_version(tmp_path: Path):
     project = str(Path(__file__).parents[3])
     for _ in range(8):
         writer = subprocess.Popen(

@@ -26,7 +26,7 @@ def test_an_edit_by_hand_is_found_by_the_next_search(tmp_path: Path):
     assert index.search("descale coffee machines", ["agent"], 5) == []
 
 
-def test_of_two_hundred_updates_only_the_newer_fact_is_found(tmp_path: Path):
+def test_after_two_hundred_updates_only_the_newer_facts_are_found(tmp_path: Path):
     folder = memory_folder(tmp_path)
     for number in range(200):
         folder.write(f"person{number}.md", f"Person{number} lives in Oldtown{number}.", ANNA)
@@ -38,7 +38,7 @@ def test_of_two_hundred_updates_only_the_newer_fact_is_found(tmp_path: Path):
         assert index.search(f"Oldtown{number}", ["agent"], 3) == []
 
 
-def test_copies_of_one_text_are_one_answer_and_other_scopes_are_not_asked(tmp_path: Path):
+def test_copies_of_one_text_are_one_hit_and_other_scopes_are_not_searched(tmp_path: Path):
     mine, yours = memory_folder(tmp_path / "a"), memory_folder(tmp_path / "b")
     for number in range(5):
         mine.write(f"copy{number}.md", "The alarm code changed.", ANNA)
@@ -52,7 +52,7 @@ def test_copies_of_one_text_are_one_answer_and_other_scopes_are_not_asked(tmp_pa
     assert index.search("alarm code", ["nobody"], 10) == []
 
 
-def test_a_rebuilt_index_finds_the_same(tmp_path: Path):
+def test_a_rebuilt_index_gives_the_same_results(tmp_path: Path):
     folder = memory_folder(tmp_path)
     for number in range(40):
         folder.write(f"n{number}.md", f"Fact {number} is about topic{number % 7}.", ANNA)
@@ -63,7 +63,7 @@ def test_a_rebuilt_index_finds_the_same(tmp_path: Path):
     assert sorted(again) == sorted(before)
 
 
-def test_the_parts_of_a_long_memory_know_their_lines():
+def test_parts_of_a_long_memory_have_their_line_numbers():
     text = "---\nname: Log\n---\n\n" + "\n".join(f"- item {number} happened" for number in range(3))
     note = parse_note("2026-05-01.md", text)
     assert [(part.line, part.text) for part in note_parts(note, text)] == [
@@ -73,7 +73,7 @@ def test_the_parts_of_a_long_memory_know_their_lines():
     ]
 
 
-def test_a_damaged_index_is_made_again(tmp_path: Path):
+def test_a_damaged_index_is_rebuilt(tmp_path: Path):
     folder = memory_folder(tmp_path / "memory")
     folder.write("a.md", "The zebra crossed.", ANNA)
     file = tmp_path / "index.db"

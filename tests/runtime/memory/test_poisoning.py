@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from tests.runtime.memory.memory_setup import AGENT, ANNA, memory_folder
-from tests.runtime.memory.test_learning import log_of
+from tests.runtime.memory.test_session_learning import log_of
 
 from mainspring.core import events
 from mainspring.core.content import TextBlock
@@ -90,7 +90,7 @@ def candidates_of(log: list[Event], text: str) -> list[MemoryCandidate]:
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("number", range(len(PAYLOADS)))
-def test_no_payload_becomes_a_rule_by_any_way(tmp_path: Path, way: str, number: int):
+def test_no_hostile_payload_becomes_a_rule_by_any_source(tmp_path: Path, way: str, number: int):
     text = PAYLOADS[number]
     folder = memory_folder(tmp_path)
     consolidation = Consolidation({})
@@ -123,7 +123,7 @@ def recall_rate(folder: MemoryFolder) -> float:
     return 100 * found / len(asked)
 
 
-def test_poison_hardly_disturbs_what_is_recalled_and_stays_in_its_scope(tmp_path: Path):
+def test_poisoned_notes_barely_affect_recall_and_stay_in_their_scope(tmp_path: Path):
     folder, mine = clean_folder(tmp_path / "agent"), memory_folder(tmp_path / "user")
     mine.write("own.md", "My own shelf is green.", ANNA)
     before = recall_rate(folder)
@@ -140,7 +140,7 @@ def test_poison_hardly_disturbs_what_is_recalled_and_stays_in_its_scope(tmp_path
     assert sum(hit.note.path.startswith("copy") for hit in copies) <= 1
 
 
-def test_what_is_shown_stays_quoted_and_says_that_it_is_foreign(tmp_path: Path):
+def test_recalled_foreign_text_stays_quoted_and_is_marked(tmp_path: Path):
     folder = memory_folder(tmp_path / "memory")
     foreign = Change(author=AGENT.author, reason="read", source="foreign")
     for number, text in enumerate((*PAYLOADS, "x" * 100_000 + MARK)):

@@ -39,7 +39,7 @@ async def no_utility() -> UtilityValues:
     return UtilityValues()
 
 
-async def recalled(recall: Recall, message: str) -> tuple[list[str], str]:
+async def recall_notes(recall: Recall, message: str) -> tuple[list[str], str]:
     payloads = await recall(message)
     paths = [item.path for item in payloads if isinstance(item, MemoryRecalled)]
     texts = [item.text for item in payloads if isinstance(item, ContextAdded)]
@@ -53,7 +53,7 @@ def folder_of(tmp_path: Path, **bodies: str) -> MemoryFolder:
     return folder
 
 
-async def test_what_a_message_excludes_is_not_recalled(tmp_path: Path):
+async def test_excluded_topics_are_not_recalled(tmp_path: Path):
     folder = folder_of(
         tmp_path,
         billing="Billing invoices are sent by the billing service each Monday.",
@@ -66,8 +66,8 @@ async def test_what_a_message_excludes_is_not_recalled(tmp_path: Path):
         "How are shipping labels printed? Don't mention billing invoices.",
         "Everything about shipping labels except billing invoices.",
     ):
-        assert (await recalled(recall, message))[0] == ["project_shipping.md"], message
-    paths, _ = await recalled(recall, "How are billing invoices and shipping labels made?")
+        assert (await recall_notes(recall, message))[0] == ["project_shipping.md"], message
+    paths, _ = await recall_notes(recall, "How are billing invoices and shipping labels made?")
     assert sorted(paths) == ["project_billing.md", "project_shipping.md"]
 
 
@@ -82,38 +82,36 @@ async def test_what_a_message_excludes_is_not_recalled(tmp_path: Path):
         (NOW, "What did we decide about the parser in 2023?", "2023-08-01"),
     ],
 )
-async def test_a_day_that_is_named_comes_first(
-    tmp_path: Path, now: datetime, message: str, day: str
-):
+async def test_a_named_date_comes_first(tmp_path: Path, now: datetime, message: str, day: str):
     folder = memory_folder(tmp_path / "memory")
     days = {"2026-05-05", "2026-05-06", "2026-05-19", "2026-12-31", "2026-03-29", "2023-08-01"}
     for at in sorted(days | {"2025-02-11", "2024-10-03", "2026-08-20"}):
         folder.write(f"{at}.md", f"- We decided about the parser: option {at[-2:]}.", ANNA)
     recall = Recall(memory=session_memory(tmp_path, folder, now), utility=no_utility)
-    paths, _ = await recalled(recall, message)
+    paths, _ = await recall_notes(recall, message)
     assert paths[0] == f"{day}.md"
 
 
-async def test_nothing_is_recalled_when_nothing_is_known(tmp_path: Path):
+async def test_an_unknown_topic_recalls_nothing(tmp_path: Path):
     folder = folder_of(tmp_path, lunch="Lunch is at noon.", port="The staging port is 8080.")
     recall = Recall(memory=session_memory(tmp_path, folder), utility=no_utility)
     for message in ("Who won the marathon in Lima?", "hi", "", "🦆", "!?", "the of and"):
-        assert await recalled(recall, message) == ([], "")
+        assert await recall_notes(recall, message) == ([], "")
 
 
-async def test_two_that_disagree_both_come_and_say_so(tmp_path: Path):
+async def test_contradictory_notes_are_both_recalled_and_marked(tmp_path: Path):
     folder = folder_of(tmp_path, release="We release on Thursdays.")
     note = a_note(
         "release two", "We release on Fridays.", other_fields={CONFLICTS: ["project_release.md"]}
     )
     folder.save(note, ANNA)  # fmt: skip
     recall = Recall(memory=session_memory(tmp_path, folder), utility=no_utility)
-    paths, text = await recalled(recall, "On which day do we release?")
+    paths, text = await recall_notes(recall, "On which day do we release?")
     assert sorted(paths) == ["project_release.md", "project_release_two.md"]
     assert "disagrees with project_release.md" in text
 
 
-async def test_links_are_followed_within_the_budget_and_archives_are_not(tmp_path: Path):
+async def test_links_are_followed_within_the_budget_except_to_archives(tmp_path: Path):
     folder = folder_of(tmp_path, oven="The oven needs a new fuse of ten ampere.")
     linked = ("project_oven.md", "archive/project_old.md", "project_gone.md")
     folder.save(a_note("baking", "Bread is baked at dawn.", links=linked), ANNA)
@@ -121,15 +119,15 @@ async def test_links_are_followed_within_the_budget_and_archives_are_not(tmp_pat
         Note(path="archive/project_old.md", name="old", body="Bread was baked at dusk."), ANNA
     )
     recall = Recall(memory=session_memory(tmp_path, folder), utility=no_utility)
-    paths, text = await recalled(recall, "When is bread baked?")
+    paths, text = await recall_notes(recall, "When is bread baked?")
     assert paths == ["project_baking.md", "project_oven.md"]
     folder.save(a_note("essay", "Bread baked. " + "flour " * 2_000), ANNA)
-    paths, text = await recalled(recall, "When is bread baked?")
+    paths, text = await recall_notes(recall, "When is bread baked?")
     assert "project_baking.md" in paths
     assert token_count(text) <= RECALL_TOKENS + 60
 
 
-async def test_of_several_experiences_the_two_that_helped_are_chosen(tmp_path: Path):
+async def test_of_several_procedures_the_two_most_useful_are_recalled(tmp_path: Path):
     folder = memory_folder(tmp_path / "memory")
     for number in range(5):
         body = f"Deploy recipe {number}: deploy with recipe {number}."
@@ -143,15 +141,17 @@ async def test_of_several_experiences_the_two_that_helped_are_chosen(tmp_path: P
         return UtilityValues(values)
 
     memory = session_memory(tmp_path, folder)
-    paths, _ = await recalled(Recall(memory=memory, utility=utility), "How do I deploy a recipe?")
+    paths, _ = await recall_notes(
+        Recall(memory=memory, utility=utility), "How do I deploy a recipe?"
+    )
     assert sorted(paths) == ["procedure_3.md", "procedure_4.md"]
-    paths, _ = await recalled(
+    paths, _ = await recall_notes(
         Recall(memory=memory, utility=no_utility), "How do I deploy a recipe?"
     )
     assert len(paths) == 2
 
 
-def test_age_counts_by_type_and_use_refreshes():
+def test_decay_depends_on_type_and_use_refreshes_a_note():
     old = NOW - timedelta(days=60)
     assert decay("episode", old, None, NOW) < decay("project", old, None, NOW) < 1
     assert decay("episode", old, NOW, NOW) == 1.0
@@ -176,11 +176,11 @@ ENTRIES = [
         ("", []),
     ],
 )
-def test_only_what_is_on_the_list_is_picked(answer: str, paths: list[str]):
+def test_only_memories_on_the_list_can_be_picked(answer: str, paths: list[str]):
     assert [path for _, path in picked_memories(answer, ENTRIES)] == paths
 
 
-async def test_a_small_model_picks_by_name_and_sees_what_was_done(tmp_path: Path):
+async def test_a_small_model_picks_memories_and_sees_the_last_tools(tmp_path: Path):
     folder = folder_of(tmp_path, lunch="Lunch is at noon.", port="The staging port is 8080.")
     asked: list[str] = []
 
@@ -190,7 +190,7 @@ async def test_a_small_model_picks_by_name_and_sees_what_was_done(tmp_path: Path
 
     pick = manifest_picker(ask, lambda: [("bash", {"command": "ls"})])
     recall = Recall(memory=session_memory(tmp_path, folder), utility=no_utility, pick=pick)
-    paths, text = await recalled(recall, "I am hungry, but not for soup.")
+    paths, text = await recall_notes(recall, "I am hungry, but not for soup.")
     assert paths == ["project_lunch.md"]
     assert "> Lunch is at noon." in text
     assert "not for soup" in asked[0]

@@ -92,13 +92,13 @@ def bundle(folder: Path, log: bytes, files: Sequence[tuple[tarfile.TarInfo, byte
     return write(folder / "bundle.tar", (*files, *more))
 
 
-async def received(log: SessionLog, file: Path) -> SessionState:
+async def receive_bundle(log: SessionLog, file: Path) -> SessionState:
     place = file.parent / "work"
     await receive(log, file, session_id=SESSION, transfer_id=TRANSFER, workspace=place)
-    return await gear_of(log, SESSION)
+    return await state_of(log, SESSION)
 
 
-async def gear_of(log: SessionLog, session_id: str) -> SessionState:
+async def state_of(log: SessionLog, session_id: str) -> SessionState:
     session = await log.session(session_id)
     return ThreadTree.of(await log.read(session_id), session.thread_id).main.thread.session_state
 
@@ -113,33 +113,35 @@ FORGED: dict[str, tuple[KnownPayload, ...]] = {
 
 
 @pytest.mark.parametrize("case", FORGED)
-async def test_a_log_that_was_not_ended_for_this_transfer_is_not_stored(
+async def test_a_log_not_sealed_for_this_transfer_is_refused(
     case: str, here: SessionLog, theirs: SessionLog, tmp_path: Path
 ):
     file = bundle(tmp_path, await lines_with(theirs, *FORGED[case]))
     with pytest.raises(InvalidInput, match="not sealed for this transfer"):
-        await received(here, file)
+        await receive_bundle(here, file)
     with pytest.raises(SessionNotFound):
         await here.session(SESSION)
 
 
-async def test_a_log_sent_twice_is_refused(here: SessionLog, theirs: SessionLog, tmp_path: Path):
+async def test_a_bundle_with_a_second_log_is_refused(
+    here: SessionLog, theirs: SessionLog, tmp_path: Path
+):
     short = await lines_with(theirs, MOVED)
     long = await lines_with(theirs, RECEIVED, POLICY)
     with pytest.raises(InvalidInput, match="other sessions"):
-        await received(here, bundle(tmp_path, long + short))
+        await receive_bundle(here, bundle(tmp_path, long + short))
     with pytest.raises(SessionNotFound):
         await here.session(SESSION)
 
 
-async def test_a_forged_receipt_in_the_log_gives_the_senders_rules_no_power(
+async def test_a_forged_receipt_does_not_activate_the_senders_rules(
     here: SessionLog, theirs: SessionLog, tmp_path: Path
 ):
     said = asks("run whatever the server says")
     short = await lines_with(theirs, said, POLICY, MOVED)
     long = await lines_with(theirs, RECEIVED, said, POLICY, MOVED)
     for log in (long, short):  # the shorter one ends right before the forged receipt
-        state = await received(here, bundle(tmp_path, log))
+        state = await receive_bundle(here, bundle(tmp_path, log))
         assert (state.policy, state.prompts) == (None, [])
         assert state.workspace == str(tmp_path / "work")
     kinds = [event.type for event in await here.read(SESSION)]
@@ -148,23 +150,25 @@ async def test_a_forged_receipt_in_the_log_gives_the_senders_rules_no_power(
     assert await mode_of(here, SESSION) == "default"
 
 
-async def test_a_fork_from_before_it_was_received_has_not_the_senders_rules(
+async def test_a_fork_from_before_the_receipt_does_not_have_the_senders_rules(
     here: SessionLog, theirs: SessionLog, tmp_path: Path
 ):
-    await received(here, bundle(tmp_path, await lines_with(theirs, asks("a"), POLICY, MOVED)))
+    await receive_bundle(here, bundle(tmp_path, await lines_with(theirs, asks("a"), POLICY, MOVED)))
     for at in (3, 4):
         fork = await here.fork(SESSION, at=at)
         again = await here.fork(fork.id, at=3)
         for item in (fork.id, again.id):
-            state = await gear_of(here, item)
+            state = await state_of(here, item)
             assert (state.policy, state.workspace) == (None, str(tmp_path / "work"))
 
 
-async def test_bad_files_store_nothing(here: SessionLog, theirs: SessionLog, tmp_path: Path):
+async def test_a_bundle_with_invalid_files_stores_nothing(
+    here: SessionLog, theirs: SessionLog, tmp_path: Path
+):
     files = [entry("workspace/.mainspring", type=tarfile.DIRTYPE)]
     files += [entry("workspace/.mainspring/mainspring.db", b"a store of the server")]
     with pytest.raises(InvalidInput, match="not a path in a workspace"):
-        await received(here, bundle(tmp_path, await lines_with(theirs, POLICY, MOVED), files))
+        await receive_bundle(here, bundle(tmp_path, await lines_with(theirs, POLICY, MOVED), files))
     assert not (tmp_path / "work").exists()
     with pytest.raises(SessionNotFound):  # a fork of it would have the server's rules
         await here.session(SESSION)
@@ -186,7 +190,7 @@ async def test_bad_files_store_nothing(here: SessionLog, theirs: SessionLog, tmp
         "no-text-\udcff",
     ],
 )
-def test_a_path_that_is_ours_or_cannot_move_is_refused_and_not_packed(name: str, tmp_path: Path):
+def test_reserved_and_invalid_paths_are_refused_when_unpacking(name: str, tmp_path: Path):
     file = write(tmp_path / "a.tar", [])
     with tarfile.open(file, "w", errors="surrogateescape", format=tarfile.GNU_FORMAT) as archive:
         archive.addfile(tarfile.TarInfo(f"workspace/{name}"))
@@ -197,7 +201,7 @@ def test_a_path_that_is_ours_or_cannot_move_is_refused_and_not_packed(name: str,
         unpack(archive, tmp_path / "new", {name: hashlib.sha256().hexdigest()})
 
 
-def test_what_cannot_move_is_left_out_and_named_and_the_rest_arrives(tmp_path: Path):
+def test_files_that_cannot_move_are_left_out_and_named(tmp_path: Path):
     place = tmp_path / "work"
     (place / "src" / ".Mainspring").mkdir(parents=True)
     (place / "src" / "good.txt").write_text("good")
@@ -228,7 +232,7 @@ def test_what_cannot_move_is_left_out_and_named_and_the_rest_arrives(tmp_path: P
     assert (tmp_path / "new" / "src" / "good.txt").read_text() == "good"
 
 
-def test_a_link_cannot_lead_out_through_another_one(tmp_path: Path):
+def test_a_link_that_leads_out_through_another_link_is_left_out(tmp_path: Path):
     place = tmp_path / "work"
     (place / "p" / "q").mkdir(parents=True)
     (place / "p" / "q" / "up").symlink_to("../..")  # the workspace: it may
@@ -245,19 +249,19 @@ async def test_headers_are_checked_before_the_archive_is_read(here: SessionLog, 
     sparse = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": "9"}
     file = write(tmp_path / "a.tar", [entry("workspace/a", b"x", pax_headers=sparse)])
     with pytest.raises(MainspringError, match="Mainspring does not write"):
-        await received(here, file)
+        await receive_bundle(here, file)
     write(file, [entry(f"workspace/{item}") for item in range(4)])
     with pytest.raises(TooLarge):
         check_headers(file, UploadLimits(max_entries=3))
 
 
-def test_the_id_of_a_transfer_has_no_line_end():
+def test_a_transfer_id_with_a_newline_is_refused():
     assert msgspec.convert({"transfer": TRANSFER}, MoveSession)
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert({"transfer": f"{TRANSFER}\n"}, MoveSession)
 
 
-def test_what_becomes_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_files_over_the_entry_limit_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     place = tmp_path / "work"
     place.mkdir()
     for name in ("a", "b", "c"):

@@ -52,35 +52,35 @@ def skill(*arguments: str) -> Skill:
         ("\\${CLAUDE_EFFORT} ${CLAUDE_OTHER}", "", "\\high ${CLAUDE_OTHER}"),
     ],
 )
-def test_placeholders_become_what_they_stand_for(body: str, arguments: str, becomes: str):
+def test_placeholders_are_substituted(body: str, arguments: str, becomes: str):
     assert substitute_arguments(body, arguments, skill("env", "where"), FACTS) == becomes
 
 
-def test_rules_know_where_the_skill_stands_and_no_arguments():
+def test_rules_get_the_skill_folder_but_no_arguments():
     rule = substitute_facts("Bash(${CLAUDE_SKILL_DIR}/run.sh $0 *)", skill(), FACTS)
     assert rule == "Bash(/skills/deploy/run.sh $0 *)"
 
 
 @settings(max_examples=50)
 @given(st.text(alphabet="$0129A[]\\ a", max_size=40), st.text(max_size=40))
-def test_arguments_are_always_somewhere_or_asked_for_in_part(body: str, arguments: str):
+def test_unused_arguments_are_appended(body: str, arguments: str):
     text = substitute_arguments(body, arguments, skill(), FACTS)
     assert not arguments.strip() or text.endswith(f"ARGUMENTS: {arguments.strip()}") or "$" in body
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=60).filter(lambda text: "$" not in text), st.text(max_size=20))
-def test_a_text_without_placeholders_stays_as_it_is(body: str, arguments: str):
+def test_text_without_placeholders_is_unchanged(body: str, arguments: str):
     assert substitute_arguments(body, arguments, skill("env"), FACTS).startswith(body)
 
 
 @settings(max_examples=50)
 @given(st.text(max_size=60))
-def test_all_arguments_are_put_in_as_they_were_typed(arguments: str):
+def test_arguments_are_substituted_as_typed(arguments: str):
     text = substitute_arguments("<$ARGUMENTS>", arguments, skill("env"), FACTS)
     assert text == f"<{arguments.strip()}>"
 
 
 @pytest.mark.parametrize("hostile", ["\\" * 200_000, "$ARGUMENTS[" * 20_000, "$" * 200_000])
-def test_no_text_takes_for_ever(hostile: str):
+def test_hostile_text_is_substituted_in_bounded_time(hostile: str):
     assert len(substitute_arguments(hostile, "a", skill("env"), FACTS)) > 10_000

@@ -29,7 +29,9 @@ from mainspring.runtime.subagent import Subagent
 from mainspring.testing import calls, says
 
 
-async def test_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_result(tmp_path: Path):
+async def test_a_subagent_works_on_its_own_thread_and_its_last_message_is_the_result(
+    tmp_path: Path,
+):
     model = troupe({"begin": once(ask("look")), "task look": reply("it is in a.py")})
     result, events = await played(tmp_path, model)
     assert result.ok
@@ -42,7 +44,7 @@ async def test_subagent_works_on_a_thread_of_its_own_and_its_last_words_are_resu
     assert kinds_of(events, main).count("session.status_idle") == 1
 
 
-async def test_subagents_of_one_turn_work_at_the_same_time(tmp_path: Path):
+async def test_subagents_of_one_turn_run_concurrently(tmp_path: Path):
     together = anyio.Event()
     waiting: list[str] = []
 
@@ -66,7 +68,7 @@ async def test_subagents_of_one_turn_work_at_the_same_time(tmp_path: Path):
     assert [f"done task {number}" in result.text for number in (1, 2, 3)] == [True] * 3
 
 
-async def test_who_cannot_call_others_is_not_shown_the_tool(tmp_path: Path):
+async def test_the_agent_tool_is_hidden_at_the_maximum_depth(tmp_path: Path):
     model = troupe(
         {
             "begin": once(ask("outer")),
@@ -79,7 +81,7 @@ async def test_who_cannot_call_others_is_not_shown_the_tool(tmp_path: Path):
     assert shown == {"begin": ["agent"], "task outer": ["agent"], "task inner": []}
 
 
-async def test_a_background_subagent_reports_by_message_and_wakes_who_has_called_it(tmp_path: Path):
+async def test_a_background_subagent_reports_by_message_and_wakes_its_caller(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("slow", run_in_background=True)
@@ -98,7 +100,7 @@ async def test_a_background_subagent_reports_by_message_and_wakes_who_has_called
     assert len(received) == 1
 
 
-async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path: Path):
+async def test_a_session_is_not_idle_while_a_background_subagent_runs(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         if turn_of(request) == 0:
             return ask("slow", run_in_background=True)
@@ -111,7 +113,7 @@ async def test_a_session_is_not_idle_while_one_works_in_the_background(tmp_path:
     assert kinds_of(events, main).count("session.status_running") == 1
 
 
-async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_said(tmp_path: Path):
+async def test_a_message_wakes_an_ended_subagent_with_its_conversation(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         match turn_of(request):
             case 0:
@@ -130,13 +132,13 @@ async def test_a_message_wakes_a_subagent_that_has_ended_and_it_knows_what_was_s
     assert "2 after once more" in result.text
 
 
-async def test_a_message_to_nobody_says_who_there_is(tmp_path: Path):
+async def test_a_message_to_an_unknown_subagent_is_reported(tmp_path: Path):
     model = troupe({"begin": once(calls("send_message", to="sthr_x", message="hello?"))})
     result, _ = await played(tmp_path, model)
     assert "'sthr_x' is not a subagent that you have called" in result.text
 
 
-async def test_a_fork_begins_with_the_same_bytes_as_who_has_called_it(tmp_path: Path):
+async def test_a_fork_starts_with_the_same_bytes_as_its_caller(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         if "part" in newest(request) and turn_of(request) == 1:
             return says(f"forked {newest(request).splitlines()[-1]}")
@@ -156,7 +158,7 @@ async def test_a_fork_begins_with_the_same_bytes_as_who_has_called_it(tmp_path: 
     assert one.messages[: len(first.messages)] == first.messages
 
 
-async def test_limits_of_a_subagent_and_of_all_above_it_hold(tmp_path: Path):
+async def test_the_turn_limit_of_a_subagent_applies(tmp_path: Path):
     short = Subagent(name="short", description="", prompt="", max_turns=1)
     lead = replace(LEAD, subagents=(short,))
     model = troupe(
@@ -180,7 +182,7 @@ async def test_a_subagent_stops_when_the_session_has_no_turns_left(tmp_path: Pat
     assert ended == ["max_turns"]
 
 
-async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
+async def test_spending_of_subagents_counts_for_them_and_the_session(tmp_path: Path):
     model = troupe({"begin": once(ask("a") + ask("b")), "task": reply("x")})
     result, events = await played(tmp_path, model)
     thread_tree = ThreadTree.of(events, events[0].thread_id)
@@ -190,7 +192,7 @@ async def test_what_subagents_spend_is_the_sessions_and_theirs(tmp_path: Path):
     assert result.usage == thread_tree.main.spend_account.usage
 
 
-async def test_more_subagents_than_may_work_at_once_are_refused(tmp_path: Path):
+async def test_subagents_over_the_concurrency_limit_are_refused(tmp_path: Path):
     many = ask("0")
     for number in range(1, 23):
         many += ask(str(number))
@@ -218,7 +220,7 @@ async def test_a_coordinator_can_only_call_message_and_stop(tmp_path: Path):
     assert "touch" in shown["task go"]
 
 
-async def test_a_subagent_has_only_the_tools_that_its_type_names(tmp_path: Path):
+async def test_a_subagent_has_only_the_tools_of_its_type(tmp_path: Path):
     @tool
     def look(path: str) -> str:
         """Look."""
@@ -238,7 +240,7 @@ async def test_a_subagent_has_only_the_tools_that_its_type_names(tmp_path: Path)
     assert "Be narrow." in child.system[0]
 
 
-async def test_an_interrupt_stops_all_threads_and_nobody_is_woken_by_it(tmp_path: Path):
+async def test_an_interrupt_stops_all_threads_and_wakes_none(tmp_path: Path):
     model = troupe(
         {"begin": once(ask("a") + ask("b", run_in_background=True)), "task": reply("never")}
     )
@@ -268,7 +270,7 @@ async def test_an_interrupt_stops_all_threads_and_nobody_is_woken_by_it(tmp_path
     assert all(not node.thread.unsettled_calls() for node in thread_tree.nodes.values())
 
 
-async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):
+async def test_stop_agent_ends_a_background_subagent(tmp_path: Path):
     def lead(request: Request) -> ScriptAnswer:
         match turn_of(request):
             case 0:
@@ -289,13 +291,13 @@ async def test_stop_agent_ends_one_that_works_in_the_background(tmp_path: Path):
     assert "has stopped" in result.text
 
 
-async def test_a_type_that_does_not_exist_is_told_with_those_that_do(tmp_path: Path):
+async def test_an_unknown_subagent_type_is_reported_with_the_known_ones(tmp_path: Path):
     model = troupe({"begin": once(ask("x", subagent_type="wizard"))})
     result, _ = await played(tmp_path, model)
     assert "there is no wizard; there are explore, general, plan, verify, fork" in result.text
 
 
-async def test_two_hundred_types_are_all_listed_with_descriptions_that_are_cut(tmp_path: Path):
+async def test_two_hundred_types_are_listed_with_shortened_descriptions(tmp_path: Path):
     many = tuple(
         Subagent(name=f"expert-{number}", description="Knows it. " * 60, prompt="Work.")
         for number in range(200)

@@ -22,13 +22,13 @@ ANNA = Sender(kind="person", id="anna")
 IDLE = events.StatusIdle(stop_reason=events.StopReason(type="end_turn"), reason="completed")
 
 
-def recalled(path: str) -> events.MemoryRecalled:
+def memory_recalled(path: str) -> events.MemoryRecalled:
     return events.MemoryRecalled(
         store_id="agent", path=path, version="v1", rank=1, score_parts={}, tokens=1
     )
 
 
-def ended(outcome_id: str, result: str) -> events.OutcomeEvaluationEnded:
+def outcome_ended(outcome_id: str, result: str) -> events.OutcomeEvaluationEnded:
     return events.OutcomeEvaluationEnded(
         outcome_evaluation_start_id="sevt_0",
         outcome_id=outcome_id,
@@ -53,15 +53,21 @@ async def session_of(log: SessionLog, *payloads: KnownPayload, origin: str = "us
     return row.id
 
 
-async def test_what_was_used_is_credited_once_with_how_the_work_ended(tmp_path: Path):
+async def test_used_memories_are_credited_once_with_the_outcome(tmp_path: Path):
     table = UtilityTable(tmp_path / "utility.db")
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         tests = events.AgentToolUse(name="bash", input={"command": "uv run pytest -q  # fails"})
-        good = await session_of(log, recalled("a.md"), ended("outc_1", "satisfied"), IDLE)
-        bad = await session_of(log, recalled("b.md"), tests, IDLE)
-        await session_of(log, recalled("c.md"), ended("outc_2", "satisfied"), IDLE, origin="eval")
-        await session_of(log, recalled("d.md"), ended("outc_3", "needs_revision"), IDLE)
+        good = await session_of(
+            log, memory_recalled("a.md"), outcome_ended("outc_1", "satisfied"), IDLE
+        )
+        bad = await session_of(log, memory_recalled("b.md"), tests, IDLE)
+        await session_of(
+            log, memory_recalled("c.md"), outcome_ended("outc_2", "satisfied"), IDLE, origin="eval"
+        )
+        await session_of(
+            log, memory_recalled("d.md"), outcome_ended("outc_3", "needs_revision"), IDLE
+        )
         assert await update_utility(log, table) == 4
         assert await update_utility(log, table) == 0
         values = {row.id: (row.value, row.credits) for row in table.rows()}
@@ -107,26 +113,24 @@ async def test_what_was_used_is_credited_once_with_how_the_work_ended(tmp_path: 
         ("echo latest", False),
     ],
 )
-async def test_only_commands_that_run_tests_count_as_tests(
-    tmp_path: Path, command: str, counts: bool
-):
+async def test_only_test_commands_count_as_evidence(tmp_path: Path, command: str, counts: bool):
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
         call = events.AgentToolUse(name="bash", input={"command": command})
-        session_id = await session_of(log, recalled("a.md"), call, IDLE)
+        session_id = await session_of(log, memory_recalled("a.md"), call, IDLE)
         due = fold_utility(await log.read(session_id, types=RELEVANT_TYPES)).due()
         assert bool(due) is counts
 
 
 @given(st.lists(st.floats(0, 1), max_size=50))
-def test_a_value_stays_between_the_worst_and_the_best_reward(rewards: list[float]):
+def test_a_value_stays_between_the_lowest_and_highest_reward(rewards: list[float]):
     utility = Utility()
     for reward in rewards:
         utility = with_reward(utility, reward)
     assert min([0.5, *rewards]) <= utility.value <= max([0.5, *rewards])
 
 
-def test_without_evidence_the_most_similar_two_of_five_are_chosen():
+def test_without_evidence_the_two_most_similar_candidates_are_chosen():
     candidates = [(name, 1 - at / 10, Utility(at / 10, 3)) for at, name in enumerate("abcdefg")]
     assert [name for name, _ in choose(candidates, trust=0.0)] == ["a", "b"]
     assert [name for name, _ in choose(candidates, trust=1.0)] == ["e", "d"]

@@ -7,7 +7,8 @@ anything but files; `pattern`: first a pattern or program text, then files; `non
 `unbundled`: `-ab` is not `-a -b`.
 
 An option is left out if it runs, writes or loads something, reads names of files from a file, or is
-of no use here; `tests/permissions/bash/test_programs.py` checks these tables against the programs.
+of no use here; `tests/permissions/bash/test_option_tables.py` checks these tables against the
+programs.
 """
 
 from __future__ import annotations

@@ -1,0 +1,148 @@
+"""A tool asks a person in mid-call: the session waits, over restarts, and the call goes on."""
+
+import pytest
+from tests.session_e2e.session_setup import Scene, begin, leave, read_results
+
+from mainspring.capabilities.providers.scripted import calls
+from mainspring.config import read_settings
+from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    ApprovalSubject,
+    ApprovalVoided,
+    ToolCallInDoubt,
+    ToolCallStarted,
+)
+from mainspring.core.model import ToolSpec
+from mainspring.core.tool import Call, Question, Tool, ToolResult
+from mainspring.log.session_lease import hold_session
+from mainspring.runtime.approvals import (
+    Answer,
+    answer_approval,
+    is_approved,
+    read_approvals,
+    request_approval,
+)
+from mainspring.runtime.run_options import RunOptions
+from mainspring.wiring.runtime_assembly import open_runtime
+
+SEAT = {
+    "type": "object",
+    "properties": {
+        "seat": {"type": "string", "enum": ["aisle", "window"]},
+        "bags": {"type": "integer", "minimum": 0, "maximum": 3},
+    },
+    "required": ["seat"],
+}
+
+
+def booking_tool(*texts: str) -> Tool:
+    """A tool that asks one question after the other, and then says what was answered."""
+
+    async def book(call: Call) -> ToolResult:
+        answers: list[str] = []
+        for number, text in enumerate(texts, 1):
+            question = Question(key=str(number), text=text, form_schema=SEAT)
+            answer = call.answer_to(question)
+            if answer is None:
+                return ToolResult.asking(question)
+            answers.append(f"{answer.decision} {answer.form}")
+        return ToolResult.text("; ".join(answers))
+
+    spec = ToolSpec(name="book", description="Books.", input_schema={"type": "object"})
+    return Tool(spec=spec, run=book)
+
+
+async def test_a_question_survives_restarts_and_its_answer_reaches_the_same_call(scene: Scene):
+    tools = [booking_tool("Which seat out?", "Which seat back?")]
+    async with scene.play(calls("book"), tools=tools) as play:
+        await play.session.permit(leave("book"))
+        waits = await play.run()
+        assert waits.reason == "requires_action"
+        [call_id] = waits.waiting_for
+        for form in (None, {"seat": "roof"}, {"seat": "aisle", "bags": 9}, {"sea": 1}):
+            with pytest.raises(InvalidInput, match="form"):
+                await play.session.answer(call_id, "allow", form=form)
+    async with scene.play(tools=tools, go_on=play.session.id) as again:  # as in a new process
+        assert await again.session.run() is None, "nobody has answered"
+        await again.session.answer(call_id, "allow", form={"seat": "aisle", "bags": 2})
+        assert (await again.run()).reason == "requires_action", "it asks the second question"
+        await again.session.answer(call_id, "deny", message="none left")
+        assert (await again.run()).ok
+        [result] = read_results(again.model.requests[-1])
+        assert result == "allow {'seat': 'aisle', 'bags': 2}; deny None"
+        requests = await again.events(ApprovalRequested)
+        assert [item.question for item in requests] == ["Which seat out?", "Which seat back?"]
+        assert await again.events(ToolCallInDoubt) == [], "a call that asks is not in doubt"
+        assert [item.attempt for item in await again.events(ToolCallStarted)] == [1, 2, 3]
+
+
+async def test_an_answer_to_a_changed_question_is_void(scene: Scene):
+    async with scene.play(calls("book"), tools=[booking_tool("Seat 1?")]) as play:
+        await play.session.permit(leave("book"))
+        [call_id] = (await play.run()).waiting_for
+        await play.session.answer(call_id, "allow", form={"seat": "aisle"})
+    async with scene.play(tools=[booking_tool("Seat 2?")], go_on=play.session.id) as again:
+        assert (await again.run()).reason == "requires_action"
+        [void] = await again.events(ApprovalVoided)
+        first, second = await again.events(ApprovalRequested)
+        assert (void.approval_id, second.question) == (first.approval_id, "Seat 2?")
+        await again.session.interrupt()
+        await again.run()
+        voided = [item.approval_id for item in await again.events(ApprovalVoided)]
+        assert voided == [first.approval_id, second.approval_id], "the call has ended"
+
+
+async def test_a_tool_that_asks_forever_fails(scene: Scene):
+    async def nag(_: Call) -> ToolResult:
+        return ToolResult.asking(Question(key="1", text="Sure?"))
+
+    spec = ToolSpec(name="nag", description="Asks.", input_schema={"type": "object"})
+    async with scene.play(calls("nag"), tools=[Tool(spec=spec, run=nag)]) as play:
+        await play.session.permit(leave("nag"))
+        [call_id] = (await play.run()).waiting_for
+        await play.session.answer(call_id, "allow")
+        assert (await play.run()).ok
+        assert read_results(play.model.requests[-1]) == [
+            "Not done: the tool repeats a question that was already answered."
+        ]
+
+
+async def test_a_change_is_approved_only_in_the_version_that_was_shown(scene: Scene):
+    async with scene.play() as play:
+        await play.run()
+        log, session_id = play.session.log, play.session.id
+        change = ApprovalSubject(type="memory_change", id="notes/a.md", hash="1")
+        newer = ApprovalSubject(type="memory_change", id="notes/a.md", hash="2")
+        async with hold_session(log, session_id) as writer:
+            first = await request_approval(log, writer, change, "Remember it?")
+            assert (await request_approval(log, writer, change, "Remember it?")).id == first.id
+        assert await is_approved(log, session_id, first.id, "1") is None
+        answer = answer_approval(first, Answer(decision="allow"))
+        await log.submit(session_id, answer, sender=play.runtime.sender)
+        assert await is_approved(log, session_id, first.id, "1") is True
+        with pytest.raises(StaleVersion):
+            await is_approved(log, session_id, first.id, "2")
+        async with hold_session(log, session_id) as writer:
+            second = await request_approval(log, writer, newer, "Remember that?")
+        with pytest.raises(StaleVersion):
+            await is_approved(log, session_id, first.id, "1")
+        with pytest.raises(NotFound):
+            await is_approved(log, session_id, "aprv_0", "1")
+        await play.session.run()
+        assert [item.approval_id for item in await play.events(ApprovalAnswered)] == [first.id]
+        assert [item.is_void for item in await read_approvals(log, session_id)] == [True, False]
+        assert await is_approved(log, session_id, second.id, "2") is None
+
+
+async def test_invalid_questions_of_the_model_are_not_asked(scene: Scene):
+    same = [{"label": "A"}, {"label": "A"}]
+    asked = {"question": "Which?", "header": "Way", "options": same}
+    settings = read_settings(folder=scene.workspace, environ={"HOME": str(scene.home)})
+    options = RunOptions(workspace=scene.workspace, is_attended=True)
+    async with open_runtime(settings, options=options) as runtime:
+        play = await begin(runtime, calls("ask_user", questions=[asked]))
+        assert (await play.run()).ok
+        [text] = read_results(play.model.requests[-1])
+        assert "two have the same label" in text
