@@ -101,6 +101,7 @@ async def test_files_are_listed_newest_first_and_filtered(
         clock.now += timedelta(seconds=1)
         made.append((await acme.beta.files.upload(file=(f"{n}.txt", b"x"))).id)
     files = Files(api.records, clock=clock)
+    clock.now += timedelta(seconds=1)
     left = await files.create("acme", NewFile(content=b"out", session_id="sesn_1"))
     assert (await ids(acme.beta.files.list(limit=2)))[1:] == made[::-1]
     scoped = await collect(acme.beta.files.list(scope_id="sesn_1"))

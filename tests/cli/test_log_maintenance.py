@@ -29,7 +29,7 @@ def test_verify_reports_a_changed_event_and_fails(mainspring: Run, session_id: s
     result = mainspring("log", "verify", session_id)
     assert result.returncode == 1
     assert result.stdout.startswith(f"BAD   {session_id}\n")
-    assert "event 3: does not follow" in result.stdout
+    assert "event 3: does not match the hash of the event before it" in result.stdout
 
 
 def test_verify_all_reports_as_json(mainspring: Run, session_id: str, fork_id: str, store: Path):

@@ -92,7 +92,7 @@ async def test_files_in_a_worktree_cannot_redirect_git(
     git(inner, "config", "core.fsmonitor", f"touch {ran}")
     closed = await merge(worktrees, opened)
     assert closed.outcome == "kept"
-    assert "inner/: a repository of its own" in (closed.reason or "")
+    assert "inner/: a nested repository" in (closed.reason or "")
     shutil.rmtree(inner)
     assert (await merge(worktrees, opened)).outcome == "merged"
     assert git(other, "log", "--format=%s") == "begin"
