@@ -134,7 +134,9 @@ async def ls(
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
     screen.table(heads, [_session_row(screen, item, now) for item in sessions[:limit]])
     if len(sessions) > limit:
-        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+        notes.paragraph(
+            (f"there are more sessions; --limit {limit * 5} shows up to {limit * 5}", "dim")
+        )
     return 0
 
 
