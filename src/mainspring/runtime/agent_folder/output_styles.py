@@ -22,7 +22,7 @@ from mainspring.runtime.definition_files.scopes import (
 
 FOLDER = "output-styles"
 DEFAULT_STYLE = "default"
-"""The name that stands for no style."""
+"""The name that means that no style is used."""
 _BUILT_IN = {
     "Explanatory": (
         "Explains choices while it works.",

@@ -47,7 +47,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where it would be written."""
     text: str
     trust: Trust
-    """The trust that its writer could vouch for."""
+    """The trust of its text, as its writer claims it."""
     reason: str
     proposed_by: str
     time: datetime
