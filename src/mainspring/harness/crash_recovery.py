@@ -23,7 +23,7 @@ from mainspring.harness.tool_call import (
 )
 from mainspring.harness.toolbox import Toolbox
 
-# A replay compares requests that contain these texts, so changing one breaks the replay of old logs.
+# A replay compares requests with these texts, so changing one breaks the replay of old logs.
 INTERRUPTED_TEXT = "Interrupted by the user before it finished; what it has done so far is unknown."
 IN_DOUBT_TEXT = (
     "The system stopped while this call ran. Whether it took effect is not known: look before you"
