@@ -22,6 +22,7 @@ HOOKS = [
     },
     GUARD | {"action": {"type": "command", "command": "exit 2"}, "enabled": False},
     {"trigger": "PostFileSave", "action": {"type": "command", "command": "npm run lint"}},
+    {"trigger": "Stop", "action": {"type": "notify"}},
 ]
 
 
@@ -62,6 +63,7 @@ def test_kiro_hooks_run_once_the_folder_is_trusted(
     assert "THE GUARD REFUSES" in results
     assert "KEEP COMMANDS SHORT" in results
     assert "PostFileSave is not a known event" in warnings
+    assert "notify is not a known type of hook" in warnings
     assert not (project / "a.txt").exists()
 
     write_hooks(project, {"version": "v1", "hooks": HOOKS[1:]})
@@ -73,7 +75,8 @@ def test_kiro_hooks_run_once_the_folder_is_trusted(
     ("content", "problem"),
     [
         ({"version": "v1", "hooks": [{"trigger": "Stop"}]}, "missing required field `action`"),
-        ({"version": "v1", "hooks": [GUARD | {"action": {"type": "x"}}]}, "Invalid value 'x'"),
+        ({"version": "v1", "hooks": [GUARD | {"action": {"type": "agent"}}]}, "`$.text`"),
+        ({"version": "v1", "hooks": [GUARD | {"action": {"command": "x"}}]}, "`type` must"),
         ([], "must be an object"),
     ],
 )
@@ -81,6 +84,7 @@ def test_an_invalid_kiro_hook_file_stops_the_run_and_fails_validation(
     mainspring: Run, project: Path, content: object, problem: str
 ):
     write_hooks(project, content)
+    mainspring("policy", "trust")
     refused = mainspring("run", "--model", "scripted:demo", "hi")
     assert refused.returncode != 0
     assert FILE in refused.stderr

@@ -6,10 +6,9 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, TypeAlias
 
 import msgspec
-from msgspec import Meta, Struct
+from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
@@ -28,22 +27,13 @@ _TOOLS = {
 }
 """The names of our tools, by the names that Kiro's matchers use."""
 _TOOL_NAME = re.compile(rf"\b(?:{'|'.join(_TOOLS)})\b")
-_NonEmptyText: TypeAlias = Annotated[str, Meta(min_length=1)]
-
-
-class _CommandAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="command"):
-    command: _NonEmptyText
-
-
-class _AgentAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="agent"):
-    prompt: _NonEmptyText
 
 
 class _KiroHook(Struct, frozen=True, kw_only=True):
     trigger: str
-    action: _CommandAction | _AgentAction
+    action: dict[str, object]
     matcher: str | None = None
-    timeout: Annotated[float, Meta(gt=0)] | None = None
+    timeout: float | None = None
     enabled: bool = True
 
 
@@ -123,9 +113,9 @@ def _matcher(matcher: str) -> str:
 
 
 def _handler(hook: _KiroHook) -> dict[str, object]:
-    timeout = {} if hook.timeout is None else {"timeout": hook.timeout}
-    match hook.action:
-        case _CommandAction(command=command):
-            return {"type": "command", "command": command, **timeout}
-        case _AgentAction(prompt=prompt):
-            return {"type": "remind", "text": prompt, **timeout}
+    """The handler as in a settings file, where its fields are checked: a hook of an unknown type
+    gives a warning."""
+    handler = hook.action
+    if handler.get("type") == "agent":
+        handler = {"type": "remind", "text": handler.get("prompt")}
+    return handler if hook.timeout is None else {**handler, "timeout": hook.timeout}
