@@ -5,6 +5,7 @@ from pathlib import Path
 from mainspring import Agent, Call, ToolResult, run, tool
 
 OUTBOX = Path("outbox")
+OUTBOX.mkdir(exist_ok=True)
 
 
 async def was_sent(call: Call) -> ToolResult | None:
@@ -15,7 +16,6 @@ async def was_sent(call: Call) -> ToolResult | None:
 @tool(probe=was_sent)
 def send(to: str, text: str, call: Call) -> str:
     """Send a letter."""
-    OUTBOX.mkdir(exist_ok=True)
     (OUTBOX / call.idempotency_key).write_text(f"{to}: {text}")
     return "sent"
 

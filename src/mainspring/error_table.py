@@ -227,7 +227,7 @@ BAD_AGENT_FILE = ErrorEntry(
 NO_AGENT_FOLDER = ErrorEntry(
     message="{folder}: there is no such folder",
     cause="--agent names a folder that does not exist, or a session's agent was moved.",
-    fix=("name the folder with --agent DIR; `mainspring init` creates a new one",),
+    fix=("name a folder that exists; `mainspring init` creates a new one",),
     in_python=("give the path of a folder that exists",),
 )
 NO_WORKSPACE = ErrorEntry(

@@ -30,7 +30,7 @@ def test_common_errors_come_with_a_hint(mainspring: Run, place: Path):
         (("run", "x", "-m", "acme:m"), "", "models ls"),
         (("run", "x", "-m", "scripted:no.yaml"), "there is no such script", "scripted:demo"),
         (("run", "x", "--agent", "bad"), "agent.yaml:", "`mainspring validate`"),
-        (("run", "x", "--agent", "no"), "there is no such folder", "--agent DIR"),
+        (("run", "x", "--agent", "no"), "there is no such folder", "name a folder that exists"),
         (("run", "x", "--store", str(newer)), "written by a newer Mainspring", "upgrade"),
         (("run", "--resume", "x"), "no session", "`mainspring log ls`"),
         (("run",), "no prompt: standard", "mainspring run 'your prompt'"),

@@ -61,6 +61,7 @@ def test_invalid_key_tenant_and_halt_commands_are_refused_with_a_reason(mainspri
     nowhere = mainspring("keys", "create", "x", "--tenant", "nowhere")
     assert nowhere.returncode == 1
     assert "there is no tenant nowhere" in nowhere.stderr
+    assert "`mainspring serve` creates `default`" in nowhere.stderr
     assert mainspring("keys", "create", "x", "--role", "god").returncode == 2
     assert mainspring("keys", "create", "x", "--daily-budget", "lots").returncode == 2
     assert "there is no api key" in mainspring("keys", "revoke", "key_none").stderr

@@ -138,7 +138,7 @@ def test_context_shows_the_parts_of_every_model_call(mainspring: Run, session: s
     assert [item["kept_messages"] for item in calls] == [0, 1, 3]
     assert "model changed" in mainspring("context", "show", session).stdout
     detail = mainspring("context", "show", session, "--call", "3").stdout
-    assert "against call 2: 3 messages the same" in detail
+    assert "compared with call 2: 3 messages unchanged" in detail
     assert "-model ollama:test" in detail
     assert "+model ollama:other" in detail
     assert "+ user       and now?" in detail

@@ -206,7 +206,7 @@ async def test_a_repeated_answer_is_in_the_inbox_once(
 def test_top_lists_running_and_waiting_sessions(
     mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
 ):
-    assert "no session runs or waits" in mainspring("top").stderr
+    assert "no session is running or waiting" in mainspring("top").stderr
     upstream.says(call("write", file_path="a.txt", content="x"))
     waiting = mainspring("run", "write it", **upstream.variables)
     assert waiting.returncode == 3
@@ -224,7 +224,7 @@ def test_top_lists_running_and_waiting_sessions(
         terminal.expect("Allow write?")
         terminal.expect("[y/")
         terminal.type("y\r")
-        terminal.watch("no session runs or waits")
+        terminal.watch("no session is running or waiting")
         terminal.type("q")
         assert terminal.wait() == 0
     assert (place / "a.txt").read_text() == "x"

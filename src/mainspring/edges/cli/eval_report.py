@@ -56,7 +56,7 @@ from mainspring.improve.evals.trajectory import TrajectoryLog, read_trajectory
 from mainspring.log.session_log import SessionLog
 
 RunArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="RUN", help="The run's id, or a unique part of it.")
+    str, typer.Argument(metavar="RUN", help="The run's id, a unique part of it, or `last`.")
 ]
 
 
@@ -150,7 +150,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
     screen.paragraph(
         (run.created.suite, "bold"),
         (f"  {passes} of {plural(len(results), 'trial')} passed", style),
-        (f"  {summary.pass_rate:.1%} of cases (95 %: {summary.interval}){several}", ""),
+        (f"  {summary.pass_rate:.1%} of cases (95% confidence: {summary.interval}){several}", ""),
         (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
     )
     _print_dimensions(screen, summary)

@@ -10,7 +10,7 @@ from typing import Annotated, TypeAlias
 import typer
 
 SessionArgument: TypeAlias = Annotated[
-    str, typer.Argument(metavar="SESSION", help="The session's id, or a unique part of it.")
+    str, typer.Argument(metavar="SESSION", help="The session's id, a unique part of it, or `last`.")
 ]
 FormOption: TypeAlias = Annotated[
     str | None,

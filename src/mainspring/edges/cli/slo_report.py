@@ -39,7 +39,12 @@ async def slo(
     settings: Settings,
     *,
     folder: Annotated[
-        Path, typer.Argument(help="The agent whose `slo` is compared. [default: this folder]")
+        Path,
+        typer.Argument(
+            metavar="[FOLDER]",
+            help="The agent whose `slo` is compared. [default: this folder]",
+            show_default=False,
+        ),
     ] = Path(),
     since: Annotated[
         timedelta | None,

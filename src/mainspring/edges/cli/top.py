@@ -114,7 +114,7 @@ def _print_once(settings: Settings, summaries: list[SessionSummary], *, json: bo
         json=False,
         heads=HEADS,
         row=session_cells,
-        empty="no session runs or waits",
+        empty="no session is running or waiting",
     )
 
 

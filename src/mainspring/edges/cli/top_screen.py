@@ -77,7 +77,7 @@ class _TopView:
                 text.append(("", "  "))
             text.append(("", "\n"))
         if not self._summaries:
-            text.append(("", "\n  no session runs or waits"))
+            text.append(("", "\n  no session is running or waiting"))
         return text
 
     def _key_bindings(self) -> KeyBindings:

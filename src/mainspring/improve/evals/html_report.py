@@ -58,7 +58,7 @@ def _page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> Ite
         ("model", run.created.model),
         ("started", run.started.isoformat(timespec="seconds")),
         ("cases", str(summary.cases)),
-        ("pass rate", f"{summary.pass_rate:.1%} (95 %: {summary.interval})"),
+        ("pass rate", f"{summary.pass_rate:.1%} (95% confidence: {summary.interval})"),
         (f"pass@{summary.trials}", share_text(summary.pass_at)),
         (f"pass^{summary.trials}", share_text(summary.pass_all)),
         ("mean reward", f"{summary.reward:.3f}"),

@@ -58,7 +58,7 @@ class ProductionScore(Struct, frozen=True, kw_only=True):
 
 
 def _text(score: Score) -> str:
-    return f"{score.pass_rate:.1%} (95 %: {score.interval})"
+    return f"{score.pass_rate:.1%} (95% confidence: {score.interval})"
 
 
 async def production_score(log: SessionLog, agent_name: str, suite: str) -> ProductionScore | None:

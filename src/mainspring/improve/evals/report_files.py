@@ -21,7 +21,7 @@ def failures_of(item: EvalCaseEnded) -> list[str]:
         for check in grade.checks:
             if not check.passed:
                 detail = f": {check.detail}" if check.detail else ""
-                lines.append(f"{grade.grader}: not {check.name}{detail}")
+                lines.append(f"{grade.grader}: failed: {check.name}{detail}")
         if grade.note is not None:
             lines.append(f"{grade.grader}: {grade.note}")
     return lines

@@ -174,7 +174,7 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
     agent, settings = loaded.agent, loaded.agent_manifest
     supported: list[str] = []
     if (folder / manifest.FILE).is_file():
-        model = settings.model or "whichever there is"
+        model = settings.model or "any available"
         tools = "all" if "*" in settings.tools else ", ".join(settings.tools) or "none"
         supported = [f"name {agent.name}", f"model {model}", f"tools {tools}"]
         supported += [f"{len(settings.rules)} rules that always apply"] if settings.rules else []
