@@ -1,6 +1,7 @@
 """Host programs that are confined, and what is left of one that is stopped."""
 
 import gc
+import sys
 from pathlib import Path
 
 import anyio
@@ -25,5 +26,18 @@ async def test_a_time_limit_leaves_no_process_and_no_open_pipes(
 ):
     monkeypatch.setattr(confined_process, "_SECONDS", 0.01)
     with anyio.fail_after(60), pytest.raises(TimeoutError):
+        await run_confined(["sleep", "600"], tmp_path, ENVIRONMENT)
+    gc.collect()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits its memory")
+async def test_a_program_whose_memory_cannot_be_limited_does_not_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    def refuse(*_: object) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(confined_process, "prlimit", refuse)
+    with anyio.fail_after(60), pytest.raises(PermissionError):
         await run_confined(["sleep", "600"], tmp_path, ENVIRONMENT)
     gc.collect()

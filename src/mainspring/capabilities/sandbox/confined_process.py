@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
 
@@ -60,12 +61,13 @@ async def run_confined(
     except anyio.get_cancelled_exc_class():
         process.kill()
         with CancelScope(shield=True):  # the thread closes the pipes, if it has begun
-            await to_thread.run_sync(_reap, process, not has_begun.is_set())
+            closes_pipes = not has_begun.is_set()
+            await to_thread.run_sync(partial(_reap, process, closes_pipes=closes_pipes))
         raise
     return CompletedProcess(list(command), process.returncode, stdout, stderr)
 
 
-def _reap(process: Popen[bytes], closes_pipes: bool) -> None:
+def _reap(process: Popen[bytes], *, closes_pipes: bool) -> None:
     with process if closes_pipes else nullcontext():
         process.wait()
 
@@ -94,6 +96,9 @@ def _start(
     if ruleset is not None:
         os.close(ruleset)
     if failed:
+        for process in started:  # its memory could not be limited
+            process.kill()
+            _reap(process, closes_pipes=True)
         raise failed[0]
     return started[0]
 
