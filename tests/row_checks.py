@@ -29,7 +29,7 @@ def for_each(
             for row in table:
                 try:
                     check(**dict(zip(keys, row, strict=True)), **fixtures)
-                except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 (all are told)
+                except (Exception, pytest.fail.Exception) as problem:  # noqa: BLE001 (reported below)
                     failures.append(f"{row!r}\n{type(problem).__name__}: {problem}")
             if failures:
                 heading = f"{len(failures)} of {len(table)} rows are wrong"

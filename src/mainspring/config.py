@@ -192,8 +192,8 @@ def _home_of(working_folder: Path) -> Path:
 
 
 def _has_store_files(home: Path) -> bool:
-    """A folder that contains only an agent's versions is not a store: other folders run the
-    agent."""
+    """A folder that contains only an agent's versions is not a store: sessions in other folders
+    may run the agent and have their own."""
     return os.path.isdir(home) and os.listdir(home) != [VERSIONS]
 
 

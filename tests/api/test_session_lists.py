@@ -1,4 +1,5 @@
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import ids
 from tests.api.sessions_api import SessionsApi, agent_id, environment_id, message, service
 
+from mainspring.log.records import Replace
+from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.testing import Scripted, says
 
 
@@ -83,3 +86,18 @@ async def test_a_key_of_one_agent_sees_only_its_sessions(api: SessionsApi, acme:
             await scoped.beta.sessions.retrieve(foreign.id)
         with pytest.raises(anthropic.NotFoundError):
             await scoped.beta.sessions.events.send(foreign.id, events=[message("hi")])
+
+
+async def test_a_damaged_record_is_an_internal_error_although_it_was_cached(
+    api: SessionsApi, acme: AsyncAnthropic, caplog: pytest.LogCaptureFixture
+):
+    agent, env = await agent_id(acme), await environment_id(acme)
+    session = await acme.beta.sessions.create(agent=agent, environment_id=env)
+    assert await ids(acme.beta.sessions.list()) == [session.id]
+    records = api.sessions.repository.records
+    row = await records.get(SESSION_KIND, session.id)
+    await records.write(Replace(row=replace(row, body=b'{"secret": "damaged"}')))
+    with pytest.raises(anthropic.InternalServerError, match="internal error") as refusal:
+        await acme.with_options(max_retries=0).beta.sessions.list()
+    assert session.id not in str(refusal.value)
+    assert f"the record session {session.id} cannot be read" in caplog.text

@@ -119,7 +119,9 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
             *routes_of(MetricsRoutes(Metrics(version="1"), _looked)),
         )
         door = Authenticator(
-            records, rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000))
+            records,
+            rate_limits=RateLimits(key=Rate(1_000_000), tenant=Rate(1_000_000)),
+            sessions=service.sessions.sessions.repository,
         )
         observers = [AuditObserver(Audit(records))] if is_audited else []
         async with (

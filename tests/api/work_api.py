@@ -241,7 +241,9 @@ async def site(
         streams = EventStreams(log, LocalDeltas())
         api = Api(
             routes(log, sessions, agents, streams, queue),
-            access_control=Authenticator(records, token_verifier=tokens),
+            access_control=Authenticator(
+                records, token_verifier=tokens, sessions=sessions.repository
+            ),
         )
         async with http_server(api.application()) as url:
             try:

@@ -1,6 +1,7 @@
 """Hook files of Kiro, `.kiro/hooks/<name>.json`, in a session of the command."""
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,11 +88,42 @@ def test_an_invalid_kiro_hook_file_stops_the_run_and_fails_validation(
     assert problem in str(run_validate(mainspring, status=1)["parts"])
 
 
+@pytest.mark.parametrize("name", [b"\xff.json", b"two\nlines.json", b".hidden.json"])
+def test_a_hook_file_whose_name_is_hidden_or_cannot_be_printed_is_not_read(
+    mainspring: Run, place: Path, name: bytes
+):
+    write_hooks(place, {"version": "v1", "hooks": HOOKS})
+    (place / FILE).rename(os.fsdecode(os.fsencode((place / FILE).parent) + b"/" + name))
+    done = mainspring("run", "--model", "scripted:demo", "hi")
+    assert done.returncode == 0, done.stderr
+    assert "not trusted" not in done.stderr
+
+
+def test_an_unreadable_hook_folder_stops_the_run_and_fails_validation(mainspring: Run, place: Path):
+    (place / ".kiro").mkdir()
+    (place / ".kiro/hooks").symlink_to("hooks")  # fails for root, too, unlike a mode
+    refused = mainspring("run", "--model", "scripted:demo", "hi")
+    assert refused.returncode != 0
+    assert ".kiro/hooks: " in refused.stderr
+    assert "symbolic links" in str(run_validate(mainspring, status=1)["parts"])
+
+
+def test_a_file_without_enabled_hooks_needs_no_trust(
+    mainspring: Run, upstream: Upstream, project: Path
+):
+    write_hooks(project, {"version": "v1", "hooks": [HOOKS[2]]})
+    write_file(project / ".kiro/hooks/empty.json", json.dumps({"version": "v1"}))
+    _, warnings = run_calls(mainspring, upstream)
+    assert "not trusted" not in warnings
+    assert json.loads(mainspring("policy", "explain", "--json").stdout)["is_trusted"]
+
+
 def test_validate_reports_kiro_hook_files(mainspring: Run, project: Path):
     write_file(project / ".kiro/hooks/old.json", json.dumps({"version": "1.0.0", "when": {}}))
     report = run_validate(mainspring, status=0)
     [part] = [part for part in report["parts"] if part["name"] == "hooks"]
     ignored = [item["what"] for item in part["not_honoured"]]
+    assert "`version`" in part["not_honoured"][0]["why"]
     assert ignored == [
         ".kiro/hooks/old.json",
         f"{FILE}: PreToolUse Write|Edit|Edit: ./guard.sh",

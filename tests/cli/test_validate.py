@@ -201,7 +201,7 @@ async def test_long_or_contradictory_instructions_get_a_warning(
 def test_a_warning_about_the_folder_is_shown_once(mainspring: Run, place: Path):
     write_file(place / "CLAUDE.md", "Read @docs/missing.md first.")
     first, second = (mainspring("run", "hello", "--model", "scripted:demo") for _ in range(2))
-    assert "@docs/missing.md does not exist" in first.stderr
+    assert "@docs/missing.md is not a file that can be imported" in first.stderr
     assert "missing.md" not in second.stderr
     write_file(place / "CLAUDE.md", "Read @docs/other.md first.")
     assert "other.md" in mainspring("run", "hello", "--model", "scripted:demo").stderr

@@ -1,4 +1,4 @@
-"""Checks of an answer, and commands that must have run green after the last edit."""
+"""Checks of an answer, and commands that must have passed after the last edit."""
 
 from collections.abc import AsyncGenerator
 from pathlib import Path

@@ -78,9 +78,9 @@ def test_npm_package_names_are_not_imports(project: Project):
     lost = "@docs/missing.md, @docs/more/missing.md and @./lost/file"
     project.write("CLAUDE.md", f"We use {names} and (no @scope/* deps). See {lost}.")
     assert project.load().warnings == (
-        "CLAUDE.md:1: @docs/missing.md does not exist",
-        "CLAUDE.md:1: @docs/more/missing.md does not exist",
-        "CLAUDE.md:1: @./lost/file does not exist",
+        "CLAUDE.md:1: @docs/missing.md is not a file that can be imported",
+        "CLAUDE.md:1: @docs/more/missing.md is not a file that can be imported",
+        "CLAUDE.md:1: @./lost/file is not a file that can be imported",
     )
 
 

@@ -238,7 +238,7 @@ def test_a_steering_file_can_reference_files_of_the_project(tmp_path: Path):
     found = read(tmp_path)
     assert sources(found) == [".kiro/steering/api.md", "api/openapi.yaml", "docs/b.md"]
     assert [(issue.line, issue.what) for issue in found.issues] == [
-        (7, "#[[file:gone]] does not exist"),
+        (7, "#[[file:gone]] is not a file that can be imported"),
         (8, "#[[file:../../../outside.md]] leads out of the project: not read"),
     ]
 
@@ -258,7 +258,7 @@ def test_an_import_issue_is_reported_with_its_line(tmp_path: Path):
     write(tmp_path, "project/CLAUDE.md", text=text)
     (oddity,) = read(tmp_path).issues
     assert (oddity.file, oddity.line) == ("CLAUDE.md", 7)
-    assert str(oddity) == "CLAUDE.md:7: @docs/x.md does not exist"
+    assert str(oddity) == "CLAUDE.md:7: @docs/x.md is not a file that can be imported"
     assert oddity.fix is not None
 
 

@@ -153,7 +153,9 @@ def test_imports_are_followed_four_levels_deep(write: Write, places: Instruction
         write(f"project/{depth}.md", f"{depth} @{depth + 1}.md")
     found = read(places)
     assert sources(found) == ["CLAUDE.md", "1.md", "2.md", "3.md", "4.md"]
-    assert found.warnings == ("4.md:1: @5.md not read: imports end at 4 levels and 200 files",)
+    assert found.warnings == (
+        "4.md:1: @5.md not read: imports are limited to 4 levels and 200 files",
+    )
 
 
 @pytest.mark.parametrize(
@@ -200,8 +202,8 @@ def test_failed_imports_are_warnings(write: Write, places: InstructionRoots):
     found = read(places)
     assert sources(found) == ["CLAUDE.md"]
     assert found.warnings == (
-        "CLAUDE.md:1: @missing.md does not exist",
-        "CLAUDE.md:1: @docs/ does not exist",
+        "CLAUDE.md:1: @missing.md is not a file that can be imported",
+        "CLAUDE.md:1: @docs/ is not a file that can be imported",
         "CLAUDE.md:1: @logo.png is not text: not read",
     )
 

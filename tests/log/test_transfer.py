@@ -285,7 +285,7 @@ async def test_an_invalid_file_is_refused_with_its_line_and_stores_nothing(
 @pytest.mark.parametrize(
     ("kept", "complaint"),
     [
-        (slice(5, None), "line 3: its parent, session sesn_.*, does not exist here"),
+        (slice(5, None), "line 3: session sesn_.*: its parent, sesn_.*, does not exist here"),
         (slice(0, -1), "line 7: the file ends in the middle"),
     ],
     ids=["ancestors missing", "fork cut short"],
@@ -311,7 +311,7 @@ async def test_a_fork_of_an_ancestor_that_differs_here_is_refused(
     await tell(here, root, "two")
     fork = await here.fork(root)
     lines = await export_session(here, fork.id)
-    with pytest.raises(InvalidInput, match=r"^line 3: it does not follow from the session"):
+    with pytest.raises(InvalidInput, match=r"^line 3: session sesn_.*: it does not follow from"):
         await import_lines(there, iterate(lines[5:]))
 
 

@@ -34,6 +34,8 @@ from mainspring.log.transfer import export_lines
 from mainspring.runtime.agent import Agent
 from mainspring.testing.replay import ReplayResult, replay, replay_file
 
+RECORDINGS = Path(__file__).parents[1] / "fixtures/recordings"
+
 
 async def replay_play(play: Stage, **options: object) -> ReplayResult:
     with anyio.fail_after(60):
@@ -322,3 +324,8 @@ async def test_a_run_that_ends_earlier_is_a_divergence(tmp_path: Path):
         await play.play("go")
         agent = Agent(model=FACTS.id, limits=Limits(max_turns=1))
         assert (await replay_play(play, agent=agent)).divergence is not None
+
+
+@pytest.mark.parametrize("name", ["continued_and_in_doubt", "forked_during_a_call"])
+def test_recordings_of_an_earlier_version_replay_identically(name: str):
+    replay_file(RECORDINGS / f"{name}.jsonl", facts=lambda _: FACTS).check()

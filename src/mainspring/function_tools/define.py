@@ -138,7 +138,7 @@ def _dedupe(name: str, options: ToolOptions) -> Dedupe | None:
     requested, ignore = options.get("dedupe"), frozenset(options.get("ignore", ()))
     if requested is None:
         if ignore:
-            raise InvalidInput(f"tool {name}: ignore= needs dedupe=, whose arguments it leaves out")
+            raise InvalidInput(f"tool {name}: ignore= needs dedupe=; alone it has no effect")
         return None
     return Dedupe(seconds=None if requested == "session" else float(requested), ignore=ignore)
 

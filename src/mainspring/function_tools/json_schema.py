@@ -1,7 +1,7 @@
 """Checks a value against a JSON Schema: types, properties, items, enums, bounds, patterns,
 combinations. An unsupported keyword is reported as a problem, not ignored.
 
-No library does this: those that support every draft are compiled (5 MB), or match foreign patterns
+It uses no library: those that support every draft are compiled (5 MB), or match foreign patterns
 with Python's `re`, which a short text can block for seconds.
 """
 

@@ -43,8 +43,8 @@ class OutputType:
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether its value is passed in a field, since the input of a tool must be an object: if
-        it is not a JSON object, or has alternatives."""
+        """Whether a value is passed in a field of its own, because it is not a JSON object or has
+        alternatives: the input of a tool must be one object."""
         return bool(self.others) or not _is_object(self.hint)
 
     def read(self, value: object) -> object:

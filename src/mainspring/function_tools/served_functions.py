@@ -80,7 +80,7 @@ def resource(
                 f"resource {own}: {uri} must have each parameter of the function once, in braces"
             )
         if "://" not in uri:
-            raise InvalidInput(f"resource {own}: {uri!r} is not a URI, such as notes://x")
+            raise InvalidInput(f"resource {own}: {uri!r} is not a URI; write it like notes://x")
         return FunctionResource(
             uri=uri,
             name=own,

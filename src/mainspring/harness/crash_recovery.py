@@ -23,14 +23,15 @@ from mainspring.harness.tool_call import (
 )
 from mainspring.harness.toolbox import Toolbox
 
+# A replay compares requests with these texts, so changing one breaks the replay of old logs.
 INTERRUPTED_TEXT = "Interrupted by the user before it finished; what it has done so far is unknown."
 IN_DOUBT_TEXT = (
-    "The system stopped while this call ran. Whether it took effect is unknown: look before you do"
-    " it again."
+    "The system stopped while this call ran. Whether it took effect is not known: look before you"
+    " do it again."
 )
 FORKED_CALL_TEXT = (
-    "This call was running in the session that this one was forked from; its result is unknown"
-    " here."
+    "This call was under way in the session that this one was forked from; what came of it is not"
+    " known here."
 )
 CALL_ENDED = "the call that asked has ended"
 PolicyOf: TypeAlias = Callable[[OpenCall], InDoubtPolicy]

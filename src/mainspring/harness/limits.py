@@ -253,7 +253,7 @@ def continuation(spending: Spending, limits: Limits) -> str | None:
         return None
     used = spending.output_tokens * 100 // target
     return (
-        f"You have used {used} % of the {target} tokens reserved for this work. Continue: look for"
+        f"You have used {used} % of the {target} tokens planned for this work. Continue: look for"
         " what is missing or unverified, and do it. Do not summarize what is done."
     )
 
@@ -269,7 +269,7 @@ def _limit_if_used_up(
 def limit_if_passed(
     what: str, used: int | Decimal, more: int | Decimal, limit: int | Decimal | None
 ) -> Ended | None:
-    """The limit, if the next call might pass it by taking `more`."""
+    """`Ended` if the next call, which may take `more`, might pass the limit; else `None`."""
     if limit is None or used + more <= limit:
         return None
     return Ended(

@@ -40,9 +40,10 @@ CONTINUATIONS = 3
 BROKEN_STREAMS = 2
 """How often a request is sent again because the connection broke in the middle of a reply."""
 SHORTEST_REPLY = 500
-RESUME_TEXT = "Continue."
+# A replay compares requests with these texts, so changing one breaks the replay of old logs.
+RESUME_TEXT = "Go on."
 CONTINUE_TEXT = (
-    "Your last message was cut off at the output limit. Continue exactly where it stopped, without"
+    "Your last message was cut off at the output limit. Go on exactly where it stopped, without"
     " repeating anything, in smaller pieces."
 )
 

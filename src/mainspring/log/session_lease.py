@@ -52,7 +52,8 @@ def _boot_and_namespace() -> str | None:
 
 
 LEASE_SECONDS = 4.0
-"""After a worker dies, its sessions wait this long. It renews three times as often."""
+"""How long the sessions of a dead worker wait for another one. A worker renews its leases three
+times in this period."""
 
 
 @asynccontextmanager

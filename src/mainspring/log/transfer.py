@@ -285,12 +285,13 @@ class SessionImport:
         await log.store.create(session, rows, blobs=self.blobs, inbox=list(self.inbox.values()))
 
     async def _check_parent(self, log: SessionLog, parent_id: str) -> None:
+        own = f"session {self.header.session_id}"
         try:
             events = await log.read(parent_id, after=self.header.parent_seq - 1, limit=1)
         except SessionNotFound as error:
-            raise InvalidInput(f"its parent, session {parent_id}, does not exist here") from error
+            raise InvalidInput(f"{own}: its parent, {parent_id}, does not exist here") from error
         if not events or events[0].digest() != self.events[0].prev:
-            raise InvalidInput(f"it does not follow from the session {parent_id} that exists here")
+            raise InvalidInput(f"{own}: it does not follow from its parent, {parent_id}")
 
     async def _extend(self, log: SessionLog, existing: SessionRow) -> None:
         """Add events that an existing session lacks: a fork may have brought only its beginning."""

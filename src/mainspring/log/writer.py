@@ -178,8 +178,8 @@ class Writer:
         accepts: Callable[[str], bool],
         addressee: Callable[[AnyPayload, str], str] = _same_thread,
     ) -> None:
-        """Return when the inbox has an event for a thread that `accepts` accepts and, if you
-        pass types, of one of these types."""
+        """Return when the inbox has an event that is for a thread for which `accepts` is true and,
+        if you pass types, is of one of them."""
         watch = self.watch_inbox()
 
         def is_addressed(item: InboxItem) -> bool:

@@ -88,7 +88,8 @@ def expand_braces(glob: str) -> tuple[str, ...]:
 
 
 def matches_parts(parts: Sequence[str], text: str) -> bool:
-    """Whether a text consists of these parts of a pattern, with any text between (its stars)."""
+    """Whether a text consists of these parts, with any text between them: a pattern, split at its
+    stars."""
     first, *rest = parts
     if not rest:
         return text == first

@@ -148,11 +148,11 @@ class RecordedAuthorizer:
             case "UserPromptSubmit":
                 return self._replay_cursor.prompt(hook_event)
             case "PermissionDenied":
-                return HookResult(context=self._told_with_denial(hook_event))
+                return HookResult(context=self._text_after_denial(hook_event))
             case _:
                 return HookResult(context=self._replay_cursor.context(hook_event))
 
-    def _told_with_denial(self, hook_event: HookEvent) -> tuple[str, ...]:
+    def _text_after_denial(self, hook_event: HookEvent) -> tuple[str, ...]:
         """The text that the model read in addition to the denial."""
         recorded = self._replay_cursor.recorded(hook_event.tool_use_id)
         if recorded is None or recorded.content is None:

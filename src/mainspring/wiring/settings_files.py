@@ -114,8 +114,8 @@ def settings_commands(settings: Settings, loaded: LoadedPolicy) -> SettingsComma
 
 
 def with_key_helper(settings: Settings, loaded: LoadedPolicy) -> Settings:
-    """Read the key of Anthropic from `apiKeyHelper`, if the settings files name one and the
-    environment has no key."""
+    """The settings, with `apiKeyHelper` as the source of Anthropic's key if the settings files
+    name a helper and the environment has no key."""
     if ANTHROPIC_KEY_VARIABLE in settings.keys or loaded.preferences.api_key_helper is None:
         return settings
     return replace(settings, read_api_key=settings_commands(settings, loaded).api_key)

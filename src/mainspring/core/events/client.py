@@ -88,7 +88,7 @@ class PermissionUpdate(Struct, frozen=True, kw_only=True, omit_defaults=True, re
     mode: str | None = None
     directories: tuple[str, ...] = ()
     paths: tuple[str, ...] = ()
-    """Protected paths that file tools may change: absolute, links resolved, each only itself."""
+    """Protected paths that file tools may change: absolute, links resolved, compared exactly."""
     destination: Literal["session", "localSettings", "projectSettings", "userSettings"] = "session"
     grant_id: str | None = None
     expires_at: str | None = None

@@ -47,6 +47,7 @@ _STARTED_RESPONSE = web.RequestKey("started", web.StreamResponse)
 _DEFAULT_HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 """Headers of every response: some contain secrets, and some contain content of third parties."""
 _UNAVAILABLE = "the service is temporarily unavailable; try again in a moment"
+_INTERNAL_ERROR = "internal error; the log of the server has the details"
 
 
 class AccessControl(Protocol):
@@ -188,9 +189,7 @@ class Api:
             return _message_response(499, "the client closed the connection", state.request_id)
         except Exception:  # noqa: BLE001 (the HTTP error handler)
             _LOG.exception("request %s failed", state.request_id)
-            return _message_response(
-                500, "internal error; the log of the server has the details", state.request_id
-            )
+            return _message_response(500, _INTERNAL_ERROR, state.request_id)
 
     async def _respond(self, state: _RequestState) -> web.StreamResponse:
         request, route = state.request, state.route
@@ -282,7 +281,9 @@ def _error_response(error: MainspringError, request_id: str) -> web.Response:
     status = http_status(error)
     if status >= 500:
         _LOG.error("request %s failed: %s", request_id, error)
-    message = str(error) if status < 500 else _UNAVAILABLE  # internal details are not disclosed
+        message = _UNAVAILABLE if status == 503 else _INTERNAL_ERROR  # discloses no details
+    else:
+        message = str(error)
     body = error_body(
         status, message, request_id, type_=error_type_of(error), details=error_details(error)
     )

@@ -45,9 +45,8 @@ async def discard_unread_body(
         response.force_close()
     remaining = limits.unread_bytes
     with (
-        suppress(
-            OSError, web.RequestPayloadError, HttpProcessingError
-        ),  # the client has disconnected
+        # the client has disconnected
+        suppress(OSError, web.RequestPayloadError, HttpProcessingError),
         anyio.move_on_after(limits.unread_seconds),
     ):
         await response.prepare(request)

@@ -36,7 +36,7 @@ class PolicyChanges:
         bool | None,
         typer.Option(
             "--four-eyes/--no-four-eyes",
-            help="Do not let people answer who created the session or wrote in it.",
+            help="Refuse answers of people who created the session or wrote in it.",
         ),
     ] = None
     expires_after: Annotated[

@@ -118,7 +118,7 @@ async def unpause(
     tenant: TenantOption = "default",
     json: JsonOption = False,
 ) -> int:
-    """Resume the schedule."""
+    """Resume the schedule. Runs that were missed are not made up for."""
     async with _audited(settings, tenant, "unpause", deployment) as deployments:
         deployment_object = await deployments.unpause(tenant, deployment)
     return _print_deployment(settings, deployment_object, json=json)

@@ -143,7 +143,8 @@ class RunningArguments:
         ),
     ] = False
     save_baseline: Annotated[
-        bool, typer.Option("--save-baseline", help="Save the results as the baseline, to commit.")
+        bool,
+        typer.Option("--save-baseline", help="Save the results as the baseline, a file to commit."),
     ] = False
 
     def models(self) -> list[str | None]:

@@ -42,7 +42,7 @@ async def label(
     ] = None,
     agent: AgentFolderOption = None,
 ) -> int:
-    """Label the answers of a run as good or bad. Labels are stored in evals/labels, to commit."""
+    """Label the answers of a run as good or bad. Commit the labels, which are in evals/labels."""
     count = 0
     async with open_existing_log(settings) as log:
         outcome = await read_run(log, (await find_session(log, run)).id)
@@ -117,7 +117,7 @@ async def calibrate(
         else:
             _print_report(screen, report)
     print_note(
-        settings, f"stored in evals/labels/{suite_file.suite.name}.calibration.json, for git"
+        settings, f"stored in evals/labels/{suite_file.suite.name}.calibration.json; commit it"
     )
     return 0
 

@@ -184,7 +184,7 @@ def print_gate(settings: Settings, suite_file: SuiteFile, result: GateResult) ->
     words, style = ("gate open", "bold green") if result.is_open else ("gate closed", "bold red")
     screen.line((suite_file.suite.name, "bold"), (f"  {words}", style))
     if result.comparison is None:
-        print_note(settings, "there is no baseline; --save-baseline writes one, for git")
+        print_note(settings, "there is no baseline; --save-baseline writes one; commit it")
 
 
 def print_models(settings: Settings, runs: list[EvalRun], *, json: bool) -> int:

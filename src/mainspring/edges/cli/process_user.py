@@ -141,5 +141,5 @@ def _require_usable(settings: Settings, user: ProcessUser) -> None:
 
 
 def _unusable(path: str, user: ProcessUser, fix: str) -> InvalidInput:
-    refusal = f"{path} cannot be used by {user.name}, as which the service runs"
+    refusal = f"{path} cannot be used by {user.name}, the user of the service"
     return with_hints(InvalidInput(refusal), fix)

@@ -53,8 +53,8 @@ async def pull_session(
     """Move a session here. If it is interrupted, call it again to continue.
 
     Raises:
-        InvalidInput: the address or folder is not usable, or the data is damaged. NetworkRefused:
-            the server cannot be reached, or refuses the request.
+        InvalidInput: the address or folder is not usable, or the data is damaged.
+        NetworkRefused: the server cannot be reached, or refuses the request.
     """
     base, key = server_address(url), server_key(settings)
     transfer = await _begin_transfer(log.store.records, session_id, base, into)

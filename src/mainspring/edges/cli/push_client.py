@@ -88,8 +88,8 @@ async def push_session(settings: Settings, log: SessionLog, options: PushOptions
     continue.
 
     Raises:
-        InvalidInput, TooLarge: it cannot be moved; nothing was changed. NetworkRefused: the server
-        cannot be reached, or refuses the request.
+        InvalidInput, TooLarge: it cannot be moved; nothing was changed.
+        NetworkRefused: the server cannot be reached, or refuses the request.
     """
     base, key = server_address(options.url), server_key(settings)
     push = await _stored_push(log, options.session_id, base)

@@ -68,7 +68,7 @@ _STYLES: dict[Status, str] = {
 }
 _MAX_TITLE_CHARS = 500
 _PLACEHOLDER_AGENT = Agent(model="scripted:demo")
-"""The model for ending an interrupted session; it is not called."""
+"""The agent that ends an interrupted session; its model is not called."""
 
 
 class SessionSummaryView(Struct, frozen=True, kw_only=True):
@@ -134,7 +134,9 @@ async def ls(
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
     screen.table(heads, [_session_row(screen, item, now) for item in sessions[:limit]])
     if len(sessions) > limit:
-        notes.paragraph((f"there are more; --limit {limit * 5} shows up to {limit * 5}", "dim"))
+        notes.paragraph(
+            (f"there are more sessions; --limit {limit * 5} shows up to {limit * 5}", "dim")
+        )
     return 0
 
 
@@ -309,7 +311,7 @@ async def answer(
 ) -> int:
     """Answer a call that waits for approval, or its question."""
     if message is not None and verdict == "allow":
-        raise typer.BadParameter("--message is for deny only", param_hint="--message")
+        raise typer.BadParameter("allowed only with deny", param_hint="--message")
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         waiting = await read_open_calls(log, row)

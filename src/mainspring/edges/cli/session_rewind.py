@@ -188,8 +188,7 @@ async def _make_plan(
 
 
 def _confirm_plan(settings: Settings, plan: _Plan) -> bool:
-    """Raises:
-    InvalidInput: there is no terminal for questions."""
+    """Raises: InvalidInput: there is no terminal for questions."""
     if not plan.changes:
         return True  # a fork deletes nothing
     if sys.stdin.isatty():

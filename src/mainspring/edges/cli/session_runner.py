@@ -151,9 +151,11 @@ async def open_session_runner(
     change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Opens an agent and its model; reports all problems with them before a session begins.
-    `answered_later`: calls that need a person wait for an answer from elsewhere. `unattended`:
-    nobody is asked, even at a terminal.
-    `change_agent`: applied to the agent that was opened."""
+
+    `answered_later`: calls that need a person wait for an answer from elsewhere.
+    `unattended`: nobody is asked, even at a terminal.
+    `change_agent`: applied to the agent that was opened.
+    """
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)

@@ -46,7 +46,7 @@ async def pull(
     json: JsonOption = False,
 ) -> int:
     """Move a session from a server to this machine. Its workspace moves with it. The copy on the
-    server can no longer be run. MAINSPRING_API_KEY is the key."""
+    server can no longer be run. The API key is read from MAINSPRING_API_KEY."""
     target = Path(settings.folder) / (workspace or session)
     async with open_log(settings) as log:
         pulled = await pull_client.pull_session(
@@ -85,7 +85,7 @@ async def push(  # noqa: PLR0913 (the options of the command)
     json: JsonOption = False,
 ) -> int:
     """Move a session from this machine to a server. Its workspace moves with it. The copy here can
-    no longer be run. MAINSPRING_API_KEY is the key."""
+    no longer be run. The API key is read from MAINSPRING_API_KEY."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         options = push_client.PushOptions(

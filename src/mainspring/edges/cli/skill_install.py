@@ -68,7 +68,7 @@ class InstallRequest:
             "--only",
             "--skill",
             metavar="A,B",
-            help="Which skill, if the source has several. Can be repeated.",
+            help="Which skills, separated by commas, if the source has several.",
         ),
     ] = ""
     takes_all: Annotated[bool, typer.Option("--all", help="All skills of the source.")] = False

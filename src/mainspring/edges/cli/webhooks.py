@@ -47,7 +47,7 @@ async def deliveries(
     tenant: TenantOption = "default",
     dead: Annotated[
         bool, typer.Option("--dead", help="Only deliveries that failed permanently.")
-    ] = (False),
+    ] = False,
     limit: LimitOption = 20,
     json: JsonOption = False,
 ) -> int:

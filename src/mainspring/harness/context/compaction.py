@@ -37,8 +37,9 @@ from mainspring.harness.thread_context import ThreadContext
 MAX_SKILL_TOKENS = 25_000
 _MAX_SKILL_CHARS = 20_000
 """The limit for each skill, about 5,000 tokens."""
+# A replay compares requests with this text, so changing it breaks the replay of old logs.
 _RESTORED_SKILL_NOTE = (
-    "The text of a skill that you use, which was removed from this conversation to save space:"
+    "The text of a skill that you use, which was taken out of this conversation to save space:"
 )
 
 

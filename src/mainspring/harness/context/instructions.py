@@ -277,7 +277,7 @@ class _Reader:
                 continue
             if depth > MAX_IMPORT_DEPTH or len(self.sections) >= self.limits.max_files:
                 limit = f"{MAX_IMPORT_DEPTH} levels and {self.limits.max_files} files"
-                self._report_import(document, spelling, f"not read: imports end at {limit}")
+                self._report_import(document, spelling, f"not read: imports are limited to {limit}")
                 continue
             own = self.own.get(target.real)
             if own is None:
@@ -338,7 +338,7 @@ class _Reader:
         is_path = ("/" in bare or "." in bare) and "/*" not in spelling
         if (is_path and not is_npm_package(bare)) or spelling.startswith("#"):
             fix = "correct the path, or put it in backticks if it is not a path"
-            self._report_import(document, spelling, "does not exist", fix)
+            self._report_import(document, spelling, "is not a file that can be imported", fix)
         return None
 
     def _report_file(self, file: str, what: str, fix: str | None = None) -> None:

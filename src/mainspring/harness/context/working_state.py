@@ -111,7 +111,7 @@ def parse_state(text: str) -> tuple[WorkingState, str]:
 def extract_state(
     transcript: Transcript, tasks: Mapping[str, Task], previous: WorkingState
 ) -> WorkingState:
-    """The state that the conversation shows, added to the state before an earlier compaction."""
+    """`previous`, which an earlier compaction saved, continued with what the conversation shows."""
     messages: list[Message] = [*transcript.messages]
     messages.append(User((*transcript.open_results, *transcript.open_words)))
     answered = _continued(previous.answered, _answers(messages))

@@ -99,7 +99,7 @@ def decide(
 
 
 def with_ask_target(decision: Decision, mode: Mode) -> Decision:
-    """The decision with whom to ask in this mode, if anybody; also for asks without a rule."""
+    """The decision, completed with whom to ask in this mode; also for asks that no rule made."""
     if decision.decision != "ask":
         return decision
     if mode == "dontAsk":

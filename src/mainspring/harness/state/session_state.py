@@ -58,7 +58,7 @@ class SessionState(Struct):
     workspace: str | None = None
     """The workspace; after a move, the new one."""
     loaded_tools: tuple[str, ...] | None = None
-    """Deferred tools whose definitions the model has; `None` before the log records any."""
+    """Deferred tools whose definitions the model has; `None` until the log records which ones."""
     recalled: set[tuple[str, str, str]] = field(default_factory=set[tuple[str, str, str]])
     """Store, path and version of memories that the model has read."""
     foreign_reads: list[str] = field(default_factory=list[str])
@@ -89,7 +89,7 @@ class SessionState(Struct):
 
     @property
     def has_read_foreign_text(self) -> bool:
-        """True for all threads, since they exchange messages."""
+        """Whether any thread of the session has read text by others: threads exchange messages."""
         return bool(self.foreign_reads)
 
     def apply(self, payload: AnyPayload) -> None:

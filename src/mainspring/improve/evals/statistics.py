@@ -11,7 +11,7 @@ from statistics import NormalDist, fmean, variance
 _NORMAL = NormalDist()
 _POWER = 0.8
 _GRID = 1000
-"""The exact test rounds rewards that are no simple fractions to multiples of 1/1000."""
+"""The exact test rounds rewards that are not simple fractions to multiples of 1/1000."""
 
 
 @dataclass(frozen=True, slots=True)

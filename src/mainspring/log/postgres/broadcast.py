@@ -28,7 +28,7 @@ _MAX_WAITING = 10_000
 """The maximum number of unsent texts. Beyond it, all are dropped: the server is down or
 overloaded."""
 _PAYLOAD_BYTES = 7900
-"""PostgreSQL's limit is 8000."""
+"""PostgreSQL accepts fewer than 8000."""
 _SEND: Final = "select pg_notify('mainspring_deltas', payload) from unnest(%s::text[]) payload"
 
 
@@ -98,8 +98,8 @@ class Broadcast:
             await connection.execute("listen mainspring_deltas")
             self._is_listening.set()
             while self._listeners:
-                async for payload in connection.notifies(timeout=_LINGER_SECONDS):
-                    self._pass_on(payload.payload)
+                async for notification in connection.notifies(timeout=_LINGER_SECONDS):
+                    self._pass_on(notification.payload)
         finally:
             with CancelScope(shield=True):
                 await connection.close()

@@ -210,7 +210,7 @@ async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | Non
             return None if isinstance(record_change, Remove) else _next_revision(record_change.row)
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
-    raise StoreUnavailable(f"other processes kept writing {record_change.row.id}; try again")
+    raise StoreUnavailable(f"other writers kept changing {record_change.row.id}; try again")
 
 
 async def _try_apply(db: Connection, record_change: RecordChange) -> bool:

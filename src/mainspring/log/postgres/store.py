@@ -202,7 +202,7 @@ class PostgresStore:
                 ):
                     continue
             raise StoreUnavailable(
-                f"{self.address}: other processes kept writing the same rows; try again"
+                f"{self.address}: other writers kept changing the same rows; try again"
             )
 
         return await self._pool.run(attempt)

@@ -23,7 +23,7 @@ POLL_SECONDS = 1.0
 _GATHER_SECONDS = 0.01
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _PAYLOAD_BYTES = 7900
-"""PostgreSQL's limit is 8000."""
+"""PostgreSQL accepts fewer than 8000."""
 _SEND: Final = "select pg_notify('mainspring', payload) from unnest(%s::text[]) payload"
 
 
@@ -82,9 +82,8 @@ class Wakeups:
             failures = 0
 
         while True:
-            await (
-                self._signals.wait_for_follower()
-            )  # a process that follows nothing needs no connection
+            # a process that follows nothing needs no connection
+            await self._signals.wait_for_follower()
             try:
                 await self._listen_until_error(reset_failures)
             except (psycopg.Error, OSError):

@@ -246,7 +246,7 @@ class SqliteStore:
         return result
 
     async def poll(self) -> None:
-        """Wake followers of sessions that other processes have changed_at, until cancelled."""
+        """Wake followers of sessions that other processes have changed, until cancelled."""
         last_version = 0
         changed_at = time.monotonic()
         while True:

@@ -208,14 +208,14 @@ def skills_for_path(skills: Iterable[Skill]) -> Callable[[str], list[Section]]:
     """Finds the skills for a file by its path in the project."""
     candidates = [(skill, _globs(skill)) for skill in skills if skill.paths and skill.for_model]
 
-    def bring(path: str) -> list[Section]:
+    def find_sections(path: str) -> list[Section]:
         return [
             Section(f"skill:{skill.name}", _path_hint(skill), skill.scope)
             for skill, globs in candidates
             if any(matches_glob(glob, path) for glob in globs)
         ]
 
-    return bring
+    return find_sections
 
 
 def _globs(skill: Skill) -> list[str]:

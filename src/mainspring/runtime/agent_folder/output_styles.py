@@ -22,7 +22,7 @@ from mainspring.runtime.definition_files.scopes import (
 
 FOLDER = "output-styles"
 DEFAULT_STYLE = "default"
-"""The name that stands for no style."""
+"""The name that means that no style is used."""
 _BUILT_IN = {
     "Explanatory": (
         "Explains choices while it works.",
@@ -53,7 +53,7 @@ class OutputStyle(Struct, frozen=True, kw_only=True):
 
 
 def find_style(scopes: Scopes, name: str) -> OutputStyle | None:
-    """The style with this name. Blocks."""
+    """The style with this name; `None` if there is none. Blocks."""
     key = name.lower()
     return next(
         (style for style in output_styles(scopes) if style.name.lower() == key),

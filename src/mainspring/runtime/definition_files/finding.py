@@ -1,5 +1,5 @@
-"""A finding: a problem in a file, with its location and how to fix it. Findings do not raise
-errors."""
+"""A finding: a problem in a file, with its location and how to fix it. It is only a report: its
+reader decides whether the problem is an error."""
 
 from __future__ import annotations
 

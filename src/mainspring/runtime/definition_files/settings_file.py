@@ -80,7 +80,7 @@ class Preferences:
     is_without_hooks: bool = False
     """Whether a file disables all hooks except the operator's."""
     plugins_only: frozenset[CustomizationKind] = frozenset()
-    """Kinds of parts that only plugins and the operator may bring."""
+    """Kinds of parts that only plugins and the operator may add."""
     disabled_servers: frozenset[str] = frozenset()
     """MCP servers of the project that are not used."""
 

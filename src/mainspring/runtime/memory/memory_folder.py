@@ -1,6 +1,5 @@
-"""A folder of memories, which is the truth. Each change made here becomes a version; an edit by
-hand becomes one when it is noticed.
-"""
+"""A folder of memories. Its files are the only source of truth. Each change through this module is
+a version; an edit by hand becomes a version when it is noticed."""
 
 from __future__ import annotations
 
@@ -187,7 +186,7 @@ class MemoryFolder:
     def write(
         self, path: str, text: str, change: Change, *, expected: str | None = None
     ) -> MemoryVersion:
-        """Write a file as it is, with its `trust` lowered to what its author can vouch for.
+        """Write a file as it is, with its `trust` lowered to the most that its author may claim.
 
         Raises: as `save`.
         """

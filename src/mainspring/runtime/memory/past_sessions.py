@@ -43,7 +43,7 @@ class PastMessage:
 
     @property
     def is_statement_of_person(self) -> bool:
-        """An earlier question does not answer the current one."""
+        """Whether a person states something; an earlier question cannot answer a new one."""
         return self.is_of_person and not is_question(self.text)
 
     @property

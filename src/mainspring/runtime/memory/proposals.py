@@ -47,7 +47,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Where it would be written."""
     text: str
     trust: Trust
-    """The trust that its writer could vouch for."""
+    """The trust of its text, as its writer claims it."""
     reason: str
     proposed_by: str
     time: datetime
@@ -96,12 +96,12 @@ def propose(folder: MemoryFolder, proposal: Proposal) -> bool:
     if parse_note(proposal.path, folder.text(proposal.path)).body == _note(proposal).body:
         return False
     with folder.open_files() as files, locked(files):
-        undecided = dict(_undecided(files))
+        stored = dict(_stored(files))
         decided_ids = {item.id for item in _decisions(files)}
-        undecided_ids = {item.id for item in undecided.values()}
-        if proposal.id in decided_ids | undecided_ids:
+        stored_ids = {item.id for item in stored.values()}
+        if proposal.id in decided_ids | stored_ids:
             return False
-        if len(undecided) >= MAX_PROPOSALS:
+        if len(stored) >= MAX_PROPOSALS:
             raise InvalidInput(
                 f"{folder.root} has {MAX_PROPOSALS} proposals: accept or reject some first"
             )
@@ -115,7 +115,7 @@ def proposals(folder: MemoryFolder) -> list[Proposal]:
         return []
     with folder.open_files() as files:
         decided_ids = {item.id for item in _decisions(files)}
-        by_id = {item.id: item for _, item in _undecided(files) if item.id not in decided_ids}
+        by_id = {item.id: item for _, item in _stored(files) if item.id not in decided_ids}
     return sorted(by_id.values(), key=lambda item: (item.time, item.id))
 
 
@@ -171,13 +171,14 @@ def _decide(folder: MemoryFolder, decision: Decision) -> None:
     with folder.open_files() as files, locked(files):
         if decision.id not in {item.id for item in _decisions(files)}:
             files.append(_DECISIONS, msgspec.json.encode(decision))
-        for name, proposal in [*_undecided(files)]:
+        for name, proposal in [*_stored(files)]:
             if proposal.id == decision.id:
                 files.remove(f"{FOLDER}/{name}")
 
 
-def _undecided(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
-    """Yield each undecided proposal with its file name; skip invalid files."""
+def _stored(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
+    """Yield each stored proposal with its file name; skip invalid files. A crash may have left one
+    that was decided."""
     try:
         folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=files.root)
     except FileNotFoundError:

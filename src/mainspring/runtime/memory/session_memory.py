@@ -87,7 +87,7 @@ class SessionMemory:
             return await to_thread.run_sync(self._wake_up)
         except (OSError, sqlite3.Error, InvalidInput) as error:
             self.warn(f"memory could not be read: {error}")
-            return []  # a session goes on without its memory
+            return []  # the session continues without its memory
 
     def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""

@@ -67,7 +67,8 @@ class RunResult(Generic[Output]):
 
 
 def output_value(agent: AnyAgent, thread_tree: ThreadTree, ended: Ended, text: str) -> object:
-    """The output of the newest run of the main thread; `None` if a guardrail stopped it."""
+    """The output of the newest run of the main thread; `_NO_OUTPUT` if it has none, for example
+    because a guardrail stopped it."""
     if ended.reason not in OK_REASONS:
         return _NO_OUTPUT
     if agent.output is None:

@@ -133,7 +133,7 @@ def _outcomes(log: Iterable[Event]) -> list[str]:
 
 
 class OutcomeCosts(Struct, frozen=True, kw_only=True):
-    """The cost of outcomes, and of one that was satisfied."""
+    """The number of outcomes, and the cost of a satisfied one."""
 
     outcomes: int
     satisfied: int

@@ -183,7 +183,7 @@ def _instruction_limits(
 def without_own_parts(
     agent: Agent, scopes: Scopes, plugins_only: Collection[CustomizationKind]
 ) -> Agent:
-    """Remove the skills and subagents that only plugins may bring."""
+    """Remove the user's and the project's own parts of each kind that only plugins may add."""
     if "skills" in plugins_only:
         skills = [skill for skill in agent.skills if _is_allowed(skill, scopes)]
         agent = replace(agent, skills=skills)
@@ -194,8 +194,8 @@ def without_own_parts(
 
 
 def _is_allowed(part: Skill | Subagent, scopes: Scopes) -> bool:
-    """If only plugins may bring parts: whether the part belongs to a plugin or the operator, or is
-    built in. Its name does not prove that: anybody can write a colon into a name."""
+    """Whether a part may be used if only plugins may add parts: it belongs to a plugin or the
+    operator, or is built in. Its name proves nothing: anybody can write a colon into a name."""
     roots = [place.plugin_root or place.path for place in scopes.plugins]
     is_plugins = any(Path(part.file).is_relative_to(root) for root in roots)
     return is_plugins or part.scope in (None, "managed")

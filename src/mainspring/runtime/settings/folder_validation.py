@@ -52,12 +52,8 @@ from mainspring.runtime.subagent import Subagent
 
 MissingModel: TypeAlias = Callable[[str], str | None]
 """Returns why a model cannot be found; `None` if it can."""
-_TOOL_NAMES = {
-    ALL_TOOLS,
-    *BUILTIN_TOOL_NAMES,
-    *ALIASES,
-    *ALIASES.values(),
-    *("stop_agent", "close_worktree", "mcp_skill", "read_mcp_resource"),
+_TOOL_NAMES = {ALL_TOOLS, *BUILTIN_TOOL_NAMES, *ALIASES, *ALIASES.values()} | {
+    *("stop_agent", "close_worktree", "mcp_skill", "read_mcp_resource")
 }
 
 
@@ -156,6 +152,7 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         checks=checks, scopes=scopes, is_trusted=_is_trusted(project, scopes, checks), plugins=names
     )
     settings_report.read(agent_folder.agent_manifest)
+    settings_report.read_kiro_hooks()
     name_findings = check_manifest_names(checks.missing_model, agent_folder.agent_manifest)
     parts[0] = replace(parts[0], findings=(*parts[0].findings, *name_findings))
     files = [subagent for subagent in agent_folder.agent.subagents if subagent.file]
@@ -242,19 +239,26 @@ class _SettingsReport:
         ]
 
     def read(self, agent: manifest.AgentManifest) -> None:
-        kiro_files = kiro_hooks.hook_files(self.scopes.folder)
-        for name in (*PROJECT_FILES, *kiro_files):
+        for name in PROJECT_FILES:
             if name == manifest.FILE:
                 self._of_manifest(agent)
                 continue
-            read = kiro_hooks.read_hooks if name in kiro_files else read_object
-            file = read(self.scopes.folder / name, name)
+            file = read_object(self.scopes.folder / name, name)
             if isinstance(file, Finding):
                 self.findings.append(file)
             elif file is not None:
                 self._of_hooks(file)
-                if name != HOOKS_FILE and name not in kiro_files:
+                if name != HOOKS_FILE:
                     self._of_settings(file)
+
+    def read_kiro_hooks(self) -> None:
+        for file in kiro_hooks.read_files(self.scopes.folder):
+            if isinstance(file, Finding):
+                self.hook_findings.append(file)
+            elif file.fields:
+                self._of_hooks(file)
+            else:
+                self.hooks_ignored.append(IgnoredItem(file.display_path, kiro_hooks.OTHER_VERSION))
 
     def _of_manifest(self, agent_manifest: manifest.AgentManifest) -> None:
         """Its rules were checked when the file was read."""
@@ -321,11 +325,9 @@ class _SettingsReport:
             except InvalidInput as error:
                 is_fatal = key in _RESTRICTING  # ignoring it would permit something
                 what = f"permissions.{key}: {error}{'' if is_fatal else '; it allows nothing'}"
-                line = _line_of(file.text, text)
+                path, line = file.display_path, _line_of(file.text, text)
                 level: Level = "error" if is_fatal else "warning"
-                self.findings.append(
-                    Finding(level=level, file=file.display_path, line=line, what=what)
-                )
+                self.findings.append(Finding(level=level, file=path, line=line, what=what))
 
     def _mode(self, file: JsonFile, mode: object) -> None:
         try:
@@ -350,16 +352,13 @@ class _SettingsReport:
         try:
             self.checks.check_environment(fields)
         except InvalidInput as error:
-            finding = Finding(
-                level="error", file=manifest.FILE, line=self.environment_line, what=str(error)
-            )
-            self.findings.append(
-                finding if file is None else file.finding("error", str(error), "sandbox")
-            )
+            what, line = str(error), self.environment_line
+            finding = Finding(level="error", file=manifest.FILE, line=line, what=what)
+            self.findings.append(file.finding("error", what, "sandbox") if file else finding)
 
     def _of_hooks(self, file: JsonFile) -> None:
         if "hooks" not in file.fields:
-            if file.display_path == HOOKS_FILE or file.display_path.startswith(kiro_hooks.FOLDER):
+            if file.display_path == HOOKS_FILE:
                 self.hooks_ignored.append(IgnoredItem(file.display_path, "it has no `hooks`"))
             return
         try:

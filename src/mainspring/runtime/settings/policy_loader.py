@@ -111,8 +111,8 @@ def load_policy(
     """Load the policy for work in a folder.
 
     Args:
-        only_managed: read only the operator's settings. agent: the agent's own folder, if it is
-            another one: its settings also apply.
+        only_managed: read only the operator's settings.
+        agent: the agent's own folder, if it is another one: its settings also apply.
 
     Raises:
         InvalidInput: a file, or a rule that forbids something, is not valid. Continuing

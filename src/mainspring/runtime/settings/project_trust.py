@@ -76,7 +76,7 @@ class ProjectFiles:
     @property
     def fingerprint(self) -> str:
         """A hash of the bytes and of which settings in them are applied: trust does not cover a
-        setting that was ignored when the user gave it."""
+        setting that was ignored when the user trusted the folder."""
         scripts = {f"runs {name}": content for name, content in self.scripts.items()}
         keys = {
             f"honours {name}": ",".join(added).encode()

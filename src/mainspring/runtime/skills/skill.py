@@ -12,7 +12,7 @@ from mainspring.runtime.definition_files.scopes import Scope
 
 class Skill(Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str
-    """`plugin:name` if a plugin brings it."""
+    """`plugin:name` if it is part of a plugin."""
     description: str
     """The description that the model always sees, including `when_to_use`; at most 1,536
     characters."""

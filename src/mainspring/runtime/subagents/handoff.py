@@ -1,5 +1,5 @@
-"""Handoffs: an agent gives the conversation to another agent, which continues it in its own thread.
-The thread that hands off has ended."""
+"""Handoffs: an agent gives the conversation to another agent, which gets all of it and continues it
+in its own thread. The thread that hands off ends."""
 
 from __future__ import annotations
 

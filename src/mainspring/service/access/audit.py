@@ -1,4 +1,4 @@
-"""The audit log: every change to the service, by whom and from where. No content, no secrets.
+"""The audit log: changes and refused requests, by whom and from where. No content, no secrets.
 
 Each tenant has one chain: an entry contains the hash of the one before it, so that none can be
 changed or removed unnoticed. A writer claims the next number by its unique name; if two processes

@@ -143,7 +143,8 @@ def _check_policy(policy: ApprovalPolicy) -> ApprovalPolicy:
         raise InvalidInput("escalate_after_seconds: required with escalate_to and escalated_role")
     if expires is not None and escalates is not None and escalates >= expires:
         raise InvalidInput(
-            f"escalate_after_seconds: {escalates} must be less than expires_after_seconds"
+            f"escalate_after_seconds: {escalates} must be less than expires_after_seconds,"
+            f" which is {expires}"
         )
     return policy
 

@@ -122,7 +122,7 @@ class Authenticator:
         clock: Clock = clocks.now,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`sessions`: that of `Sessions`, so that a request decodes its session once."""
+        """`sessions`: the repository of `Sessions`, so that a request decodes its session once."""
         self._records = records
         self._keys = Keys(records, clock=clock)
         self._rates = rate_limits or RateLimits()
@@ -178,9 +178,8 @@ class Authenticator:
 
     async def _key(self, secret: str, address: str) -> Key:
         digest = digest_of(secret)
-        if (
-            digest not in self._cached_keys
-        ):  # a valid key is not locked out by others at its address
+        # a valid key is not locked out by others at its address
+        if digest not in self._cached_keys:
             self._check_failures(address)
         try:
             key = await self._cached_keys.get(digest)

@@ -201,7 +201,9 @@ async def _require_own_agent(principal: Principal, agent_id: str) -> None:
 
 async def _require_granted(principal: Principal, id_: str) -> None:
     if id_ not in principal.grants:
-        raise Forbidden(f"the key {principal.name!r} was not granted {id_}; see `grants`")
+        raise Forbidden(
+            f"the key {principal.name!r} was not granted {id_}; see `grants` of the key"
+        )
 
 
 def _require_environment(principal: Principal, environment_id: str) -> None:

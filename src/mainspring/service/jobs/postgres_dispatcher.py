@@ -129,7 +129,7 @@ class PostgresDispatcher:
         seconds = 0.0 if at is None else max((at - self._clock()).total_seconds(), 0.0)
         await retry_unavailable(lambda: self._db.rows(sql.PUT, **_job_values(job), seconds=seconds))
         if seconds:
-            self._seconds_until_poll(seconds)
+            self._poll_in(seconds)
 
     async def remind(self, jobs: Sequence[Job]) -> None:
         names = [job.name for job in jobs]
@@ -194,7 +194,7 @@ class PostgresDispatcher:
             )
         finally:
             self._running.discard(claim.ticket)
-        self._seconds_until_poll(seconds)
+        self._poll_in(seconds)
 
     async def changed(self) -> None:
         """Wait for new jobs. Other processes signal jobs that are due now; later ones are found by
@@ -206,7 +206,7 @@ class PostgresDispatcher:
         with anyio.move_on_after(until - now):
             await self._looked.wait()
 
-    def _seconds_until_poll(self, seconds: float) -> None:
+    def _poll_in(self, seconds: float) -> None:
         if self._me and seconds <= _LOOKAHEAD_SECONDS:
             heappush(self._looks, anyio.current_time() + max(seconds, 0) + _WAKE_MARGIN_SECONDS)
             self._signal()

@@ -1,1 +1,1 @@
-"""Sessions as clients see them: creating, sending, listing, streaming."""
+"""Sessions as clients see them: create, send, list, stream."""

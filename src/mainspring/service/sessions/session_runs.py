@@ -56,8 +56,8 @@ _POSTPONED_SECONDS = 5.0
 _CENT = Decimal("0.01")
 
 _EXPIRED = (
-    "Your workspace was removed because it was unused for a long time. It is empty now: your"
-    " earlier files are gone, except those in outputs."
+    "Your workspace was removed because it was unused for a long time, and a new one was created:"
+    " your earlier files are gone, except those in outputs."
 )
 
 OUTPUTS_NOTE = (

@@ -72,7 +72,8 @@ from mainspring.service.storage.repository import (
 )
 
 MAX_VAULTS = 50
-_MAX_CACHED_RECORDS = 1000
+_CACHED_RECORD_BYTES = 8 * 1024 * 1024
+"""A record may be large: it contains the agent with the schemas of its tools."""
 _WAKING_TYPES = frozenset(
     {
         "user.message",
@@ -102,7 +103,7 @@ class Sessions:
             SESSION_KIND,
             SessionRecord,
             columns=index_columns,
-            cache_size=_MAX_CACHED_RECORDS,
+            cache_bytes=_CACHED_RECORD_BYTES,
             clock=clock,
         )
         self.digests = Digests(log)

@@ -81,17 +81,19 @@ class Repository(Generic[T]):
         type_: type[T],
         *,
         columns: Callable[[T], IndexColumns] = lambda _: IndexColumns(),
-        cache_size: int = 0,
+        cache_bytes: int = 0,
         clock: Clock = clocks.now,
     ) -> None:
-        """`cache_size`: how many decoded entities `read` keeps, so that an unchanged record is
-        decoded once."""
+        """`cache_bytes`: of how many bytes of records `read` keeps the decoded entities, so that an
+        unchanged record is decoded once. The entities are shared: callers must not change them."""
         self.records = records
         self.kind = kind
         self._columns = columns
         self._clock = clock
         self._decoder = msgspec.json.Decoder(type_)
-        self._decoded: LruCache[str, tuple[bytes, T]] = LruCache(cache_size)
+        self._decoded: LruCache[str, tuple[bytes, T]] = LruCache(
+            cache_bytes, size_of=lambda entry: len(entry[0])
+        )
 
     async def put(self, tenant: str, entity: T, *, content: bytes | None = None) -> T:
         """Raises: AlreadyExists."""

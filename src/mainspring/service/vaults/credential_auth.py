@@ -293,7 +293,7 @@ def patch_auth(
 
 def _patch_refresh(auth: McpOauth, secrets: Secrets, params: RefreshPatch) -> tuple[Auth, Secrets]:
     if auth.refresh is None:
-        raise InvalidInput("auth.refresh: this credential has none; create another credential")
+        raise InvalidInput("auth.refresh: this credential has none; create another with refresh")
     client_secret = params.token_endpoint_auth and params.token_endpoint_auth.client_secret
     if params.token_endpoint_auth and isinstance(auth.refresh.token_endpoint_auth, NoClientAuth):
         raise InvalidInput("auth.refresh.token_endpoint_auth: this client has no secret")

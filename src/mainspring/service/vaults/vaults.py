@@ -186,7 +186,7 @@ class Vaults:
         _require_active(self._repository.read(row))
         if await self._records.count(_active_credentials(tenant, vault_id)) >= MAX_CREDENTIALS:
             raise InvalidInput(
-                f"a vault may have at most {MAX_CREDENTIALS} credentials; archive one of {vault_id}"
+                f"a vault may have at most {MAX_CREDENTIALS} credentials; archive one in {vault_id}"
             )
         return Replace(row=row)
 

@@ -261,7 +261,7 @@ SHORT_VERSIONS: dict[str, frozenset[str]] = {
     "--list-sdks": word_set("dotnet"),
 }
 SANDBOX_ONLY = word_set("cargo dotnet go rustc rustup swift")
-"""Programs of which a file of the workspace may select the version, or bring its own."""
+"""Programs whose version a file of the workspace may select; the workspace may even bring it."""
 LOADING = word_set("docker go npm pip pip3 python python3")
 """Programs whose `SUBCOMMANDS` depend on settings and modules of the workspace."""
 

@@ -41,7 +41,7 @@ _TEXT_FILES = re.compile(
     r".*\.(?:c|cc|cfg|cpp|cs|css|csv|go|h|hpp|html|ini|java|js|json|jsx|log|md|py|rb|rs|rst|sh"
     r"|sql|tex|toml|ts|tsx|txt|xml|yaml|yml)"
 )
-# Checks of operands; some old shell scripts treat file names as more than names.
+# Checks of operands. Some of these programs are shell scripts that may misread unusual file names.
 _OPERANDS: dict[str, Callable[[Word], bool]] = {
     "date": lambda word: (word.value or "").startswith("+"),
     # LESSOPEN decides what it does with other kinds of files
