@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import anyio
+import anyio.lowlevel
 import pytest
 from tests.fifos import open_fifo
 from tests.hooks.hook_project import Project, at, before, command, configured
@@ -180,3 +181,20 @@ async def test_hooks_leave_no_open_files(project: Project):
         await run_gate_hook(project, text)
     os.kill(int((project.root / "left").read_text()), signal.SIGKILL)
     assert len(list(folder.iterdir())) <= open_before
+
+
+async def test_cancelling_while_a_program_starts_leaves_no_process(project: Project):
+    children = Path(f"/proc/self/task/{os.getpid()}/children")
+    if not children.exists():
+        pytest.skip("processes are listed in /proc")
+    runner = project.runner(configured("PreToolUse", command("sleep 600")))
+    for _ in range(5):
+        started: set[str] = set()
+        earlier = {*children.read_text().split()}
+        with anyio.fail_after(60):
+            async with anyio.create_task_group() as group:
+                group.start_soon(runner.run, before())
+                while not (started := {*children.read_text().split()} - earlier):
+                    await anyio.lowlevel.checkpoint()
+                group.cancel_scope.cancel()
+        assert not any(Path(f"/proc/{process}").exists() for process in started)

@@ -48,8 +48,8 @@ class MemoryGrants:
     async def save(self, grant: Grant) -> None:
         self.grant = grant
 
-    async def replace(self, expired: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
-        self.grant = await renew(expired)
+    async def replace(self, old: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+        self.grant = await renew(old)
         return self.grant
 
 

@@ -259,6 +259,15 @@ async def test_there_is_only_one_keeper_per_sandbox(
     await other.leave()
 
 
+def test_a_keeper_that_cannot_start_leaves_no_open_files(site: SandboxSpec, bubblewrap: Bubblewrap):
+    (site.state / "keeper.log").mkdir(parents=True)
+    launch = bubblewrap.launch(site)
+    open_before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(IsADirectoryError):
+        start_keeper(site, launch, linger_seconds=30)
+    assert len(os.listdir("/proc/self/fd")) == open_before
+
+
 async def test_an_unused_keeper_lingers_and_exits(site: SandboxSpec, bubblewrap: Bubblewrap):
     brief = KeeperSandbox(site, bubblewrap, linger_seconds=0.1)
     await sh(brief, "true")

@@ -124,9 +124,18 @@ class GitCloner:
 async def _run_git(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """The exit code of git and the end of its error output. On cancellation, all its processes are
     killed."""
-    async with await anyio.open_process(
-        command, env=environment, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, start_new_session=True
-    ) as process:
+    process = None
+    with anyio.CancelScope(shield=True):  # a cancelled start leaves a process unreaped
+        process = await anyio.open_process(
+            command,
+            env=environment,
+            stdin=DEVNULL,
+            stdout=DEVNULL,
+            stderr=PIPE,
+            start_new_session=True,
+        )
+    assert process is not None
+    async with process:
         assert process.stderr is not None
         try:
             output = await _read_tail(process.stderr)

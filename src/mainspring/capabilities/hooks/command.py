@@ -110,20 +110,23 @@ async def run_program(
         stdin = files.enter_context(TemporaryFile())
         await anyio.to_thread.run_sync(_write_stdin, stdin, payload)
         stdout, stderr = _Pipe(files), _Pipe(files)
+        process = None
         try:
-            process = await anyio.open_process(
-                argv,
-                stdin=stdin,
-                stdout=stdout.writer,
-                stderr=stderr.writer,
-                cwd=around.project,
-                env=variables,
-                start_new_session=True,
-            )
+            with anyio.CancelScope(shield=True):  # a cancelled start leaves a process unreaped
+                process = await anyio.open_process(
+                    argv,
+                    stdin=stdin,
+                    stdout=stdout.writer,
+                    stderr=stderr.writer,
+                    cwd=around.project,
+                    env=variables,
+                    start_new_session=True,
+                )
         except (OSError, ValueError) as error:
             # Not the error's text, which could contain the whole command.
             why = error.strerror if isinstance(error, OSError) else "it cannot be passed on"
             return HookFailure(f"could not be started: {why}")
+        assert process is not None
         status = await _exit_status(process, stdout, stderr)
     if status is None:
         return HookFailure(f"wrote more than {MAX_BYTES} bytes")

@@ -32,9 +32,9 @@ class GrantStore(Protocol):
 
     async def save(self, grant: Grant) -> None: ...
 
-    async def replace(self, expired: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
-        """Renew an expired grant, unless that has already happened: one process at a
-        time. A refresh token that is used twice is often revoked."""
+    async def replace(self, old: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+        """Renew a grant that has expired or was refused, unless another process has renewed it.
+        Only one process renews at a time: a refresh token that is used twice is often revoked."""
         ...
 
 
@@ -133,14 +133,14 @@ class StoredGrants:
         value = msgspec.json.encode(grant).decode()
         await to_thread.run_sync(self.secrets.put, self._name, value)
 
-    async def replace(self, expired: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+    async def replace(self, old: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
         lock = self.secrets.lock(self._name)
         await to_thread.run_sync(lock.__enter__)
         try:
             current = await self.load()
             if current is None:
                 raise McpFailed("you have logged out", needs_auth=True)
-            if current.access_token != expired.access_token:
+            if current.access_token != old.access_token:
                 return current
             renewed = await renew(current)
             await self.save(renewed)

@@ -304,7 +304,7 @@ def _tunnel_request(request: Http1Request) -> EgressRequest:
 
 def _plain_request(request: Http1Request) -> EgressRequest:
     if not request.target.startswith("http://"):
-        raise HttpError(400, "send a proxy http://HOST/PATH or CONNECT")
+        raise HttpError(400, "a request to a proxy must name http://HOST/PATH or use CONNECT")
     authority, path = http1.absolute_form(request.target)
     host, port = _authority(authority, "http")
     if _authority(http1.host_of(request), "http") != (host, port):

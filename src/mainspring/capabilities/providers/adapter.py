@@ -56,7 +56,7 @@ class WireFormat(Struct, frozen=True, kw_only=True):
     """One provider API: how requests are encoded and responses parsed."""
 
     provider: str
-    """The provider to name in a reply that names none."""
+    """The name of the provider, unless `HttpModel` gets another."""
     path: str
     encode: Callable[[Request, Quirks, str], bytes]
     """From a request, the model's quirks and the provider's name."""

@@ -1,4 +1,5 @@
-"""A circuit breaker: after repeated failures a model is not called for a while, then once."""
+"""A circuit breaker: after repeated failures, a model is not called for a while; then one call
+tests it."""
 
 from __future__ import annotations
 

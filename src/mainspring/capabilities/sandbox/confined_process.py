@@ -7,11 +7,13 @@ import os
 import sys
 import threading
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from subprocess import PIPE, CompletedProcess, Popen, TimeoutExpired
 
-from anyio import to_thread
+import anyio
+from anyio import CancelScope, to_thread
 
 from mainspring.capabilities.sandbox.landlock_rules import CHANGE, READ, USE, enforce, paths_ruleset
 from mainspring.files.openat import open_absolute
@@ -43,15 +45,31 @@ async def run_confined(
         TimeoutError: it took too long and was killed.
     """
     process = await to_thread.run_sync(_start, command, at, environment, places)
+    has_begun = threading.Event()
+
+    def communicate() -> tuple[bytes, bytes]:
+        has_begun.set()
+        with process:
+            try:
+                return process.communicate(stdin, _SECONDS)
+            except TimeoutExpired as error:
+                process.kill()
+                raise TimeoutError from error
+
     try:
-        stdout, stderr = await to_thread.run_sync(
-            process.communicate, stdin, _SECONDS, abandon_on_cancel=True
-        )
-    except TimeoutExpired as error:
-        raise TimeoutError from error
-    finally:
+        stdout, stderr = await to_thread.run_sync(communicate, abandon_on_cancel=True)
+    except anyio.get_cancelled_exc_class():
         process.kill()
+        with CancelScope(shield=True):  # the thread closes the pipes, if it has begun
+            closes_pipes = not has_begun.is_set()
+            await to_thread.run_sync(partial(_reap, process, closes_pipes=closes_pipes))
+        raise
     return CompletedProcess(list(command), process.returncode, stdout, stderr)
+
+
+def _reap(process: Popen[bytes], *, closes_pipes: bool) -> None:
+    with process if closes_pipes else nullcontext():
+        process.wait()
 
 
 def _start(
@@ -78,6 +96,9 @@ def _start(
     if ruleset is not None:
         os.close(ruleset)
     if failed:
+        for process in started:  # its memory could not be limited
+            process.kill()
+            _reap(process, closes_pipes=True)
         raise failed[0]
     return started[0]
 

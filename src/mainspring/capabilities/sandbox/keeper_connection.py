@@ -10,7 +10,7 @@ import socket
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Self
+from typing import BinaryIO, Self
 
 import anyio
 from anyio import CancelScope
@@ -166,36 +166,36 @@ def start_keeper(
 
 
 def _spawn(state: Path, orders: bytes) -> bytes:
+    command = [sys.executable, *module_command("keeper")]
     orders_reader, orders_writer = os.pipe()
     reply_reader, reply_writer = os.pipe()
-    log = os.open(state / "keeper.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
-    command = [sys.executable, *module_command("keeper")]
-    try:
-        process = os.posix_spawn(
-            sys.executable,
-            command,
-            {},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, orders_reader, 0),
-                (os.POSIX_SPAWN_DUP2, reply_writer, 1),
-                (os.POSIX_SPAWN_DUP2, log, 2),
-            ],
-            setsid=True,
-        )
-    finally:
-        for descriptor in (orders_reader, reply_writer, log):
-            os.close(descriptor)
-    try:
-        _write_all(orders_writer, orders)
+    with open(orders_writer, "wb") as orders_stream, OpenDescriptor(reply_reader):
+        with (
+            OpenDescriptor(orders_reader),
+            OpenDescriptor(reply_writer),
+            OpenDescriptor(
+                os.open(state / "keeper.log", os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+            ) as log,
+        ):
+            process = os.posix_spawn(
+                sys.executable,
+                command,
+                {},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, orders_reader, 0),
+                    (os.POSIX_SPAWN_DUP2, reply_writer, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+                setsid=True,
+            )
+        _write_and_close(orders_stream, orders)
         os.waitpid(process, 0)
         return _read_reply(reply_reader)
-    finally:
-        os.close(reply_reader)
 
 
-def _write_all(descriptor: int, content: bytes) -> None:
+def _write_and_close(stream: BinaryIO, content: bytes) -> None:
     try:
-        with open(descriptor, "wb") as stream:
+        with stream:
             stream.write(content)
     except BrokenPipeError:
         return  # the keeper has died; its log says why

@@ -187,9 +187,7 @@ class _OwnershipTransfer:
         be strict."""
         allowed = state.st_mode | (state.st_mode >> 3 if state.st_gid == self._uid else 0)
         if state.st_uid == self._uid or allowed & access:
-            raise OSError(
-                "a file that programs must not access has a second name: remove one of the names"
-            )
+            raise OSError("a hidden or protected file has a second name: remove one of the names")
 
     def _descend(
         self, path: str, on_the_way: Callable[[int], None], last: Callable[[int], None]
@@ -270,7 +268,7 @@ def _apply_to_entry(folder: int, name: str, act: Callable[[int], None]) -> int |
         if act is _leave_alone or _is_named(folder, name, os.fstat(entry)):
             return entry
         os.close(entry)
-    raise OSError(f"programs must not access {name}, but they keep moving it")
+    raise OSError(f"{name} is hidden or protected, but programs keep moving it")
 
 
 def _leave_alone(entry: int) -> None:

@@ -108,7 +108,7 @@ class SandboxOpening:
             return self._opened
 
     async def close(self) -> None:
-        """Close the sandbox if it is open, and cancel sandboxes that are opening."""
+        """Close the sandbox, after an opening in progress. It cannot be opened again."""
         async with self._lock:
             self._is_closed = True
             await self._cleanup.aclose()

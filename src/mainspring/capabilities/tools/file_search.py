@@ -174,18 +174,21 @@ async def _search_with_ripgrep(
         "--",
         *(f"{_DESCRIPTORS}/{source.opened}" for source in sources),
     ]
+    process = None
     try:
-        process = await anyio.open_process(
-            argv,
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            cwd="/",
-            env={},
-            pass_fds=[source.opened for source in sources],
-            start_new_session=True,
-        )
+        with anyio.CancelScope(shield=True):  # a cancelled start leaves a process unreaped
+            process = await anyio.open_process(
+                argv,
+                stdin=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                env={},
+                pass_fds=[source.opened for source in sources],
+                start_new_session=True,
+            )
     except OSError:
         return None
+    assert process is not None
     output, status = await _output(process)
     if status not in (0, 1, None):
         return None

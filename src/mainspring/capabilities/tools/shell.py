@@ -115,8 +115,8 @@ def bash(
     """Run commands in the sandbox; the folder, exported variables and functions persist.
 
     A command that only reads and cannot change the shell runs concurrently, and leaves the shell
-    unchanged. The sandbox keeps the result of another command only until the next one starts,
-    so that result must be in the log before then.
+    unchanged. The sandbox keeps the result of any other command only until the next such command
+    starts, so the result must be in the log by then.
 
     Args:
         sandbox: the session's sandbox.

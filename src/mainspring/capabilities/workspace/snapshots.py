@@ -101,7 +101,8 @@ class WorkspaceSnapshots:
         return await self._run_locked(partial(self._forget, snapshots))
 
     async def _run_locked(self, work: Callable[[], T]) -> T:
-        """Run `work` under the lock of the store, which ends with this process."""
+        """Run `work` while no other process uses the store; the end of a process releases its
+        lock."""
         self._store.mkdir(mode=0o700, parents=True, exist_ok=True)
         with (self._store / "lock").open("ab") as file:
             with anyio.move_on_after(_LOCK_SECONDS) as wait:
