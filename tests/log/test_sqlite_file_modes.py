@@ -10,6 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
+from mainspring.core.errors import StoreMismatch
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import remove_other_users_access
 
@@ -41,6 +42,16 @@ async def test_opening_a_readable_store_makes_it_private(
     async with open_sqlite(store):
         assert modes(store) == {0o600}
     assert f"{store} could be read by other users" in caplog.text
+
+
+async def test_another_programs_file_keeps_its_mode(tmp_path: Path):
+    file = tmp_path / "notes.txt"
+    file.write_text("not a database, and longer than the header of one" * 20)
+    file.chmod(0o644)
+    with pytest.raises(StoreMismatch):
+        async with open_sqlite(file):
+            pass
+    assert modes(file) == {0o644}
 
 
 async def test_making_a_store_private_keeps_the_locks_of_this_process(tmp_path: Path):

@@ -118,12 +118,12 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with suppress(FileExistsError):
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
-        if sys.platform != "win32":
-            for suffix in ("", "-wal", "-shm"):
-                remove_other_users_access(Path(f"{path}{suffix}"))
         connection = connect(path)
         try:
             _initialize(path, connection)
+            if sys.platform != "win32":  # only now: another program's file is left as it is
+                for suffix in ("", "-wal", "-shm"):
+                    remove_other_users_access(Path(f"{path}{suffix}"))
             if _version(connection) != migrations[-1].version:
                 _migrate(path, connection, migrations)
         except BaseException:
