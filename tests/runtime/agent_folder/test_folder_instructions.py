@@ -32,7 +32,7 @@ def test_all_scopes_of_a_folder_are_read_and_issues_become_findings(tmp_path: Pa
         ("warning", "CLAUDE.md", 3),
     ]
     assert isinstance(told.findings[1], Finding)
-    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md does not exist (")
+    assert str(told.findings[1]).startswith("CLAUDE.md:3: @gone.md is not a file that can be")
 
 
 def test_a_folder_in_a_larger_project_has_only_its_own_instructions(tmp_path: Path):
