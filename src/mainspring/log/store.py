@@ -194,6 +194,10 @@ class Store(Protocol):
         """Newest first, by creation and id; `before` is the last one seen."""
         ...
 
+    async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
+        """Sessions that changed at that time or later, the earliest change first."""
+        ...
+
     async def runnable(self, *, limit: int = 100) -> list[str]:
         """Sessions without a valid lease that have a pending inbox or whose holder died; the
         longest waiting first."""

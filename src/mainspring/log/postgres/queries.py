@@ -104,6 +104,10 @@ async def sessions(db: Connection, before: SessionRow | None, limit: int) -> lis
     return [session_row(item) for item in rows]
 
 
+async def changed(db: Connection, since: int, limit: int) -> list[SessionRow]:
+    return [session_row(row) for row in await fetch_all(db, sql.CHANGED, [since, limit])]
+
+
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
     return [session_id for (session_id,) in await fetch_all(db, sql.STALE, [updated_before, limit])]
 

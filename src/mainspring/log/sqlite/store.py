@@ -93,6 +93,9 @@ class SqliteStore:
     ) -> list[SessionRow]:
         return await self._read(lambda db: queries.sessions(db, before, limit))
 
+    async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
+        return await self._read(lambda db: queries.changed(db, since, limit))
+
     async def runnable(self, *, limit: int = 100) -> list[str]:
         return await self._read(lambda db: queries.runnable(db, limit))
 

@@ -178,6 +178,8 @@ class EventRenderer:
     """Renders events of any number of sessions."""
 
     log: SessionLog
+    message_name: str | None = None
+    """The name of each event's message on a stream; `None`: its type."""
 
     async def render(self, view: EventView, events_: Sequence[Event]) -> RenderedEvents:
         """Render the events of the view, in order."""
