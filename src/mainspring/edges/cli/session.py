@@ -299,7 +299,7 @@ async def cancel(settings: Settings, *, session: SessionArgument) -> int:
 
 
 @command(app)
-async def answer(
+async def answer(  # parameters: the options of the command
     settings: Settings,
     *,
     session: SessionArgument,
