@@ -51,7 +51,7 @@ export function EventDialog(props: { sessionId: string; event: LogEvent; onClose
       <JsonText value={event.payload} />
       <div class="actions">
         {event.is_cut ? (
-          <a class="button plain" href={`${path}/log/${event.seq}`} download>
+          <a class="button plain" href={`${path}/log/event?seq=${event.seq}`} download>
             Download all of it
           </a>
         ) : null}

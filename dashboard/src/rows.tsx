@@ -1,7 +1,7 @@
 // The rows of a conversation.
 
 import { useSignal } from "@preact/signals";
-import { explain, get, mayAct, post } from "./api";
+import { explain, mayAct, me, post } from "./api";
 import type { CallRow, ContentBlock, MessageRow, NoteRow, Row, TasksRow, ThinkingRow } from "./conversation";
 import { blocksOf, plainText } from "./conversation";
 import { bytes, clockTime, dateTime, seconds, shortened } from "./format";
@@ -36,7 +36,7 @@ function Stamp({ row, actions }: { row: Row; actions: RowActions }) {
 }
 
 function Block({ block, sessionId, isTerminal }: { block: ContentBlock; sessionId: string; isTerminal: boolean }) {
-  const blob = (hash: string): string => sessionPath(sessionId, `blobs/${hash}`);
+  const blob = (hash: string): string => sessionPath(sessionId, `log/blob?hash=${hash}`);
   switch (block.type) {
     case "text":
       return isTerminal ? <Terminal text={block.text ?? ""} /> : <Markdown text={block.text ?? ""} />;
@@ -79,7 +79,7 @@ function CutNote({ event, sessionId }: { event: LogEvent; sessionId: string }) {
   return event.is_cut ? (
     <p class="muted">
       Shown cut.{" "}
-      <a href={sessionPath(sessionId, `log/${event.seq}`)} download>
+      <a href={sessionPath(sessionId, `log/event?seq=${event.seq}`)} download>
         Download all {bytes(event.bytes)}
       </a>
     </p>
@@ -94,7 +94,8 @@ function senderOf(row: MessageRow): string {
     const other = payload["to_agent_name"] ?? payload["from_agent_name"];
     return `${payload["to_agent_name"] ? "To" : "From"} ${typeof other === "string" ? other : "an agent"}`;
   }
-  return row.who === "user" && sender !== null ? sender.id.replace(/^cli:/, "") : NAMES[row.who];
+  if (row.who !== "user" || sender === null || sender.id === me.value?.key_id) return NAMES[row.who];
+  return shortened(sender.id.replace(/^cli:/, ""), 24);
 }
 
 function Message({ row, actions }: { row: MessageRow; actions: RowActions }) {
@@ -131,7 +132,7 @@ function Rating({ event, sessionId }: { event: LogEvent; sessionId: string }) {
         ▼
       </Button>
       <Button kind="quiet" label="Copy the text" title="Copy the text" onClick={() => void copy(plainText(event.payload))}>
-        ⧉
+        copy
       </Button>
     </span>
   );
@@ -269,8 +270,3 @@ export const RowView = memo(function RowView({ row, actions }: { row: Row; actio
       return <Note row={row} actions={actions} />;
   }
 });
-
-/** One event as it is in the log, with what can be done from it. */
-export async function wholeEvent(sessionId: string, seq: number): Promise<unknown> {
-  return get(sessionPath(sessionId, `log/${seq}`));
-}

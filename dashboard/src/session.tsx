@@ -16,7 +16,7 @@ import { RowView, type RowActions } from "./rows";
 import { go, link, place, setQuery, toast, usePageKeys } from "./state";
 import { Timeline } from "./timeline";
 import type { LogEvent, Page } from "./types";
-import { Age, Button, CopyButton, Empty, Failure, Guard, Loading, StatusBadge } from "./ui";
+import { Activity, Age, Button, CopyButton, Empty, Failure, Guard, Loading, StatusBadge } from "./ui";
 import { XrayView } from "./xray";
 
 /** Rows that are drawn: the newest, or those around the place that was opened. */
@@ -38,9 +38,7 @@ function Head({ model }: { model: SessionModel }) {
       <h1 dir="auto">{shortened(session.title ?? session.id, 120)}</h1>
       <p class="facts">
         <StatusBadge session={session} />
-        <span class="activity" dir="auto">
-          {session.activity}
-        </span>
+        <Activity session={session} />
         <span>
           {session.agent_name}
           {session.agent_version ? ` v${session.agent_version}` : ""}

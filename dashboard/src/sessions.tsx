@@ -8,7 +8,7 @@ import { onSessions } from "./live";
 import { memo } from "./memo";
 import { go, link, place, savedViews, setQuery, storePreferences, toast, usePageKeys } from "./state";
 import type { FoundSession, ListedSession, Page } from "./types";
-import { Age, Button, CopyButton, Empty, Failure, Loading, StatusBadge, statusOf } from "./ui";
+import { Activity, Age, Button, CopyButton, Empty, Failure, Loading, StatusBadge, statusOf } from "./ui";
 
 const PAGE = 50;
 /** Sessions that the page holds; older ones are on further pages. */
@@ -139,9 +139,7 @@ const SessionRow = memo(function SessionRow(props: {
         <a href={link("sessions", session.id)} dir="auto">
           {session.title ?? "(no message yet)"}
         </a>
-        <span class="activity" dir="auto">
-          {session.activity}
-        </span>
+        <Activity session={session} />
       </td>
       <td class="wide">{session.agent_name}</td>
       <td class="number wide">{tokens(session.input_tokens + session.output_tokens)}</td>

@@ -72,6 +72,16 @@ export function StatusBadge({ session }: { session: ListedSession }) {
   return <span class={`badge ${status.name}`}>{status.text}</span>;
 }
 
+/** What it does, unless its state says the same. */
+export function Activity({ session }: { session: ListedSession }) {
+  if (session.activity === statusOf(session).text) return null;
+  return (
+    <span class="activity" dir="auto">
+      {session.activity}
+    </span>
+  );
+}
+
 export function Loading({ what }: { what: string }) {
   return (
     <p class="state" role="status">

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import NotFound
 from mainspring.edges.api.openapi import OPENAPI_PATH
-from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 
 STATIC = Path(__file__).parent / "static"
 _INDEX = "index.html"
@@ -43,6 +43,11 @@ _TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
+}
+_FILE: RouteOptions = {
+    "is_open": True,
+    "media_type": "application/octet-stream",
+    "is_extension": True,
 }
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -93,18 +98,14 @@ class DashboardPages:
         page = _PAGE.format(version=escape(self.version), openapi=OPENAPI_PATH)
         return web.Response(text=page, content_type="text/html", headers=PAGE_HEADERS)
 
-    @route(
-        "GET /dashboard/{name}",
-        "Get a file of the dashboard",
-        is_open=True,
-        media_type="application/octet-stream",
-        is_extension=True,
-    )
+    @route("GET /dashboard/app.js", "Get the program of the dashboard", **_FILE)
+    @route("GET /dashboard/app.css", "Get the styles of the dashboard", **_FILE)
+    @route("GET /dashboard/icon.svg", "Get the icon of the dashboard", **_FILE)
     async def file(self, call: ApiCall[Empty, Empty]) -> web.Response:
-        """Their names contain the hash of their content."""
-        file = (await self._read()).get(call["name"])
-        if file is None or call["name"] == _INDEX:
-            raise NotFound("file", call["name"][:100])
+        """The page names them with the hash of their content, so that browsers may keep them."""
+        name = call.request.path.rpartition("/")[2]
+        if (file := (await self._read()).get(name)) is None:
+            raise NotFound("file", name)
         headers = {**PAGE_HEADERS, "cache-control": "public, max-age=31536000, immutable"}
         return _response(call.request, file, headers)
 

@@ -4,14 +4,12 @@ as lines, what changed, and logs in windows.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
 from aiohttp import web
 from msgspec import Meta, Struct
 
-from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.edges.api.routes.events import LAST_EVENT_ID_HEADER, log_position
 from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
@@ -37,7 +35,6 @@ from mainspring.service.views.log_windows import (
     WindowQuery,
 )
 
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _IMAGES = {
     b"\x89PNG\r\n": "image/png",
     b"\xff\xd8\xff": "image/jpeg",
@@ -98,6 +95,14 @@ class StreamLog(Struct, frozen=True, kw_only=True):
     event_deltas: tuple[PreviewKind, ...] = ()
 
 
+class EventQuery(Struct, frozen=True, kw_only=True):
+    seq: Annotated[int, Meta(ge=1)]
+
+
+class BlobQuery(Struct, frozen=True, kw_only=True):
+    hash: Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+
 @dataclass(frozen=True, slots=True)
 class LogRoutes:
     windows: LogWindows
@@ -138,33 +143,29 @@ class LogRoutes:
         return await self.windows.search(call.who, call["session_id"], call.query)
 
     @route(
-        "GET /v1/sessions/{session_id}/log/{seq}",
+        "GET /v1/sessions/{session_id}/log/event",
         "Download the whole payload of an event",
         response_type=dict[str, object],
     )
-    async def event(self, call: ApiCall[Empty, Empty]) -> web.Response:
-        seq = call["seq"]
-        if not (seq.isascii() and seq.isdecimal() and len(seq) <= 18):
-            raise InvalidInput(f"{seq[:40]!r} is not the number of an event")
-        body = await self.windows.body(call.who, call["session_id"], int(seq))
+    async def event(self, call: ApiCall[EventQuery, Empty]) -> web.Response:
+        seq = call.query.seq
+        body = await self.windows.body(call.who, call["session_id"], seq)
         return web.Response(
             body=body,
             content_type="application/json",
             headers={
                 **BLOB_HEADERS,
-                "content-disposition": f'attachment; filename="event-{int(seq)}.json"',
+                "content-disposition": f'attachment; filename="event-{seq}.json"',
             },
         )
 
     @route(
-        "GET /v1/sessions/{session_id}/blobs/{digest}",
+        "GET /v1/sessions/{session_id}/log/blob",
         "Download a blob that a session refers to, such as a long result or an image",
         media_type="application/octet-stream",
     )
-    async def blob(self, call: ApiCall[Empty, Empty]) -> web.Response:
-        digest = call["digest"]
-        if _DIGEST.fullmatch(digest) is None:
-            raise NotFound("blob", digest[:64])
+    async def blob(self, call: ApiCall[BlobQuery, Empty]) -> web.Response:
+        digest = call.query.hash
         content = await self.windows.blob(call.who, call["session_id"], digest)
         image = next((t for begin, t in _IMAGES.items() if content.startswith(begin)), None)
         shown = "attachment" if image is None else "inline"

@@ -167,9 +167,7 @@ class EventStream(Struct, eq=False):
             self.is_over = self.is_over or event.type == _DELETED
         name = self.renderer.message_name
         return [
-            StreamMessage(
-                name or item.wire["type"], _ENCODER.encode(item.wire), item.event.seq
-            )
+            StreamMessage(name or item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
             for item in rendered
         ]
 
