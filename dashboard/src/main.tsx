@@ -9,7 +9,7 @@ import { followApprovals } from "./inbox";
 import { checkVersion, startLive } from "./live";
 import { followTitle, Shell } from "./shell";
 import { SignIn } from "./sign-in";
-import { readPreferences } from "./state";
+import { readPreferences, refreshPlace } from "./state";
 import "./style.css";
 import { Failure, Loading } from "./ui";
 
@@ -27,6 +27,7 @@ function tokenFromAddress(): string | null {
   const match = /^#token=([\w-]{20,200})$/.exec(window.location.hash);
   if (match === null) return null;
   window.history.replaceState(null, "", window.location.pathname);
+  refreshPlace();
   return match[1] ?? null;
 }
 

@@ -28,9 +28,11 @@ function decoded(part: string): string {
 export const place = signal<Place>(readPlace());
 export const section = computed(() => place.value.path[0] ?? "sessions");
 
-window.addEventListener("hashchange", () => {
+export function refreshPlace(): void {
   place.value = readPlace();
-});
+}
+
+window.addEventListener("hashchange", refreshPlace);
 
 export function link(...path: string[]): string {
   return `#/${path.map(encodeURIComponent).join("/")}`;

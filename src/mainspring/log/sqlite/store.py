@@ -16,6 +16,7 @@ import anyio
 from anyio import CancelScope
 
 from mainspring.core.errors import BlobNotFound, StoreFailed
+from mainspring.log.records import Records
 from mainspring.log.sqlite import queries, text_index
 from mainspring.log.sqlite.commits import AdaptiveThreads, CommitQueue
 from mainspring.log.sqlite.connect import connect, prepare, translate_errors
@@ -63,7 +64,7 @@ class SqliteStore:
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
-        self.records = SqliteRecords(self._read_inline, self._read, self._write)
+        self.records: Records = SqliteRecords(self._read_inline, self._read, self._write)
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[SqliteStore, None]:

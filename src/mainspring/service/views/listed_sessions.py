@@ -25,6 +25,7 @@ from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
+from mainspring.service.views.local_records import LOCAL_TENANT
 
 _TITLE_CHARS = 120
 _DETAIL_CHARS = 100
@@ -117,7 +118,8 @@ class ListedSessions:
 
     async def search(self, principal: Principal, request: SearchSessions) -> Page[FoundSession]:
         """The best event of each session. Raises: InvalidInput: there is no word in the query."""
-        scope = SessionScope(tenant=principal.tenant)
+        is_local = principal.tenant == LOCAL_TENANT
+        scope = SessionScope(tenant=None if is_local else principal.tenant)
         hits = await search(
             self.sessions.log, request.query, limit=5 * request.limit, is_loose=True, scope=scope
         )
