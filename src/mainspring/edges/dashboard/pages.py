@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from mainspring.core.errors import NotFound
 from mainspring.edges.api.openapi import OPENAPI_PATH
-from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
+from mainspring.edges.api.route import ApiCall, Empty, route
 
 STATIC = Path(__file__).parent / "static"
 _INDEX = "index.html"
@@ -43,11 +43,6 @@ _TYPES = {
     ".html": "text/html",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
-}
-_FILE: RouteOptions = {
-    "is_open": True,
-    "media_type": "application/octet-stream",
-    "is_extension": True,
 }
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -98,9 +93,27 @@ class DashboardPages:
         page = _PAGE.format(version=escape(self.version), openapi=OPENAPI_PATH)
         return web.Response(text=page, content_type="text/html", headers=PAGE_HEADERS)
 
-    @route("GET /dashboard/app.js", "Get the program of the dashboard", **_FILE)
-    @route("GET /dashboard/app.css", "Get the styles of the dashboard", **_FILE)
-    @route("GET /dashboard/icon.svg", "Get the icon of the dashboard", **_FILE)
+    @route(
+        "GET /dashboard/app.js",
+        "Get the program of the dashboard",
+        is_open=True,
+        is_extension=True,
+        media_type=_TYPES[".js"],
+    )
+    @route(
+        "GET /dashboard/app.css",
+        "Get the styles of the dashboard",
+        is_open=True,
+        is_extension=True,
+        media_type=_TYPES[".css"],
+    )
+    @route(
+        "GET /dashboard/icon.svg",
+        "Get the icon of the dashboard",
+        is_open=True,
+        is_extension=True,
+        media_type=_TYPES[".svg"],
+    )
     async def file(self, call: ApiCall[Empty, Empty]) -> web.Response:
         """The page names them with the hash of their content, so that browsers may keep them."""
         name = call.request.path.rpartition("/")[2]

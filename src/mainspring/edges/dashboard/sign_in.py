@@ -52,6 +52,10 @@ class Me(Struct, frozen=True, kw_only=True):
     """What requests other than GET send as `x-csrf-token`, if a cookie authenticates them."""
 
 
+class SignedIn(Struct, frozen=True, kw_only=True):
+    csrf_token: str
+
+
 class SignedOut(Struct, frozen=True, kw_only=True):
     type: str = "signed_out"
 
@@ -139,7 +143,7 @@ class SignInRoutes:
         role="viewer",
         for_agent_keys=True,
         handles_idempotency_key=True,
-        response_type=Me,
+        response_type=SignedIn,
     )
     async def sign_in(self, call: ApiCall[Empty, Empty]) -> web.Response:
         credential, is_bearer = presented_secret(call.request.headers)
