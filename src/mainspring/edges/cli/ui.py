@@ -47,9 +47,9 @@ async def ui(
         bool, typer.Option("--no-open", help="Print the address and open no browser.")
     ] = False,
 ) -> int:
-    """Show the sessions of this folder in a browser: watch, answer, continue them.
+    """Show this folder's sessions in a browser.
 
-    Only this machine reaches it, and only with the address that is printed, which works once.
+    You can watch, answer and continue them there. Only this machine reaches it, and only with the address that is printed, which works once.
     """
     dispatcher = LocalDispatcher()
     async with open_local_service(settings, dispatcher) as service:
