@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.service.fixed_clock import person
 
-from mainspring.capabilities.sandbox.session_uids import available_uids, session_uid, session_uids
+from mainspring.capabilities.sandbox.session_uids import session_uid, session_uids
 from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.events import AgentToolUse, StatusIdle, StatusRunning, StopReason
