@@ -6,7 +6,6 @@ from pathlib import Path
 
 import anyio
 import pytest
-
 from tests.confined_command import run_confined
 
 from mainspring.capabilities.sandbox.backend_selection import (

@@ -12,6 +12,7 @@ from mainspring.core import clock
 from mainspring.core.events import AgentToolUse, StatusIdle, StatusRunning, StopReason
 from mainspring.core.ids import new_id
 from mainspring.core.sender import Origin
+from mainspring.files.session_owner import available_uids
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
