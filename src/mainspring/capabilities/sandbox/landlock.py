@@ -152,6 +152,8 @@ def _variables(workspace: Path, tmp: Path) -> dict[str, str]:
         "TMPDIR": str(tmp),
         "USER": "sandbox",
         "LANG": "C.UTF-8",
+        # What cannot be opened is an error for git, unlike what does not exist.
+        "GIT_CONFIG_NOSYSTEM": "1",
         # The harness owns folders with protected files in them, which git would refuse.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
