@@ -101,7 +101,7 @@ def long_signatures(place: Path, text: str) -> Iterator[str]:
         names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
         if names[:1] in (["self"], ["cls"]):
             names = names[1:]
-        # `# noqa: PLR0913` above ruff's limit, `# parameters: REASON` below it
+        # a `noqa` of PLR0913 above ruff's limit, `parameters: REASON` below it
         excused = re.search("PLR0913|# parameters: ", lines[node.lineno - 1])
         if len(names) > MAX_PARAMETERS and not excused:
             where = f"{place}:{node.lineno}: {node.name!r}"

@@ -46,7 +46,7 @@ LINT = {
     "complexity": ("C901", f"def f(n: int) -> int:\n{BRANCHES}    return 0\n"),
     "parameters": (
         "PLR0913",
-        "def f(a: int, b: int, c: int, d: int, e: int, f: int, g: int): ...\n",
+        "def f(a: int, b: int, c: int, d: int, e: int, f: int, g: int, h: int, i: int): ...\n",
     ),
     "statements": ("PLR0915", "def f() -> None:\n" + "    print()\n" * 41),
     "late import": ("PLC0415", "def f() -> None:\n    import os\n\n    os.sync()\n"),
