@@ -129,7 +129,7 @@ async def show(
 
 
 @command(app)
-async def allow(  # noqa: PLR0913 (the options of the command)
+async def allow(
     settings: Settings,
     *,
     ids: ApprovalIds,
