@@ -53,7 +53,7 @@ ScopeOption: TypeAlias = Annotated[
 
 
 @command(app)
-async def add(
+async def add(  # parameters: a command's options
     settings: Settings,
     *,
     name: ServerName,
@@ -195,7 +195,7 @@ async def check(settings: Settings, *, name: ServerName, json: JsonOption = Fals
 
 
 @command(app)
-async def auth(
+async def auth(  # parameters: a command's options
     settings: Settings,
     *,
     name: ServerName,

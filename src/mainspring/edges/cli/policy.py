@@ -108,7 +108,7 @@ FolderArgument: TypeAlias = Annotated[
 
 
 @command(app)
-async def check(
+async def check(  # parameters: the options of the command
     settings: Settings,
     *,
     call: Annotated[

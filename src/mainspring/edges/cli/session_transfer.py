@@ -66,7 +66,7 @@ async def pull(
     return 0
 
 
-async def push(
+async def push(  # parameters: the options of the command
     settings: Settings,
     *,
     url: UrlArgument,
