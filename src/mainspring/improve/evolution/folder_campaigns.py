@@ -50,7 +50,7 @@ from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
 from mainspring.improve.evolution.evolve_settings import PRESETS, EvolveSettings
 from mainspring.improve.evolution.folder_texts import read_texts, track_of, write_texts
-from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner
+from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
 from mainspring.improve.evolution.improver import Fact as Finding
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
@@ -172,10 +172,16 @@ class FolderCampaigns:
     async def _run(self, campaign: Campaign, journal: Journal) -> None:
         plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=Plan)
         base = await read_candidate(self.log, campaign.created.base)
-        session = _Session(campaigns=self, journal=journal, plan=plan, base=base)
+        async with OpenRunners(self.open_runner) as runners:
+            session = _Session(
+                campaigns=self, journal=journal, plan=plan, base=base, runners=runners
+            )
+            await self._improve(session, plan, base)
+
+    async def _improve(self, session: _Session, plan: Plan, base: Candidate) -> None:
         if (refusal := await session.control()) is not None:
             ended = EvolutionEnded(campaign_id=plan.campaign_id, status="failed", reason=refusal)
-            await journal.record(ended)
+            await session.journal.record(ended)
             return
         improver = Improver(
             plan=plan,
@@ -376,6 +382,7 @@ class _Session:
     journal: Journal
     plan: Plan
     base: Candidate
+    runners: OpenRunners
     meter: Meter = field(init=False)
     candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
 
@@ -401,7 +408,7 @@ class _Session:
             folder=owner.folder,
             base=self.base,
             suite_file=owner.suite_file,
-            open_runner=owner.open_runner,
+            runners=self.runners,
             place=owner.place / self.plan.campaign_id,
             name=f"campaign {self.plan.campaign_id}",
         )

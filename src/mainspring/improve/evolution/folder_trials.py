@@ -5,10 +5,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
+from types import TracebackType
 from typing import TypeAlias
 
 from anyio import to_thread
@@ -30,6 +31,39 @@ OpenRunner: TypeAlias = Callable[[Path], AbstractAsyncContextManager[SuiteRunner
 """Opens a runner of suites for the agent in a folder."""
 
 
+_MAX_OPEN = 6
+"""Runners that stay open: the versions that are compared, and the last few candidates."""
+
+
+@dataclass(slots=True)
+class OpenRunners:
+    """Keeps the runners of the last candidates open, since opening one takes longer than a trial
+    of a scripted model. Enter it in the task that uses it."""
+
+    open_runner: OpenRunner
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _runners: dict[Path, SuiteRunner] = field(default_factory=dict[Path, SuiteRunner])
+
+    async def __aenter__(self) -> OpenRunners:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._stack.__aexit__(kind, error, trace)
+
+    async def of(self, folder: Path) -> SuiteRunner:
+        if folder not in self._runners:
+            if len(self._runners) >= _MAX_OPEN:
+                self._runners.clear()
+                await self._stack.aclose()  # all: they close in the reverse order
+            self._runners[folder] = await self._stack.enter_async_context(self.open_runner(folder))
+        return self._runners[folder]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FolderTrials:
     log: SessionLog
@@ -37,7 +71,7 @@ class FolderTrials:
     base: Candidate
     """The texts that the folder has."""
     suite_file: SuiteFile
-    open_runner: OpenRunner
+    runners: OpenRunners
     place: Path
     """The folder of the copies."""
     name: str
@@ -67,18 +101,18 @@ class FolderTrials:
             rounds[counts[trial.case_id]].append(trial)
             counts[trial.case_id] += 1
         results: dict[Trial, Observation] = {}
-        async with self.open_runner(copy) as runner:
-            for number, batch in enumerate(rounds):
-                settings = RunSettings(
-                    budget_usd=budget_usd,
-                    fresh=True,
-                    listed_as=f" ({self.name})",
-                    run_id=ids.stable_id(ids.SESSION, self.name, key, str(number)),
-                    script_of=script_of,
-                )
-                ended = await self._run(runner, [trial.case_id for trial in batch], settings)
-                for trial in batch:
-                    results[trial] = await self._observation(ended[trial.case_id], trial)
+        runner = await self.runners.of(copy)
+        for number, batch in enumerate(rounds):
+            settings = RunSettings(
+                budget_usd=budget_usd,
+                fresh=True,
+                listed_as=f" ({self.name})",
+                run_id=ids.stable_id(ids.SESSION, self.name, key, str(number)),
+                script_of=script_of,
+            )
+            ended = await self._run(runner, [trial.case_id for trial in batch], settings)
+            for trial in batch:
+                results[trial] = await self._observation(ended[trial.case_id], trial)
         return [results[trial] for trial in trials]
 
     async def _run(
