@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,7 @@ from mainspring.core.events import (
     EvolutionEnded,
     EvolutionPaused,
     EvolutionPromoted,
-    EvolutionProposed,
     EvolutionRolledBack,
-    EvolutionTested,
     VersionActivated,
     VersionCreated,
 )
@@ -45,20 +43,15 @@ from mainspring.improve.evolution.campaign_log import (
     read_ledger,
     store_candidate,
 )
-from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
 from mainspring.improve.evolution.evolve_settings import PRESETS, EvolveSettings
 from mainspring.improve.evolution.folder_texts import read_texts, track_of, write_texts
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
-from mainspring.improve.evolution.improver import Fact as Finding
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
-from mainspring.improve.evolution.meter import CallKind, Meter
-from mainspring.improve.evolution.metric_controls import controls
-from mainspring.improve.evolution.model_proposer import AskImprover, propose
-from mainspring.improve.evolution.observation import Observation, Trial
-from mainspring.improve.evolution.ports import ProposalRequest
+from mainspring.improve.evolution.model_proposer import AskImprover
+from mainspring.improve.evolution.recorded_ports import RecordedPorts
 from mainspring.improve.evolution.sealed_gate import GatePolicy
 from mainspring.improve.evolution.search import SearchPolicy
 from mainspring.improve.evolution.static_checks import StaticChecks, case_quotes
@@ -173,26 +166,46 @@ class FolderCampaigns:
         plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=Plan)
         base = await read_candidate(self.log, campaign.created.base)
         async with OpenRunners(self.open_runner) as runners:
-            session = _Session(
-                campaigns=self, journal=journal, plan=plan, base=base, runners=runners
+            runs = FolderTrials(
+                log=self.log,
+                folder=self.folder,
+                base=base,
+                suite_file=self.suite_file,
+                runners=runners,
+                place=self.place / plan.campaign_id,
+                name=f"campaign {plan.campaign_id}",
             )
-            await self._improve(session, plan, base)
+            ports = RecordedPorts(
+                log=self.log,
+                agent=self.agent,
+                settings=self.settings,
+                suite=self.suite_file.suite,
+                runs=runs,
+                ask=self.ask,
+                author=self.author,
+                report=self.report,
+                journal=journal,
+                plan=plan,
+                base=base,
+            )
+            await self._improve(ports)
 
-    async def _improve(self, session: _Session, plan: Plan, base: Candidate) -> None:
-        if (refusal := await session.control()) is not None:
+    async def _improve(self, ports: RecordedPorts) -> None:
+        plan = ports.plan
+        if (refusal := await ports.control()) is not None:
             ended = EvolutionEnded(campaign_id=plan.campaign_id, status="failed", reason=refusal)
-            await session.journal.record(ended)
+            await ports.journal.record(ended)
             return
         improver = Improver(
             plan=plan,
-            trials=partial(session.trials, "metric"),
-            sealed=partial(session.trials, "sealed"),
-            propose=session.propose,
+            trials=partial(ports.trials, "metric"),
+            sealed=partial(ports.trials, "sealed"),
+            propose=ports.propose,
             check=self.checks(),
-            meter=session.meter,
-            record=session.record,
+            meter=ports.meter,
+            record=ports.record,
         )
-        await improver.run(base)
+        await improver.run(ports.base)
 
     def checks(self) -> StaticChecks:
         settings, cases = self.settings, self.suite_file.suite.cases
@@ -372,136 +385,3 @@ def _version_before(ledger: Ledger, active: VersionActivated) -> int:
     if not earlier:
         raise InvalidInput(f"there is no version before {active.number}")
     return earlier[-1].number
-
-
-@dataclass(slots=True, kw_only=True)
-class _Session:
-    """The ports of a running campaign: recorded answers first, then real ones."""
-
-    campaigns: FolderCampaigns
-    journal: Journal
-    plan: Plan
-    base: Candidate
-    runners: OpenRunners
-    meter: Meter = field(init=False)
-    candidates: dict[str, Candidate] = field(default_factory=dict[str, Candidate])
-
-    def __post_init__(self) -> None:
-        settings = self.campaigns.settings
-        calls = settings.calls
-        self.meter = Meter(
-            {
-                "metric": calls.metric,
-                "proposer": calls.proposer,
-                "judge": calls.judge,
-                "recall": calls.recall,
-            },
-            settings.limit_usd,
-        )
-        self.candidates[self.base.hash] = self.base
-
-    @property
-    def _runs(self) -> FolderTrials:
-        owner = self.campaigns
-        return FolderTrials(
-            log=owner.log,
-            folder=owner.folder,
-            base=self.base,
-            suite_file=owner.suite_file,
-            runners=self.runners,
-            place=owner.place / self.plan.campaign_id,
-            name=f"campaign {self.plan.campaign_id}",
-        )
-
-    async def control(self) -> str | None:
-        """Why the suite cannot be used as a metric. Scripted agents cost nothing."""
-        suite = self.campaigns.suite_file.suite
-        for control in controls(suite.cases):
-            step = self.journal.next(EvolutionTested)
-            if step is None:
-                trials = [Trial(case) for case in control.scripts]
-                results: list[Observation] = []
-                if trials:
-                    results = await self._runs.run(
-                        self.base,
-                        trials,
-                        f"control {control.name}",
-                        script_of=lambda case, scripts=control.scripts: scripts[case.id],
-                    )
-                step = self._tested(control.name, "control", results)
-                await self.journal.write(step)
-            problem = control.problem(suite.name, [item.score for item in step.results])
-            if problem is not None:
-                return problem
-        return None
-
-    async def trials(
-        self, kind: CallKind, candidate: Candidate, trials: Sequence[Trial]
-    ) -> Sequence[Observation]:
-        if not trials:
-            return []
-        self.meter.reserve(kind, len(trials))
-        step = self.journal.next(EvolutionTested)
-        if step is None:
-            await self._require_not_paused()
-            limit = self.meter.limit_usd
-            results = await self._runs.run(
-                candidate,
-                trials,
-                f"{self.journal.position}",
-                budget_usd=None if limit is None else limit - self.meter.spent_usd,
-            )
-            purpose = "sealed" if kind == "sealed" else "develop"
-            step = self._tested(candidate.hash, purpose, results)
-            await self.journal.write(step)
-        self.meter.settle(Decimal(0), sum((Decimal(i.cost_usd) for i in step.results), Decimal(0)))
-        return step.results
-
-    async def propose(self, request: ProposalRequest) -> Candidate | None:
-        self.meter.reserve("proposer")
-        step = self.journal.next(EvolutionProposed)
-        if step is None:
-            await self._require_not_paused()
-            key = f"{self.plan.campaign_id}-{self.journal.position}"
-            candidate, cost = await propose(self.campaigns.ask, request, key)
-            step = EvolutionProposed(
-                campaign_id=self.plan.campaign_id,
-                number=request.number,
-                track=request.track,
-                cluster=request.cluster,
-                candidate=candidate.hash,
-                author=self.campaigns.author,
-                cost_usd=str(cost),
-            )
-            await self.journal.write(step, (candidate,))
-        self.meter.settle(Decimal(0), Decimal(step.cost_usd))
-        if step.candidate is None:
-            return None
-        return await read_candidate(self.campaigns.log, step.candidate)
-
-    async def record(self, payload: Finding, *candidates: Candidate) -> None:
-        if not self.journal.is_replaying:
-            self._report(payload)
-        await self.journal.record(payload, candidates)
-
-    def _report(self, payload: Finding) -> None:
-        for line in step_lines(payload):
-            self.campaigns.report(line)
-
-    async def _require_not_paused(self) -> None:
-        ledger = await read_ledger(self.campaigns.log, self.campaigns.agent)
-        if ledger.paused is not None:
-            raise InvalidInput(
-                f"paused: {ledger.paused.reason or 'no reason given'}; the campaign continues with"
-                f" `mainspring evolve run --resume {self.plan.campaign_id}`"
-            )
-
-    def _tested(
-        self, candidate: str, purpose: str, results: Sequence[Observation]
-    ) -> EvolutionTested:
-        return EvolutionTested(
-            campaign_id=self.plan.campaign_id,
-            candidate=candidate,
-            purpose=purpose,  # pyright: ignore[reportArgumentType]
-            results=tuple(results),
-        )
