@@ -1,4 +1,4 @@
-"""Builds the dashboard, if its source has changed: `dashboard/` into `src/.../edges/dashboard/static`.
+"""Builds the dashboard, if its source has changed: `dashboard/` into the package's static files.
 
 `--optional` prints a sentence and succeeds where it cannot be built: the API works without it.
 `--browser` prints the path of a Chromium for the tests and installs one if it can; nothing, if not.

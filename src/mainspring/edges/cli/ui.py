@@ -25,13 +25,13 @@ from mainspring.edges.api.routes.sessions import SessionRoutes
 from mainspring.edges.cli.printing import Screen, print_note
 from mainspring.edges.cli.session_runner import SessionRunner, open_session_runner
 from mainspring.edges.dashboard.local_access import LocalAccess
+from mainspring.edges.dashboard.local_service import open_local_service
 from mainspring.edges.dashboard.local_sessions import LocalDispatcher, LocalSessions
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.service import Service
 from mainspring.service.sessions.session_reports import SessionReports
-from mainspring.wiring.service_assembly import open_local_service
 
 _UNAVAILABLE = frozenset({"post /v1/sessions", "delete /v1/sessions/{session_id}"})
 """The command line does this: it knows the agent, and the files that belong to a session."""
@@ -49,7 +49,8 @@ async def ui(
 ) -> int:
     """Show this folder's sessions in a browser.
 
-    You can watch, answer and continue them there. Only this machine reaches it, and only with the address that is printed, which works once.
+    You can watch, answer and continue them there. Only this machine reaches it, and only with the
+    address that is printed, which works once.
     """
     dispatcher = LocalDispatcher()
     async with open_local_service(settings, dispatcher) as service:
