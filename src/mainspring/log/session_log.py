@@ -30,6 +30,7 @@ from mainspring.log.event_chain import (
     Scrub,
     chain_events,
     encode_scrubbed,
+    encode_scrubbed_aside,
     no_scrub,
     to_event,
     to_row,
@@ -369,7 +370,7 @@ class SessionLog:
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)
-        _, body = encode_scrubbed(payload, self.scrub)
+        _, body = await encode_scrubbed_aside(payload, self.scrub)
         item = InboxItem(
             event_id=event_id,
             client_id=client_id or event_id,

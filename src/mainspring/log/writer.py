@@ -23,7 +23,14 @@ from mainspring.core.events import (
 )
 from mainspring.core.sender import decode_sender
 from mainspring.log import blobs
-from mainspring.log.event_chain import EventDraft, Scrub, chain_events, encode_scrubbed, to_row
+from mainspring.log.event_chain import (
+    EventDraft,
+    Scrub,
+    chain_events,
+    encode_scrubbed,
+    scrub_aside,
+    to_row,
+)
 from mainspring.log.session_activity import (
     SessionActivity,
     current_activity,
@@ -316,6 +323,11 @@ class Writer:
     def scrubbed(self, text: str) -> str:
         """The text without secrets, for output that is displayed but not logged."""
         return self._scrub(text.encode("utf-8", "replace")).decode("utf-8", "replace")
+
+    async def scrubbed_aside(self, text: str) -> str:
+        """As `scrubbed`, for a text of any size."""
+        clean = await scrub_aside(self._scrub, text.encode("utf-8", "replace"))
+        return clean.decode("utf-8", "replace")
 
     async def renew(self) -> None:
         await self._store.renew(self.lease)

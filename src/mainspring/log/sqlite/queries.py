@@ -185,8 +185,8 @@ def _delete(db: sqlite3.Connection, key: int) -> bool:
     hashes = db.execute("select hash from blob_use where session_key = ?", (key,)).fetchall()
     db.execute("delete from blob_use where session_key = ?", (key,))
     db.executemany(
-        "delete from blob where hash = ?1 and not exists (select 1 from blob_use where hash = ?1)",
-        hashes,
+        "delete from blob where hash = ? and not exists (select 1 from blob_use where hash = ?)",
+        [(hash_, hash_) for (hash_,) in hashes],
     )
     words = db.execute(
         "delete from words where rowid between ? and ?",

@@ -146,7 +146,7 @@ class SqliteRecords:
         end = prefix_end(prefix)
         await self._run_write(
             lambda db: db.execute(
-                "delete from tally where name >= ?1 and (?2 is null or name < ?2)", (prefix, end)
+                "delete from tally where name >= ? and (? is null or name < ?)", (prefix, end, end)
             )
         )
 

@@ -308,11 +308,15 @@ class _TransactionStore(SqliteStore):
 def _begin(path: Path, writes: bool) -> sqlite3.Connection:
     with translate_errors(path):
         connection = connect(path)
-        if not writes:
-            connection.execute("pragma query_only = on")
-        connection.execute("begin immediate" if writes else "begin")
-        # a transaction begins with its first query
-        connection.execute("select count(*) from sqlite_master")
+        try:
+            if not writes:
+                connection.execute("pragma query_only = on")
+            connection.execute("begin immediate" if writes else "begin")
+            # a transaction begins with its first query
+            connection.execute("select count(*) from sqlite_master")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 
