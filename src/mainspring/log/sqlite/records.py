@@ -79,6 +79,11 @@ class SqliteRecords:
             lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {tail}", values))
         )
 
+    async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        tail, values = record_page(query, "?")
+        statement = f"select created, id from record {tail}"
+        return await self._run_read(lambda db: db.execute(statement, values).fetchall())
+
     async def count(self, query: RecordQuery) -> int:
         conditions = record_conditions(query)
         statement = f"select count(*) from record where {conditions.where('?')}"
