@@ -23,6 +23,8 @@ export interface ListedSession {
   status: Status;
   stop_reason: string | null;
   activity: string;
+  waits_for: string | null;
+  since: string;
   waiting: number;
   threads: number;
   cost_usd: number;

@@ -127,7 +127,7 @@ async def test_lines_have_the_first_message_as_title(api: Whole):
     lines = (await get(api, "/v1/mainspring/sessions"))["data"]
     line = next(item for item in lines if item["id"] == session_id)
     assert line["title"] == "Mend the roof."
-    assert line["activity"] == "new"
+    assert (line["activity"], line["waits_for"]) == ("waits for its first message", "message")
 
 
 async def test_a_cookie_stands_for_its_key_until_it_is_signed_out(api: Whole):

@@ -14,10 +14,10 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import NotFound, SessionNotFound
 from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
-from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.search import search
 from mainspring.log.store import SessionScope
+from mainspring.runtime.session.activity_line import WaitsFor, activity_line
 from mainspring.runtime.skills.substitution import typed_text
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.session_digest import SessionStatus
@@ -28,16 +28,8 @@ from mainspring.service.storage.pagination import Page
 from mainspring.service.views.local_records import LOCAL_TENANT
 
 _TITLE_CHARS = 120
-_DETAIL_CHARS = 100
 _MESSAGES = event_types(events.UserMessage)
 _CACHED_TITLES = 10_000
-_STOP_TEXTS = {
-    "end_turn": "done",
-    "retries_exhausted": "the model did not answer",
-    "budget_reached": "its budget is spent",
-    "refusal": "the model refused",
-    "requires_action": "waits for an answer",
-}
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
@@ -53,7 +45,10 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     stop_reason: str | None
     """Why it stopped the last time; see `session.status_idle`."""
     activity: str
-    """What it does now, or why it waits."""
+    """What it does now, or why it waits; see `GET /v1/mainspring/activity`."""
+    waits_for: WaitsFor | None
+    since: datetime
+    """Since when it does that."""
     waiting: int
     """How many of its calls wait for a person."""
     threads: int
@@ -139,6 +134,9 @@ class ListedSessions:
         main = digest.threads.get(digest.main_thread_id)
         usage = digest.usage
         waiting = [call for call in digest.calls if call.asked]
+        activity = activity_line(
+            row, await self.sessions.log.activity(row), has_work=session.has_pending_input
+        )
         cached = usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         return ListedSession(
             id=record.id,
@@ -148,7 +146,9 @@ class ListedSessions:
             agent_version=record.agent.version,
             status=session.status,
             stop_reason=None if main is None else main.stop_reason,
-            activity=_activity(session, waiting),
+            activity="archived" if record.archived_at else activity.text,
+            waits_for=activity.waits_for,
+            since=activity.since,
             waiting=len(waiting),
             threads=len(digest.threads),
             cost_usd=float(digest.spent.cost_usd),
@@ -171,34 +171,6 @@ class ListedSessions:
                 title = _shortened(typed_text(event.payload.content), _TITLE_CHARS)
                 self._titles.put(session_id, title)
         return title
-
-
-def _activity(session: LoadedSession, waiting: Sequence[OpenCall]) -> str:
-    digest = session.digest
-    if session.record.archived_at is not None:
-        return "archived"
-    if waiting:
-        more = f", and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-        return f"asks: {describe_call(waiting[0])}{more}"
-    if session.status == "rescheduling":
-        return "the model does not answer; the request is repeated"
-    if session.status == "running":
-        started = [call for call in digest.calls if call.started and not call.settled]
-        if started:
-            return f"runs {describe_call(started[-1])}"
-        main = digest.threads.get(digest.main_thread_id)
-        return "the model works" if main is not None and main.status == "running" else "starts"
-    if session.status == "terminated":
-        return "ended"
-    main = digest.threads.get(digest.main_thread_id)
-    reason = None if main is None else main.stop_reason
-    return "new" if reason is None else _STOP_TEXTS.get(reason, reason.replace("_", " "))
-
-
-def describe_call(call: OpenCall) -> str:
-    """A call in a few words: its tool, and the first text of its input."""
-    text = next((item for item in call.input.values() if isinstance(item, str)), "")
-    return f"{call.name} {_shortened(text, _DETAIL_CHARS)}".rstrip()
 
 
 def _shortened(text: str, chars: int) -> str:

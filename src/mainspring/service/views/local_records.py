@@ -129,6 +129,9 @@ class LocalRecords:
         written = await self.others.write(*others) if others else ()
         return (*(item.row for item in own if not isinstance(item, Remove)), *written)
 
+    async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        return [(row.created, row.id) for row in await self.list(query)]
+
     async def count(self, query: RecordQuery) -> int:
         return await self.others.count(query)
 
