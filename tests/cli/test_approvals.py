@@ -15,15 +15,23 @@ from tests.fork_server import Run
 
 from mainspring.core.events import (
     AgentToolUse,
+    ApprovalAnswered,
     StatusIdle,
     StatusRunning,
     StopReason,
     ToolCallAuthorized,
     UserToolConfirmation,
 )
+from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.upcast import read_payload
+from mainspring.runtime.approvals import (
+    ApprovalQuestion,
+    answer_to,
+    evidence_of,
+    request_approval,
+)
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
@@ -133,6 +141,43 @@ def test_a_denial_goes_into_the_inbox_with_the_name_of_the_person(
         return [item.operation for item in page.data]
 
     assert on_store(store, noted) == ["cli approvals deny"]
+
+
+def test_a_question_of_another_part_is_answered_with_a_choice(
+    mainspring: Run, store: Path, waiting_session: str
+):
+    question = ApprovalQuestion(
+        type="workflow_node",
+        id="review",
+        text="Merge it?",
+        evidence=(evidence_of("tests", "7 passed"),),
+        choices=("merge", "squash"),
+    )
+
+    async def ask(log: SessionLog) -> None:
+        async with hold_session(log, waiting_session) as writer:
+            await request_approval(log, writer, question)
+        await Approvals(log).keeper.catch_up("default", waiting_session)
+
+    on_store(store, ask)
+    [*_, asked] = list_approvals(mainspring)
+    shown = mainspring("approvals", "show", asked["id"])
+    for words in ("question: Merge it?", "tests: 7 passed", "choices: merge, squash"):
+        assert words in shown.stdout
+    refused = mainspring("approvals", "allow", asked["id"])
+    assert (refused.returncode, "choose one of merge, squash" in refused.stderr) == (1, True)
+    target = (waiting_session, question.approval_id)
+    answered = mainspring("sessions", "answer", *target, "allow", "--choice", "squash")
+    assert answered.returncode == 0, answered.stderr
+
+    async def find(log: SessionLog) -> ApprovalAnswered | None:
+        return await answer_to(log, waiting_session, question)
+
+    found = on_store(store, find)
+    assert found is not None
+    assert (found.decision, found.choice) == ("allow", "squash")
+    later = mainspring("approvals", "allow", asked["id"], "--choice", "merge")
+    assert (later.returncode, "answered already: allow" in later.stderr) == (1, True)
 
 
 def test_answering_several_approvals_shows_them_first_and_needs_yes(

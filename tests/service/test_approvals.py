@@ -2,7 +2,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.api.approvals_api import Office, erasing, person, session_context
+from tests.api.approvals_api import PATH, Office, erasing, person, session_context
 from tests.api.sessions_api import session, waiting
 from tests.at_once import at_once
 from tests.service.schedule_setup import Crash
@@ -16,11 +16,18 @@ from mainspring.core.events import (
     ThreadCreated,
     ToolCallAuthorized,
     ToolCallStarted,
+    UserInterrupt,
     UserToolConfirmation,
 )
 from mainspring.core.tool import Question
 from mainspring.log.records import RecordChange, RecordQuery
 from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.approvals import (
+    ApprovalQuestion,
+    answer_to,
+    evidence_of,
+    request_approval,
+)
 from mainspring.service.approvals.approval_policy import AnswerPermission, SetApprovalPolicy
 from mainspring.service.approvals.approval_record import MAX_INPUT_BYTES, Approval, shorten_input
 from mainspring.service.approvals.approvals import ApprovalAnswer, Approvals
@@ -282,6 +289,55 @@ def test_a_long_input_is_shortened_and_marked():
     assert shown["path"] == "a.txt"
     assert len(str(shown)) < 2000
     assert shorten_input({"path": "a.txt"}) == ({"path": "a.txt"}, False)
+
+
+async def test_a_question_of_another_part_is_answered_with_a_choice_and_void_when_it_changes(
+    tmp_path: Path,
+):
+    async with session_context(tmp_path, Scripted()) as context, context.home.client() as client:
+        log, keeper = context.home.log, context.approvals.keeper
+        made = await session(client)
+        context.home.worker.is_asleep = True
+        writer = await log.hold(made.id, owner="test")
+        for diff in ("+a", "+b"):
+            question = ApprovalQuestion(
+                type="workflow_node",
+                id="review",
+                text="Merge it?",
+                evidence=(evidence_of("diff", diff),),
+                choices=("merge", "squash"),
+            )
+            await request_approval(log, writer, question)
+            await keeper.catch_up("acme", made.id)
+        await log.submit(made.id, UserInterrupt(), sender=BOSS.sender)  # of no thread's business
+        void, open_ = await approvals_of(context, closed=True)
+        assert (void.status, open_.status) == ("void", "waiting")
+        assert (open_.name, open_.question, open_.choices) == (
+            "workflow_node",
+            "Merge it?",
+            ("merge", "squash"),
+        )
+        assert open_.subject is not None
+        assert [item.text for item in open_.subject.evidence] == ["+b"]
+        with pytest.raises(StaleVersion):
+            await context.approvals.answer(BOSS, void.id, ALLOW)
+        async with context.http("acme:operator", x_name="boss") as http:
+            path = f"{PATH}/{open_.id}/answer"
+            refused = await http.post(path, json={"result": "allow"})
+            assert refused.status_code == 400
+            assert "choose one of merge, squash" in refused.text
+            choice = {"result": "allow", "choice": "squash", "message": "go on"}
+            closed = (await http.post(path, json=choice)).json()
+            assert (closed["choice"], closed["message"]) == ("squash", "go on")
+            assert (await http.post(path, json=choice)).status_code == 200
+            other = await http.post(path, json={"result": "allow", "choice": "merge"})
+            assert other.status_code == 409
+        answer = await answer_to(log, made.id, question)
+        assert answer is not None
+        assert (answer.choice, answer.answered_by) == ("squash", "key_boss:boss")
+        await writer.fold_inbox()
+        assert await answer_to(log, made.id, question) == answer
+        await writer.release()
 
 
 async def test_a_question_of_a_call_is_answered_with_a_valid_form(tmp_path: Path):

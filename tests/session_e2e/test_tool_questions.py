@@ -1,15 +1,17 @@
 """A tool asks a person in mid-call: the session waits, over restarts, and the call goes on."""
 
+from hashlib import sha256
+
 import pytest
+from msgspec import structs
 from tests.session_e2e.session_setup import Scene, begin, leave, read_results
 
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.config import read_settings
-from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
+from mainspring.core.errors import EventIdTaken, InvalidInput, NotFound, StaleVersion
 from mainspring.core.events import (
     ApprovalAnswered,
     ApprovalRequested,
-    ApprovalSubject,
     ApprovalVoided,
     ToolCallInDoubt,
     ToolCallStarted,
@@ -18,13 +20,19 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import Call, Question, Tool, ToolResult
 from mainspring.log.session_lease import hold_session
 from mainspring.runtime.approvals import (
+    MAX_EVIDENCE_CHARS,
     Answer,
-    answer_approval,
+    ApprovalQuestion,
+    answer_to,
+    evidence_of,
     is_approved,
     read_approvals,
     request_approval,
+    submit_answer,
+    void_approval,
 )
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.session_summary import read_open_calls
 from mainspring.wiring.runtime_assembly import open_runtime
 
 SEAT = {
@@ -109,31 +117,91 @@ async def test_a_tool_that_asks_forever_fails(scene: Scene):
         ]
 
 
+def merge_question(diff: str, *, base: str = "v1") -> ApprovalQuestion:
+    return ApprovalQuestion(
+        type="promotion",
+        id="candidate-1",
+        text="Promote it?",
+        evidence=(evidence_of("diff", diff),),
+        choices=("to a tenth", "to all"),
+        base=base,
+    )
+
+
 async def test_a_change_is_approved_only_in_the_version_that_was_shown(scene: Scene):
     async with scene.play() as play:
         await play.run()
-        log, session_id = play.session.log, play.session.id
-        change = ApprovalSubject(type="memory_change", id="notes/a.md", hash="1")
-        newer = ApprovalSubject(type="memory_change", id="notes/a.md", hash="2")
-        async with hold_session(log, session_id) as writer:
-            first = await request_approval(log, writer, change, "Remember it?")
-            assert (await request_approval(log, writer, change, "Remember it?")).id == first.id
-        assert await is_approved(log, session_id, first.id, "1") is None
-        answer = answer_approval(first, Answer(decision="allow"))
-        await log.submit(session_id, answer, sender=play.runtime.sender)
-        assert await is_approved(log, session_id, first.id, "1") is True
-        with pytest.raises(StaleVersion):
-            await is_approved(log, session_id, first.id, "2")
-        async with hold_session(log, session_id) as writer:
-            second = await request_approval(log, writer, newer, "Remember that?")
-        with pytest.raises(StaleVersion):
-            await is_approved(log, session_id, first.id, "1")
+        log, session_id, sender = play.session.log, play.session.id, play.runtime.sender
+        shown, newer = merge_question("+a"), merge_question("+b")
         with pytest.raises(NotFound):
-            await is_approved(log, session_id, "aprv_0", "1")
+            await answer_to(log, session_id, shown)
+        async with hold_session(log, session_id) as writer:
+            first = await request_approval(log, writer, shown)
+            assert (await request_approval(log, writer, shown)).id == first.id == shown.approval_id
+        assert await answer_to(log, session_id, shown) is None
+        assert await is_approved(log, session_id, first.id, shown.hash) is None
+        [pending] = await read_open_calls(log, await log.session(session_id))
+        for wrong in (Answer(decision="allow"), Answer(decision="allow", choice="to none")):
+            with pytest.raises(InvalidInput, match="choice"):
+                await submit_answer(log, session_id, pending, wrong, sender=sender)
+        answer = Answer(decision="allow", choice="to all", text="at last")
+        await submit_answer(log, session_id, pending, answer, sender=sender)
+        other = Answer(decision="deny")
+        with pytest.raises(EventIdTaken):
+            await submit_answer(log, session_id, pending, other, sender=sender)
+        found = await answer_to(log, session_id, shown)
+        assert found is not None
+        assert (found.decision, found.choice, found.text) == ("allow", "to all", "at last")
+        assert await is_approved(log, session_id, first.id, shown.hash) is True
+        for changed in (newer, merge_question("+a", base="v2")):
+            with pytest.raises(StaleVersion):
+                await answer_to(log, session_id, changed)
+            with pytest.raises(StaleVersion):
+                await is_approved(log, session_id, first.id, changed.hash)
+
+
+async def test_a_question_that_was_replaced_or_taken_back_is_void(scene: Scene):
+    async with scene.play() as play:
+        await play.run()
+        log, session_id = play.session.log, play.session.id
+        shown, newer = merge_question("+a"), merge_question("+b")
+        async with hold_session(log, session_id) as writer:
+            first = await request_approval(log, writer, shown)
+        [pending] = await read_open_calls(log, await log.session(session_id))
+        answer = Answer(decision="allow", choice="to all")
+        await submit_answer(log, session_id, pending, answer, sender=play.runtime.sender)
+        async with hold_session(log, session_id) as writer:
+            second = await request_approval(log, writer, newer)
+        with pytest.raises(StaleVersion):
+            await answer_to(log, session_id, shown)
+        with pytest.raises(NotFound):
+            await is_approved(log, session_id, "aprv_0", shown.hash)
         await play.session.run()
         assert [item.approval_id for item in await play.events(ApprovalAnswered)] == [first.id]
         assert [item.is_void for item in await read_approvals(log, session_id)] == [True, False]
-        assert await is_approved(log, session_id, second.id, "2") is None
+        assert await is_approved(log, session_id, second.id, newer.hash) is None
+        async with hold_session(log, session_id) as writer:
+            await void_approval(writer, second.id, "the candidate was withdrawn")
+        with pytest.raises(StaleVersion):
+            await answer_to(log, session_id, newer)
+        assert await read_open_calls(log, await log.session(session_id)) == []
+
+
+async def test_long_evidence_is_shown_in_part_and_its_hash_covers_all_of_it(scene: Scene):
+    diff = "+" * (MAX_EVIDENCE_CHARS + 1)
+    shown, changed = evidence_of("diff", diff), evidence_of("diff", diff[:-1] + "-")
+    assert len(shown.text) < len(diff) + 3
+    assert shown.text == changed.text
+    assert shown.hash == sha256(diff.encode()).hexdigest()
+    assert merge_question(diff).hash != merge_question(diff[:-1] + "-").hash
+    same = ("a", "a")
+    async with scene.play() as play:
+        await play.run()
+        async with hold_session(play.session.log, play.session.id) as writer:
+            for choices in (same, ("",), ("x" * 200,)):
+                question = structs.replace(merge_question("+a"), choices=choices)
+                with pytest.raises(InvalidInput, match="choices"):
+                    await request_approval(play.session.log, writer, question)
 
 
 async def test_invalid_questions_of_the_model_are_not_asked(scene: Scene):

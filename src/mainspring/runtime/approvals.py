@@ -6,13 +6,15 @@ answer."""
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, cast
 
 import msgspec
+from msgspec import Struct
 
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
@@ -22,13 +24,17 @@ from mainspring.core.events import (
     ApprovalSubject,
     ApprovalVoided,
     Evidence,
+    StaleWhen,
+    SubjectType,
     UserToolConfirmation,
 )
 from mainspring.core.ids import stable_id
+from mainspring.core.sender import Sender
 from mainspring.function_tools.json_schema import schema_problems, supported_keywords
 from mainspring.harness.state.open_approval import OpenApproval, apply_answer, fold_approvals
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.session_log import SessionLog
+from mainspring.log.store import InboxItem
 from mainspring.log.upcast import read_payload
 from mainspring.log.writer import Writer
 
@@ -36,7 +42,14 @@ Decision: TypeAlias = Literal["allow", "deny"]
 AnswerEvent: TypeAlias = UserToolConfirmation | ApprovalAnswered
 APPROVAL_TYPES = event_types(ApprovalRequested, ApprovalAnswered, ApprovalVoided)
 CHANGED_REASON = "what it was about has changed since it was asked"
+MAX_EVIDENCE_CHARS = 64 * 1024
+"""Characters of one piece of evidence in the log: more than a person reads before answering."""
+MAX_CHOICES = 20
+"""More than fit on a screen without scrolling."""
+MAX_CHOICE_CHARS = 100
+"""Characters of a choice: it is a label of a button and an argument on the command line."""
 _ANSWERED = event_types(ApprovalAnswered)
+_ENCODER = msgspec.json.Encoder(order="deterministic")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
@@ -44,8 +57,10 @@ _INTEGER = re.compile(r"[+-]?\d{1,18}")
 class Answer:
     decision: Decision
     text: str | None = None
-    """The reason for a denial; the agent reads it."""
+    """The reason for a denial, which the agent reads, or a comment on what another part asked."""
     form: Mapping[str, object] | None = None
+    choice: str | None = None
+    """One of the choices of the question."""
 
 
 def subject_of(call: OpenCall) -> ApprovalSubject:
@@ -71,6 +86,8 @@ def answer_call(call: OpenCall, answer: Answer, *, answered_by: str | None = Non
         return answer_approval(call.open_approval, answer, answered_by=answered_by)
     if answer.form is not None:
         raise InvalidInput(f"form: {call.name} asks for permission only; it has no form")
+    if answer.choice is not None:
+        raise InvalidInput(f"choice: {call.name} asks for permission only; there are no choices")
     if answer.text is not None and answer.decision == "allow":
         raise InvalidInput("a message goes with deny")
     return UserToolConfirmation(
@@ -84,8 +101,9 @@ def answer_call(call: OpenCall, answer: Answer, *, answered_by: str | None = Non
 def answer_approval(
     approval: OpenApproval, answer: Answer, *, answered_by: str | None = None
 ) -> ApprovalAnswered:
-    """Raises: InvalidInput: the form does not fit the question."""
+    """Raises: InvalidInput: the form or the choice does not fit the question."""
     schema = approval.request.form_schema
+    _check_choice(approval.request.choices, answer)
     if answer.decision == "deny" and answer.form is not None:
         raise InvalidInput("form: only with allow")
     if answer.decision == "allow":
@@ -97,7 +115,13 @@ def answer_approval(
         form=None if answer.form is None else dict(answer.form),
         tool_use_id=approval.request.tool_use_id,
         answered_by=answered_by,
+        choice=answer.choice,
     )
+
+
+def may_comment(call: OpenCall) -> bool:
+    """Whether `allow` may have a text: if a part asks that is not a tool call."""
+    return call.open_approval is not None and not call.open_approval.is_of_call
 
 
 def question_id(call: OpenCall) -> str:
@@ -111,37 +135,132 @@ def answered_id(answer: AnswerEvent) -> str:
     return answer.tool_use_id if is_permission else answer.approval_id
 
 
+class ApprovalQuestion(Struct, frozen=True, kw_only=True):
+    """What a part asks a person that is not a tool call: a workflow, a promotion, a memory change.
+
+    An answer counts only for the state that the person saw: `hash` covers all fields. To find out
+    whether it still counts, build the question again from the current state.
+    """
+
+    type: SubjectType
+    id: str
+    """What is asked about; another question about the same id replaces the earlier one."""
+    text: str
+    evidence: tuple[Evidence, ...] = ()
+    choices: tuple[str, ...] = ()
+    """What the person may choose from when allowing, if anything."""
+    form_schema: Mapping[str, object] | None = None
+    base: str | None = None
+    """The version or hash that the change is based on. If it is replaced, answers are void."""
+
+    @property
+    def hash(self) -> str:
+        return hashlib.sha256(_ENCODER.encode(self)).hexdigest()
+
+    @property
+    def approval_id(self) -> str:
+        return stable_id("aprv", self.type, self.id, self.hash)
+
+    @property
+    def request(self) -> ApprovalRequested:
+        stale_when: tuple[StaleWhen, ...] = ("content_changed",)
+        return ApprovalRequested(
+            approval_id=self.approval_id,
+            subject=ApprovalSubject(
+                type=self.type,
+                id=self.id,
+                hash=self.hash,
+                evidence=self.evidence,
+                stale_when=stale_when if self.base is None else (*stale_when, "base_changed"),
+            ),
+            question=self.text,
+            form_schema=None if self.form_schema is None else dict(self.form_schema),
+            choices=self.choices,
+        )
+
+
+def evidence_of(title: str, content: str | bytes, *, ref: str | None = None) -> Evidence:
+    """Material for a question, with the hash of all of it. Long material is shown in part; `ref`
+    says where the rest is."""
+    encoded = content.encode(errors="surrogatepass") if isinstance(content, str) else content
+    text = encoded.decode(errors="replace")
+    return Evidence(
+        title=title,
+        text=text if len(text) <= MAX_EVIDENCE_CHARS else f"{text[:MAX_EVIDENCE_CHARS]}...",
+        ref=ref,
+        hash=hashlib.sha256(encoded).hexdigest(),
+    )
+
+
 async def request_approval(
-    log: SessionLog,
-    writer: Writer,
-    subject: ApprovalSubject,
-    question: str,
-    *,
-    form_schema: Mapping[str, object] | None = None,
+    log: SessionLog, writer: Writer, question: ApprovalQuestion
 ) -> OpenApproval:
-    """Ask about a subject that is not a tool call: a memory change, a promotion. Asking again about
-    the same hash changes nothing; asking about another hash of the same subject voids earlier
-    approvals."""
+    """Ask a person, and return the question with its answer, if it has one. Asking the same again
+    changes nothing; asking about another state of the same subject voids earlier approvals.
+
+    Raises: InvalidInput: the choices are empty, too long or not distinct.
+    """
+    _check_choices(question.choices)
     approvals = await read_approvals(log, writer.session_id)
     earlier = [
         item
         for item in approvals
-        if (item.request.subject.type, item.request.subject.id) == (subject.type, subject.id)
+        if (item.request.subject.type, item.request.subject.id) == (question.type, question.id)
         and not item.is_void
     ]
     for item in earlier:
-        if item.request.subject.hash == subject.hash:
+        if item.request.subject.hash == question.hash:
             return item
     stale = [ApprovalVoided(approval_id=item.id, reason=CHANGED_REASON) for item in earlier]
-    request = ApprovalRequested(
-        approval_id=stable_id("aprv", subject.type, subject.id, subject.hash),
-        subject=subject,
-        question=question,
-        form_schema=None if form_schema is None else dict(form_schema),
-    )
-    for event in await writer.append(*stale, request):
+    for event in await writer.append(*stale, question.request):
         approvals = fold_approvals(approvals, event)
     return approvals[-1]
+
+
+async def void_approval(writer: Writer, approval_id: str, reason: str) -> None:
+    """Take a question back: nobody needs the answer any more."""
+    await writer.append(ApprovalVoided(approval_id=approval_id, reason=reason))
+
+
+async def submit_answer(
+    log: SessionLog, session_id: str, call: OpenCall, answer: Answer, *, sender: Sender
+) -> InboxItem:
+    """Put the answer to a call, or to a question of a part, into the session's inbox. The first
+    answer counts: another one to the same question is not accepted.
+
+    Raises:
+        InvalidInput: the form or the choice does not fit the question.
+        EventIdTaken: another answer was first.
+    """
+    return await log.submit(
+        session_id,
+        answer_call(call, answer),
+        sender=sender,
+        client_id=f"answer-{call.id}-{subject_of(call).hash}-{call.asked}",
+        thread_id=call.thread_id or None,
+    )
+
+
+async def answer_to(
+    log: SessionLog, session_id: str, question: ApprovalQuestion
+) -> ApprovalAnswered | None:
+    """The answer to exactly this question; `None`: nobody has answered yet.
+
+    Raises:
+        StaleVersion: the person saw another state, or the question was taken back.
+        NotFound: it was never asked.
+    """
+    same = [
+        item
+        for item in await read_approvals(log, session_id)
+        if (item.request.subject.type, item.request.subject.id) == (question.type, question.id)
+    ]
+    if not same:
+        raise NotFound("approval", question.approval_id)
+    for item in same:
+        if item.id == question.approval_id and not item.is_void:
+            return item.answer
+    raise StaleVersion(f"{same[-1].id} is void: {CHANGED_REASON}")
 
 
 async def read_approvals(log: SessionLog, session_id: str) -> tuple[OpenApproval, ...]:
@@ -176,6 +295,27 @@ async def is_approved(
                 raise StaleVersion(f"{approval_id} is void: {CHANGED_REASON}")
             return None if item.answer is None else item.answer.decision == "allow"
     raise NotFound("approval", approval_id)
+
+
+def _check_choice(choices: Sequence[str], answer: Answer) -> None:
+    text = ", ".join(choices)
+    if answer.choice is None:
+        if choices and answer.decision == "allow":
+            raise InvalidInput(f"choice: missing; choose one of {text}")
+    elif not choices:
+        raise InvalidInput("choice: the question has no choices")
+    elif answer.decision == "deny":
+        raise InvalidInput("choice: only with allow")
+    elif answer.choice not in choices:
+        raise InvalidInput(f"choice: one of {text}")
+
+
+def _check_choices(choices: Sequence[str]) -> None:
+    is_short = all(0 < len(choice) <= MAX_CHOICE_CHARS for choice in choices)
+    if not is_short or len(choices) > MAX_CHOICES or len(set(choices)) != len(choices):
+        raise InvalidInput(
+            f"choices: at most {MAX_CHOICES}, all different, of 1 to {MAX_CHOICE_CHARS} characters"
+        )
 
 
 def check_form(schema: Mapping[str, object] | None, form: Mapping[str, object] | None) -> None:

@@ -35,6 +35,8 @@ class Evidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     text: str = ""
     ref: str | None = None
     """Its location: an event id, a blob's hash, a file, a version."""
+    hash: str | None = None
+    """SHA-256 of the whole material, which `text` may show only in part."""
 
 
 class ApprovalSubject(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -56,6 +58,8 @@ class ApprovalRequested(Payload, frozen=True, kw_only=True, tag="approval.reques
     """JSON Schema of the form that goes with `allow`: an object with flat properties."""
     tool_use_id: str | None = None
     """The call that asks and waits."""
+    choices: tuple[str, ...] = ()
+    """What the person may choose; `allow` names one of them."""
 
 
 class ApprovalAnswered(Payload, frozen=True, kw_only=True, tag="approval.answered"):
@@ -66,6 +70,8 @@ class ApprovalAnswered(Payload, frozen=True, kw_only=True, tag="approval.answere
     tool_use_id: str | None = None
     answered_by: str | None = None
     """The person as authenticated by the service; a client cannot set it."""
+    choice: str | None = None
+    """One of the `choices`."""
 
 
 class ApprovalVoided(Payload, frozen=True, kw_only=True, tag="approval.voided"):

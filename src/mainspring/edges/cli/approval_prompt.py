@@ -99,7 +99,7 @@ class ApprovalPrompt:
     async def _ask_question(
         self, session: Session, pending: ThreadPendingCall, approval: OpenApproval
     ) -> bool:
-        """Ask the question of a tool, which may have a form."""
+        """Ask the question of a tool or of another part, which may have choices and a form."""
         request, notes = approval.request, self.notes
         notes.paragraph(("", ""))
         notes.paragraph((caller_path(pending), "bold"), (" asks:", "bold yellow"))
@@ -107,10 +107,13 @@ class ApprovalPrompt:
             notes.paragraph((line, ""), indent=2)
         for item in request.subject.evidence:
             notes.paragraph((f"{item.title}: {item.text or item.ref or ''}", "dim"), indent=2)
-        answer = self._line("answer it? [y/n] ")
+        choices = {str(number): choice for number, choice in enumerate(request.choices, 1)}
+        for number, choice in choices.items():
+            notes.paragraph((f"  {number}  ", "bold"), (choice, ""))
+        answer = self._read_key([*choices, "n"] if choices else ["y", "n"])
         if answer is None:
             return False
-        if answer.strip().lower() not in ("y", "yes"):
+        if answer == "n":
             await session.answer(pending.call.id, "deny")
             return True
         form = None
@@ -118,8 +121,16 @@ class ApprovalPrompt:
             form = fill_form(notes, self._line, request.form_schema)
             if form is None:
                 return False
-        await session.answer(pending.call.id, "allow", form=form)
+        await session.answer(pending.call.id, "allow", form=form, choice=choices.get(answer))
         return True
+
+    def _read_key(self, keys: Sequence[str]) -> str | None:
+        """Returns `None` if the user left."""
+        while (answer := self._line(f"answer it? [{'/'.join(keys)}] ")) is not None:
+            key = _KEYS.get(answer.strip().lower(), answer.strip())
+            if key in keys:
+                return key
+        return None
 
     def _print_call(self, pending: ThreadPendingCall, lines: Sequence[StyledText]) -> None:
         notes, reason = self.notes, pending.call.reason

@@ -17,10 +17,17 @@ import typer
 from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.events import Evidence
 from mainspring.edges.cli.approval_prompt import preview_lines
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.operator_access import Operator
-from mainspring.edges.cli.options import FormOption, JsonOption, TenantOption, YesOption
+from mainspring.edges.cli.options import (
+    ChoiceOption,
+    FormOption,
+    JsonOption,
+    TenantOption,
+    YesOption,
+)
 from mainspring.edges.cli.printing import (
     Screen,
     age_text,
@@ -129,7 +136,7 @@ async def show(
 
 
 @command(app)
-async def allow(  # noqa: PLR0913 (the options of the command)
+async def allow(  # parameters: the options of the command
     settings: Settings,
     *,
     ids: ApprovalIds,
@@ -141,11 +148,14 @@ async def allow(  # noqa: PLR0913 (the options of the command)
         ),
     ] = False,
     form: FormOption = None,
+    choice: ChoiceOption = None,
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
     """Allow calls. If there are several, they are shown first."""
-    answer = ApprovalAnswer(result="allow", for_session=for_session, form=parse_form(form))
+    answer = ApprovalAnswer(
+        result="allow", for_session=for_session, form=parse_form(form), choice=choice
+    )
     return await _answer(settings, tenant, ids, answer, yes=yes, json=json)
 
 
@@ -267,8 +277,9 @@ def _approval_state(approval: Approval, now: datetime) -> tuple[str, str]:
     if approval.status == "void":
         return "void", "dim"
     if approval.status == "answered":
+        choice = f" {approval.choice}" if approval.choice else ""
         by = f" by {approval.answered_by}" if approval.answered_by else ""
-        return f"{approval.result}{by}", "dim"
+        return f"{approval.result}{choice}{by}", "dim"
     if approval.expires_at is not None and approval.expires_at <= now:
         return "overdue", "red"
     return ("", "") if approval.escalated_at is None else ("escalated", "yellow")
@@ -277,7 +288,7 @@ def _approval_state(approval: Approval, now: datetime) -> tuple[str, str]:
 def _print_approval(screen: Screen, approval: Approval) -> None:
     now = clock.now()
     screen.line((approval.name, "bold"), (f"  {approval.id}", "dim"))
-    for part in preview_lines(approval.preview, approval.input):
+    for part in preview_lines(approval.preview, approval.input) if approval.is_of_call else ():
         screen.paragraph(part, indent=2)
     if approval.is_cut:
         screen.paragraph(
@@ -285,6 +296,8 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
         )
     facts = {
         "question": approval.question,
+        **{item.title: item.text or item.ref for item in _evidence(approval)},
+        "choices": ", ".join(approval.choices),
         "form": _json_text(approval.form_schema) if approval.form_schema else None,
         "asked because": approval.reason,
         "asked": f"{age_text(now - approval.asked_at)}, {local_time(approval.asked_at)}",
@@ -297,6 +310,12 @@ def _print_approval(screen: Screen, approval: Approval) -> None:
     for name, value in facts.items():
         if value:
             screen.paragraph((f"{name}: ", "dim"), (value, ""))
+
+
+def _evidence(approval: Approval) -> tuple[Evidence, ...]:
+    """The material of a question; a call shows its preview instead."""
+    is_shown = approval.question is not None and approval.subject is not None
+    return approval.subject.evidence if is_shown and approval.subject is not None else ()
 
 
 def _deadline_text(approval: Approval) -> str | None:

@@ -223,7 +223,7 @@ async def add(
 
 
 @command(app)
-async def run(  # noqa: PLR0913 (groups of options)
+async def run(  # parameters: groups of options
     settings: Settings,
     *,
     suites: SuitesArgument = None,

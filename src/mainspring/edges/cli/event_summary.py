@@ -113,8 +113,9 @@ def _(payload: events.ApprovalRequested) -> str:
 
 @summarize_payload.register
 def _(payload: events.ApprovalAnswered) -> str:
+    choice = f" {payload.choice}" if payload.choice else ""
     form = f" {_json_text(payload.form)}" if payload.form else ""
-    return f"{payload.decision} {short_id(payload.approval_id)}{form}"
+    return f"{payload.decision}{choice} {short_id(payload.approval_id)}{form}"
 
 
 @summarize_payload.register

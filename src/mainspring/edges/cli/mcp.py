@@ -53,7 +53,7 @@ ScopeOption: TypeAlias = Annotated[
 
 
 @command(app)
-async def add(  # noqa: PLR0913 (a command's options)
+async def add(  # parameters: a command's options
     settings: Settings,
     *,
     name: ServerName,
@@ -195,7 +195,7 @@ async def check(settings: Settings, *, name: ServerName, json: JsonOption = Fals
 
 
 @command(app)
-async def auth(  # noqa: PLR0913 (a command's options)
+async def auth(  # parameters: a command's options
     settings: Settings,
     *,
     name: ServerName,

@@ -18,6 +18,10 @@ FormOption: TypeAlias = Annotated[
         "--form", metavar="JSON", help="The fields of the form as JSON, if the question has one."
     ),
 ]
+ChoiceOption: TypeAlias = Annotated[
+    str | None,
+    typer.Option("--choice", metavar="CHOICE", help="One of the choices, if the question has any."),
+]
 JsonOption: TypeAlias = Annotated[
     bool, typer.Option("--json", help="Print JSON, one object per line.")
 ]

@@ -65,7 +65,7 @@ class PluginView(Struct, frozen=True, kw_only=True):
 
 
 @command(app)
-async def install(  # noqa: PLR0913 (the options of the command)
+async def install(  # parameters: the options of the command
     settings: Settings,
     *,
     source: Annotated[

@@ -108,7 +108,7 @@ FolderArgument: TypeAlias = Annotated[
 
 
 @command(app)
-async def check(  # noqa: PLR0913 (the options of the command)
+async def check(  # parameters: the options of the command
     settings: Settings,
     *,
     call: Annotated[

@@ -21,7 +21,13 @@ from mainspring.core.sender import Origin, local_user
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.log_maintenance import rm
-from mainspring.edges.cli.options import CountOption, FormOption, JsonOption, SessionArgument
+from mainspring.edges.cli.options import (
+    ChoiceOption,
+    CountOption,
+    FormOption,
+    JsonOption,
+    SessionArgument,
+)
 from mainspring.edges.cli.printing import (
     Screen,
     StyledText,
@@ -41,7 +47,7 @@ from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
 from mainspring.log.store import all_sessions
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.approvals import Answer, answer_call, parse_form, subject_of
+from mainspring.runtime.approvals import Answer, may_comment, parse_form, submit_answer
 from mainspring.runtime.session.session_summary import (
     SessionSummary,
     Status,
@@ -293,7 +299,7 @@ async def cancel(settings: Settings, *, session: SessionArgument) -> int:
 
 
 @command(app)
-async def answer(
+async def answer(  # parameters: the options of the command
     settings: Settings,
     *,
     session: SessionArgument,
@@ -305,30 +311,31 @@ async def answer(
     ],
     message: Annotated[
         str | None,
-        typer.Option("--message", help="The reason for a denial, which the agent reads."),
+        typer.Option(
+            "--message",
+            help="The reason for a denial, which the agent reads; or a comment on a question that"
+            " is not about a call.",
+        ),
     ] = None,
     form: FormOption = None,
+    choice: ChoiceOption = None,
 ) -> int:
-    """Answer a call that waits for approval, or its question."""
-    if message is not None and verdict == "allow":
-        raise typer.BadParameter("allowed only with deny", param_hint="--message")
+    """Answer a call that waits for approval, or a question."""
     async with open_existing_log(settings) as log:
         row = await find_session(log, session)
         waiting = await read_open_calls(log, row)
         pending = _find_call(call, waiting)
-        reply = Answer(decision=verdict, text=message, form=parse_form(form))
-        await log.submit(
-            row.id,
-            answer_call(pending, reply),
-            sender=local_user(settings.user),
-            client_id=f"answer-{pending.id}-{subject_of(pending).hash}",  # of what was shown
-        )
+        if message is not None and verdict == "allow" and not may_comment(pending):
+            raise typer.BadParameter("allowed only with deny", param_hint="--message")
+        reply = Answer(decision=verdict, text=message, form=parse_form(form), choice=choice)
+        await submit_answer(log, row.id, pending, reply, sender=local_user(settings.user))
     style = "green" if verdict == "allow" else "red"
     Screen(settings).line(
         (f"{verdict} ", style), (pending.name, "bold"), (f"  {pending.id}", "dim")
     )
     remaining = f"{len(waiting) - 1} more wait for an answer; then: " if len(waiting) > 1 else ""
-    print_note(settings, f"{remaining}mainspring run --resume {short_id(row.id)}")
+    if not may_comment(pending):
+        print_note(settings, f"{remaining}mainspring run --resume {short_id(row.id)}")
     return 0
 
 

@@ -66,7 +66,7 @@ async def pull(
     return 0
 
 
-async def push(  # noqa: PLR0913 (the options of the command)
+async def push(  # parameters: the options of the command
     settings: Settings,
     *,
     url: UrlArgument,

@@ -80,7 +80,7 @@ class TenantView(Struct, frozen=True, kw_only=True):
 
 
 @command(app)
-async def create(  # noqa: PLR0913 (the options of the command)
+async def create(  # parameters: the options of the command
     settings: Settings,
     *,
     tenant: TenantId,
@@ -104,7 +104,7 @@ async def create(  # noqa: PLR0913 (the options of the command)
 
 
 @command(app, "set")
-async def change(  # noqa: PLR0913 (the options of the command)
+async def change(  # parameters: the options of the command
     settings: Settings,
     *,
     tenant: TenantId,

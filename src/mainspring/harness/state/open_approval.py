@@ -26,6 +26,11 @@ class OpenApproval(Struct, frozen=True, kw_only=True):
         return self.request.approval_id
 
     @property
+    def is_of_call(self) -> bool:
+        """Whether a tool call asks, and not another part."""
+        return self.request.tool_use_id is not None
+
+    @property
     def is_open(self) -> bool:
         return self.answer is None and not self.is_void
 

@@ -207,6 +207,21 @@ def proposed_call(event: Event) -> OpenCall | None:
     )
 
 
+def asking_call(approval: OpenApproval) -> OpenCall:
+    """The question of a part that is not a tool call, such as a workflow, as a call that waits for
+    its answer. People answer both in the same way."""
+    return OpenCall(
+        id=approval.id,
+        name=approval.request.subject.type,
+        input={},
+        thread_id=approval.thread_id,
+        asked=approval.asked,
+        asked_at=approval.asked_at,
+        approvals=(approval,),
+        is_suspended=True,
+    )
+
+
 _CALL_ID_FIELDS: dict[type[AnyPayload], str] = {
     events.ToolCallAuthorized: "tool_use_id",
     events.ToolCallStarted: "tool_use_id",

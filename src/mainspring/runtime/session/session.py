@@ -200,14 +200,15 @@ class Session(Generic[Output]):
         *,
         message: str | None = None,
         form: Mapping[str, object] | None = None,
+        choice: str | None = None,
         client_id: str | None = None,
     ) -> InboxItem:
         """Answer a call that waits for a person: for permission, or for the answer to a question.
 
         Raises:
-            InvalidInput: `form` does not fit the question.
+            InvalidInput: `form` or `choice` does not fit the question.
         """
-        answer = Answer(decision=result, text=message, form=form)
+        answer = Answer(decision=result, text=message, form=form, choice=choice)
         return await self.submit(await answer_event(self.log, self.id, call_id, answer), client_id)
 
     async def permit(

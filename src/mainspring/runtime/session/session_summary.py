@@ -16,7 +16,8 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event, event_types, payload_type
 from mainspring.core.events import Usage
 from mainspring.core.sender import UNKNOWN_ORIGIN, Origin
-from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
+from mainspring.harness.state.open_call import OpenCall, asking_call
 from mainspring.harness.state.session_state import skill_model
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
@@ -138,9 +139,11 @@ class ThreadPendingCall(Struct, frozen=True):
 
 
 async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[ThreadPendingCall]:
-    """Pending calls of all threads, in the order in which the threads were created."""
+    """Pending calls of all threads, in the order in which the threads were created; then the
+    questions of parts that are not calls, such as a workflow."""
     thread_tree = ThreadTree(session.thread_id)
     pending: dict[str, tuple[str, ...]] = {}
+    approvals: tuple[OpenApproval, ...] = ()
     for event in await log.read(session.id):
         thread_tree.apply(event)
         match event.payload:
@@ -148,14 +151,27 @@ async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[Threa
                 pending[event.thread_id] = stop.event_ids
             case events.SessionForked():  # pending calls of other threads stay with the parent
                 pending = {session.thread_id: pending.get(session.thread_id, ())}
+                approvals = ()
+            case (
+                events.ApprovalRequested(tool_use_id=None)
+                | events.ApprovalAnswered(tool_use_id=None)
+                | events.ApprovalVoided(tool_use_id=None)
+            ):
+                approvals = fold_approvals(approvals, event)
             case _:
                 pass
-    return [
+    questions = [
+        ThreadPendingCall(asking_call(item), item.thread_id, ())
+        for item in approvals
+        if item.is_open
+    ]
+    calls = [
         ThreadPendingCall(call, member.id, _path(thread_tree, member))
         for member in thread_tree.nodes.values()
         for call in member.thread.unsettled_calls()
         if call.id in pending.get(member.id, ()) and not call.has_answer
     ]
+    return calls + questions
 
 
 def _path(tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:

@@ -40,8 +40,9 @@ class Approval(Struct, frozen=True, kw_only=True):
     agent_id: str
     agent_name: str
     tool_use_id: str
+    """The call; if another part asks, such as a workflow, its question's id."""
     name: str
-    """The name of the tool."""
+    """The name of the tool; if another part asks, the type of the subject."""
     input: CallInput
     """The input as in the log, without secrets."""
     preview: str | None
@@ -78,7 +79,15 @@ class Approval(Struct, frozen=True, kw_only=True):
     form_schema: dict[str, Any] | None = None
     """JSON Schema of the form that goes with `allow`."""
     form: dict[str, Any] | None = None
+    choices: tuple[str, ...] = ()
+    """What the person may choose; `allow` then takes one of them."""
+    choice: str | None = None
     type: Literal["approval"] = "approval"
+
+    @property
+    def is_of_call(self) -> bool:
+        """Whether a tool call waits, and not another part."""
+        return self.subject is None or self.subject.type in ("tool_call", "elicitation")
 
     @property
     def due(self) -> datetime | None:

@@ -52,9 +52,11 @@ _EXPIRY_SENDER = Sender(kind="system", id="approval_expiry")
 class ApprovalAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     result: ApprovalResult
     message: Annotated[str, Meta(min_length=1, max_length=MAX_MESSAGE_CHARS)] | None = None
-    """The reason for a denial, which the agent reads."""
+    """The reason for a denial, which the agent reads; or a comment, if another part asks."""
     form: dict[str, Any] | None = None
     """The fields of `form_schema`, with the result allow."""
+    choice: str | None = None
+    """One of the `choices`, with the result allow."""
     for_session: bool = False
     """Allow similar calls in this session from now on without asking; needs the role operator."""
 
@@ -118,9 +120,11 @@ class Approvals:
         """
         approval = await self._load(principal, approval_id)
         principal.require_human()
-        decision = Answer(decision=answer.result, text=answer.message, form=answer.form)
+        decision = Answer(
+            decision=answer.result, text=answer.message, form=answer.form, choice=answer.choice
+        )
         who = answered_by(principal)
-        if answer.message is not None and answer.result != "deny":
+        if answer.message is not None and answer.result != "deny" and approval.is_of_call:
             raise InvalidInput("message: allowed only with the result deny")
         if answer.for_session:
             principal.require("operator")
@@ -256,8 +260,8 @@ def _check_same_answer(approval: Approval, answer: Answer, answered_by: str) -> 
         raise StaleVersion(
             f"{approval.id} no longer waits: it was interrupted, or its session has ended"
         )
-    expected = (answer.decision, answered_by, answer.form)
-    if (approval.result, approval.answered_by, approval.form) != expected:
+    expected = (answer.decision, answered_by, answer.form, answer.choice)
+    if (approval.result, approval.answered_by, approval.form, approval.choice) != expected:
         who = (
             "nobody in time" if approval.answered_by == ANSWERED_BY_EXPIRY else approval.answered_by
         )

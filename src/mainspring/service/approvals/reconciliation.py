@@ -16,7 +16,7 @@ from mainspring.core import events
 from mainspring.core.clock import Clock, from_micros, to_micros
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import AlreadyExists, NotFound, SessionNotFound, StaleVersion
-from mainspring.harness.state.open_call import OpenCall
+from mainspring.harness.state.open_call import OpenCall, asking_call
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
@@ -60,7 +60,7 @@ IN_DOUBT_REASON = "it was started, and whether it took effect is unknown. Run it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingCall:
-    """A call that waits for a person."""
+    """A call, or a question of another part, that waits for a person."""
 
     call: OpenCall
     subagent: str | None = None
@@ -116,17 +116,20 @@ async def read_approval_state(
     row = await log.session(session.id)  # read later: an item that left the inbox is in the log
     digest = await digests.of(row)
     is_open = session.archived_at is None and digest.status != "terminated"
-    calls = (
+    calls = [
         PendingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
         for thread in digest.threads.values()
         for call in thread.calls.values()
+        if call.name
+    ]
+    calls += [PendingCall(call=asking_call(item)) for item in digest.open_approvals]
+    waiting = (
+        item
+        for item in calls
         # inherited questions do not count: a fork asks again when it runs
-        if is_open
-        and call.name
-        and call.asked > row.parent_seq
-        and question_id(call) not in pending
+        if is_open and item.call.asked > row.parent_seq and question_id(item.call) not in pending
     )
-    return ApprovalState(head=digest.seq, pending_calls=tuple(calls), pending=pending)
+    return ApprovalState(head=digest.seq, pending_calls=tuple(waiting), pending=pending)
 
 
 async def find_answer(
@@ -285,6 +288,7 @@ class ApprovalReconciler:
             answered_by=event.answered_by,
             message=answer.message,
             form=event.form if isinstance(event, events.ApprovalAnswered) else None,
+            choice=event.choice if isinstance(event, events.ApprovalAnswered) else None,
             closed_at=answer.at,
         )
         expired = Notification(tenant=tenant, type="mainspring.approval_expired", id=current.id)
@@ -346,6 +350,7 @@ def _new_approval(
         question_id=request and request.approval_id,
         question=request and request.question,
         form_schema=request and request.form_schema,
+        choices=() if request is None else request.choices,
     )
 
 

@@ -19,7 +19,8 @@ from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.events import Usage
 from mainspring.harness import limits
-from mainspring.harness.state.open_call import OpenCall, call_id_of, proposed_call
+from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
+from mainspring.harness.state.open_call import OpenCall, asking_call, call_id_of, proposed_call
 from mainspring.harness.state.outcome_state import outcome_id
 from mainspring.harness.state.thread_tree import add_usage
 from mainspring.log.lru_cache import LruCache
@@ -86,6 +87,8 @@ class SessionDigest:
     threads: dict[str, ThreadDigest] = field(default_factory=dict[str, ThreadDigest])
     """In order of creation; the main one is the first."""
     outcomes: list[Outcome] = field(default_factory=list[Outcome])
+    approvals: tuple[OpenApproval, ...] = ()
+    """Questions of parts that are not tool calls, and their answers."""
 
     @property
     def status(self) -> SessionStatus:
@@ -100,8 +103,15 @@ class SessionDigest:
     def calls(self) -> list[OpenCall]:
         return [call for thread in self.threads.values() for call in thread.calls.values()]
 
+    @property
+    def open_approvals(self) -> list[OpenApproval]:
+        return [item for item in self.approvals if item.is_open]
+
     def call(self, call_id: str) -> OpenCall | None:
-        return next((t.calls[call_id] for t in self.threads.values() if call_id in t.calls), None)
+        """The call, or the open question of another part, with this id."""
+        calls = (t.calls[call_id] for t in self.threads.values() if call_id in t.calls)
+        questions = (asking_call(item) for item in self.open_approvals if item.id == call_id)
+        return next(calls, None) or next(questions, None)
 
     def thread(self, event: Event, thread_id: str | None = None) -> ThreadDigest:
         """The thread that an event changes."""
@@ -207,6 +217,17 @@ def _call_made(digest: SessionDigest, event: Event, _payload: AnyPayload) -> Non
         digest.thread(event).calls[call.id] = call
 
 
+def _approval_changed(
+    digest: SessionDigest,
+    event: Event,
+    payload: events.ApprovalRequested | events.ApprovalAnswered | events.ApprovalVoided,
+) -> None:
+    if payload.tool_use_id is None:
+        digest.approvals = fold_approvals(digest.approvals, event)
+    else:
+        _call_changed(digest, event, payload)
+
+
 def _call_changed(digest: SessionDigest, event: Event, payload: AnyPayload) -> None:
     thread = digest.threads.get(event.thread_id)
     if thread is not None and (call := thread.calls.get(call_id_of(payload) or "")):
@@ -250,9 +271,9 @@ _HANDLERS: dict[type[AnyPayload], _Handler] = {
     events.ToolCallAuthorized: _call_changed,
     events.ToolCallStarted: _call_changed,
     events.ToolCallInDoubt: _call_changed,
-    events.ApprovalRequested: _call_changed,
-    events.ApprovalAnswered: _call_changed,
-    events.ApprovalVoided: _call_changed,
+    events.ApprovalRequested: _approval_changed,
+    events.ApprovalAnswered: _approval_changed,
+    events.ApprovalVoided: _approval_changed,
     events.StatusRunning: _running,
     events.StatusIdle: _status_handler("idle"),
     events.StatusRescheduled: _status_handler("rescheduling"),
