@@ -44,12 +44,10 @@ class WorkflowRunCreated(Payload, frozen=True, kw_only=True, tag="workflow_run.c
     file: str | None = None
     """Where the workflow was found."""
     arguments: str = ""
-    inputs: dict[str, object] = {}
+    inputs: dict[str, object] | None = None
     run_key: str | None = None
     """A key of the caller's choice: a second start with it is the same run."""
     workspace: str | None = None
-    forked_from: str | None = None
-    """The run whose finished nodes this one begins with."""
 
 
 class WorkflowRunRunning(Payload, frozen=True, kw_only=True, tag="workflow_run.status_running"):

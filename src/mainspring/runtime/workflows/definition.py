@@ -95,7 +95,8 @@ class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        return tuple(item.id for item in self.decisions) or ("approve", "reject")
+        """What a person may choose; empty: only whether to approve."""
+        return tuple(item.id for item in self.decisions)
 
 
 class FanOut(Struct, frozen=True, kw_only=True, omit_defaults=True):

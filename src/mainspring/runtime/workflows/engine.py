@@ -90,7 +90,7 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
                 definition=blob.hash,
                 file=request.files.files.get(f"workflow {workflow.name}"),
                 arguments=request.arguments,
-                inputs=inputs,
+                inputs=inputs or None,
                 run_key=key,
                 workspace=None if request.workspace is None else str(request.workspace),
             )
@@ -159,7 +159,7 @@ async def run_workflow(
             prefix="",
             nodes=workflow.nodes,
             workflow=workflow,
-            inputs=created.inputs,
+            inputs=created.inputs or {},
             arguments=created.arguments,
             workspace=workspace,
         )

@@ -3,24 +3,17 @@ evidence."""
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Sequence
-
-import msgspec
 from msgspec import Struct
 
 from mainspring.core import ids
-from mainspring.core.events import ApprovalRequested, ApprovalSubject, ApprovalVoided, Evidence
-from mainspring.core.ids import stable_id
+from mainspring.core.events import ApprovalVoided, Evidence
 from mainspring.harness.state.open_approval import OpenApproval
-from mainspring.runtime.approvals import CHANGED_REASON
+from mainspring.runtime.approvals import CHANGED_REASON, ApprovalQuestion, evidence_of
 from mainspring.runtime.workflows.definition import Node
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.step_runner import ProgramStep
 
-_SHOWN_CHARS = 4000
-"""The part of an output or of a diff that a gate shows; the hash covers all of it."""
 _EVIDENCE_MS = 60_000
 """The longest time that git may take to show what has changed."""
 _GIT = "git --no-pager -c core.fsmonitor= -c core.pager=cat"
@@ -37,79 +30,71 @@ echo "commit $({_GIT} rev-parse HEAD 2>/dev/null || echo none)"
 class GateAnswer(Struct, frozen=True, kw_only=True):
     decision: str
     text: str = ""
+    is_denied: bool = False
+    """The person refused, instead of choosing a decision that is called reject."""
 
 
 async def ask_gate(
-    context: RunContext, scope: Scope, node: Node, message: str, choices: Sequence[str]
+    context: RunContext,
+    scope: Scope,
+    node: Node,
+    message: str,
+    choices: tuple[str, ...] = (),
+    *,
+    round_number: int = 1,
 ) -> GateAnswer | None:
-    """The valid answer to a gate; `None`: it waits for one. Each time it is asked, the evidence is
-    collected anew: an answer to other evidence is void."""
-    path = scope.path(node)
-    evidence = await _evidence(context, scope, node)
-    subject = ApprovalSubject(
+    """The valid answer to a gate; `None`: it waits for one. Each time, the evidence is collected
+    anew: an answer to other evidence, or to an earlier round, does not count."""
+    question = ApprovalQuestion(
         type="workflow_node",
-        id=f"{context.session_id}:{path}",
-        hash=_hash(message, choices, evidence),
-        evidence=tuple(
-            Evidence(title=title, text=text[-_SHOWN_CHARS:], ref=_digest(text))
-            for title, text in evidence
-        ),
-        stale_when=("content_changed", "base_changed"),
+        id=f"{context.session_id}:{scope.path(node)}:{round_number}",
+        text=message,
+        evidence=await _evidence(context, scope, node),
+        choices=choices,
     )
     await context.receive()
     earlier = [
         item
         for item in context.state.approvals
-        if item.request.subject.id == subject.id and not item.is_void
+        if item.request.subject.id == question.id and not item.is_void
     ]
     for item in earlier:
-        if item.request.subject.hash == subject.hash:
+        if item.request.subject.hash == question.hash:
             return _answer(item, choices)
-    await context.append(
-        *(ApprovalVoided(approval_id=item.id, reason=CHANGED_REASON) for item in earlier),
-        ApprovalRequested(
-            approval_id=stable_id("aprv", subject.type, subject.id, subject.hash),
-            subject=subject,
-            question=message,
-            form_schema=_form(choices),
-        ),
-    )
+    stale = [ApprovalVoided(approval_id=item.id, reason=CHANGED_REASON) for item in earlier]
+    await context.append(*stale, question.request)
     return None
 
 
-def _answer(approval: OpenApproval, choices: Sequence[str]) -> GateAnswer | None:
+def given_answer(context: RunContext, scope: Scope, node: Node, round_number: int) -> GateAnswer:
+    """The answer of a round that has been acted on."""
+    subject = f"{context.session_id}:{scope.path(node)}:{round_number}"
+    for item in context.state.approvals:
+        if item.request.subject.id == subject and item.answer is not None:
+            return GateAnswer(decision="reject", text=item.answer.text or "", is_denied=True)
+    return GateAnswer(decision="reject", is_denied=True)
+
+
+def _answer(approval: OpenApproval, choices: tuple[str, ...]) -> GateAnswer | None:
     answer = approval.answer
     if answer is None or approval.is_void:
         return None
-    chosen = str((answer.form or {}).get("decision") or "")
     if answer.decision == "deny":
-        return GateAnswer(decision="reject", text=answer.text or "")
-    if chosen and chosen not in choices:
+        return GateAnswer(decision="reject", text=answer.text or "", is_denied=True)
+    if choices and answer.choice not in choices:
         return None
-    text = str((answer.form or {}).get("text") or "") or answer.text or ""
-    return GateAnswer(decision=chosen or "approve", text=text)
+    return GateAnswer(decision=answer.choice or "approve", text=answer.text or "")
 
 
-def _form(choices: Sequence[str]) -> dict[str, object]:
-    """What goes with `allow`: which of several decisions, and a text for the nodes behind."""
-    allowed = [choice for choice in choices if choice != "reject"]
-    return {
-        "type": "object",
-        "properties": {
-            "decision": {"type": "string", "enum": allowed},
-            "text": {"type": "string"},
-        },
-    }
-
-
-async def _evidence(context: RunContext, scope: Scope, node: Node) -> list[tuple[str, str]]:
+async def _evidence(context: RunContext, scope: Scope, node: Node) -> tuple[Evidence, ...]:
     """What was checked before the gate, and the state of the workspace."""
-    found: list[tuple[str, str]] = []
+    found: list[Evidence] = []
     for name in node.depends_on:
         state = context.state.nodes.get(scope.prefix + name)
         if state is not None:
             text = await context.whole_output(state.path) or state.error or state.reason or ""
-            found.append((f"{name}: {state.status}", text))
+            ref = state.session_id
+            found.append(evidence_of(f"{name}: {state.status}", text, ref=ref))
     path = scope.path(node)
     result = await context.runner.run_program(
         ProgramStep(
@@ -122,12 +107,4 @@ async def _evidence(context: RunContext, scope: Scope, node: Node) -> list[tuple
         )
     )
     text = result.output if result.status == "completed" else f"unknown: {result.error}"
-    return [*found, ("workspace", text)]
-
-
-def _hash(message: str, choices: Sequence[str], evidence: Sequence[tuple[str, str]]) -> str:
-    return hashlib.sha256(msgspec.json.encode((message, choices, evidence))).hexdigest()
-
-
-def _digest(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()
+    return (*found, evidence_of("workspace", text))

@@ -121,11 +121,11 @@ async def _ask_iteration(
     iteration = f"{node.id}/{number}"
     gate = Node(id=f"{iteration}/gate", kind="approval", depends_on=(iteration,))
     answer = await ask_gate(
-        context, scope, gate, fill_text(message, values), ("approve", "continue", "reject")
+        context, scope, gate, fill_text(message, values), ("approve", "continue")
     )
     if answer is None:
         return None
-    return answer.decision == "approve" and not answer.text, answer.text
+    return answer.decision == "approve", answer.text
 
 
 async def run_group(context: RunContext, scope: Scope, node: Node, run_node: RunNode) -> StepResult:

@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import anyio
-
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.core.events import WorkflowNodeReset, WorkflowNodeStarted
 from mainspring.runtime.workflows.definition import Node
-from mainspring.runtime.workflows.gates import GateAnswer, ask_gate
+from mainspring.runtime.workflows.gates import GateAnswer, ask_gate, given_answer
 from mainspring.runtime.workflows.iterations import run_group, run_loop
 from mainspring.runtime.workflows.node_steps import run_agent, run_program
 from mainspring.runtime.workflows.references import fill_text, value_text
@@ -56,7 +54,7 @@ async def run_node(context: RunContext, scope: Scope, node: Node) -> bool:
             and (result.is_transient or retry.on_error == "all")
         ):
             await context.record(path, attempt, result, session_id=session_id)
-            await anyio.sleep(retry.delay_ms * 2 ** (attempt - 1) / 1000)
+            await context.runner.wait(retry.delay_ms * 2 ** (attempt - 1) / 1000)
             reason = f"attempt {attempt} failed"
             reset = WorkflowNodeReset(
                 workflow_run_id=context.state.id, nodes=(path,), reason=reason
@@ -101,31 +99,30 @@ async def _run_gate(context: RunContext, scope: Scope, node: Node) -> StepResult
     values = await context.value_reader(scope, approval.message)
     message = fill_text(approval.message, values)
     rework = approval.on_reject
-    for number in range(1, (rework.max_attempts if rework else 0) + 2):
-        round_path = f"{path}/rework/{number}"
-        state = context.state.nodes.get(round_path)
-        if state is not None and state.status == "failed":
-            return StepResult(status="failed", error=state.error or "the rework failed")
-        if state is not None and state.is_ended:
-            continue
-        answer = await ask_gate(context, scope, node, message, approval.choices)
-        if answer is None:
-            return _WAITING
-        if answer.decision != "reject" or rework is None:
-            return _decided(scope, node, answer)
-        if number > rework.max_attempts:
-            break
-        if not await _rework(context, scope, node, number, answer):
-            return _WAITING
-    scope.stop.reason = f"{node.id} was rejected {rework.max_attempts + 1 if rework else 1} times"
-    return StepResult(status="cancelled", error=scope.stop.reason)
+    attempts = 0 if rework is None else rework.max_attempts
+    for number in range(1, attempts + 2):
+        state = context.state.nodes.get(f"{path}/rework/{number}")
+        if state is None:
+            answer = await ask_gate(
+                context, scope, node, message, approval.choices, round_number=number
+            )
+            if answer is None:
+                return _WAITING
+            if not answer.is_denied or number > attempts:
+                return _decided(scope, node, answer)
+        else:
+            answer = given_answer(context, scope, node, number)
+        result = await _rework(context, scope, node, number, answer)
+        if result.status != "completed":
+            return result
+    raise InvalidInput(f"{path} has no further round")
 
 
 def _decided(scope: Scope, node: Node, answer: GateAnswer) -> StepResult:
     approval = node.approval
-    decisions = [item.id for item in approval.decisions] if approval is not None else []
+    decisions = approval.choices if approval is not None else ()
     fields = {"decision": answer.decision, "text": answer.text}
-    if answer.decision == "reject" and "reject" not in decisions:
+    if answer.is_denied:
         scope.stop.reason = f"rejected: {answer.text}" if answer.text else "rejected"
         return StepResult(status="cancelled", error=scope.stop.reason, structured=fields)
     if decisions:
@@ -136,15 +133,18 @@ def _decided(scope: Scope, node: Node, answer: GateAnswer) -> StepResult:
 
 async def _rework(
     context: RunContext, scope: Scope, node: Node, number: int, answer: GateAnswer
-) -> bool:
-    """Let an agent work on the objection, and run again what its edit has invalidated. Returns
-    whether it is done."""
+) -> StepResult:
+    """Let an agent work on the objection, and run again what its edit has invalidated. After a
+    crash, it continues."""
     path = f"{scope.path(node)}/rework/{number}"
     rework = node.approval.on_reject if node.approval is not None else None
-    if rework is None:
-        return True
+    state = context.state.nodes.get(path)
+    if rework is None or (state is not None and state.status == "completed"):
+        return StepResult(status="completed")
+    if state is not None and state.is_ended:
+        return StepResult(status="failed", error=state.error or "the rework failed")
     session_id = context.step_id(path, 1)
-    if context.state.nodes.get(path) is None:
+    if state is None:
         context.steps += 1
         started = WorkflowNodeStarted(
             workflow_run_id=context.state.id, node=path, kind="prompt", session_id=session_id
@@ -153,19 +153,19 @@ async def _rework(
     own = replace(scope, variables={**scope.variables, "REJECTION_REASON": answer.text})
     result = await run_agent(context, own, node, 1, text=rework.prompt, path=path)
     if result.status == "waiting":
-        return False
+        return result
     invalid: list[str] = []
-    if await context.runner.changed_files(session_id):
+    if result.status == "completed" and await context.runner.changed_files(session_id):
         invalid = await _invalidated(context, scope, node)
     await context.record(path, 1, result)
-    if invalid and result.status == "completed":
+    if invalid:
         names = tuple(scope.prefix + name for name in invalid)
         reason = f"{path} changed files"
         reset = WorkflowNodeReset(workflow_run_id=context.state.id, nodes=names, reason=reason)
         await context.append(reset)
-        only = frozenset(invalid)
-        return await GraphRun(context, scope, run_node, only).run() == "done"
-    return True
+        if await GraphRun(context, scope, run_node, frozenset(invalid)).run() == "waiting":
+            return _WAITING
+    return result
 
 
 async def _invalidated(context: RunContext, scope: Scope, gate: Node) -> list[str]:

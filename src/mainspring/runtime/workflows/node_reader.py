@@ -117,12 +117,11 @@ class NodeReader:
     def _kind(self) -> NodeKind | None:
         if not self._bodies_are_valid():
             return None
-        bodies = {kind: self.raw[kind] for kind in KINDS if kind in self.raw}
-        present: list[NodeKind] = [
-            kind
-            for kind, body in bodies.items()
-            if (body.strip() if isinstance(body, str) else body is not None)
-        ]
+        present: list[NodeKind] = []
+        for kind in KINDS:
+            body = self.raw.get(kind)
+            if body.strip() if isinstance(body, str) else body is not None:
+                present.append(kind)
         if len(present) > 1:
             self._error(
                 "'command', 'prompt', 'bash', 'loop', 'loop_group', 'approval', 'cancel',"
@@ -251,13 +250,9 @@ class NodeReader:
             if not isinstance(entry, dict):
                 self._error(f"'loop_group.nodes.{index}' must be names with values")
                 continue
-            reader = NodeReader(
-                cast("dict[str, object]", entry),
-                index,
-                self.lines.get(id(entry), self.line),
-                self.problems,
-                self.lines,
-            )
+            fields = cast("dict[str, object]", entry)
+            line = self.lines.get(id(fields), self.line)
+            reader = NodeReader(fields, index, line, self.problems, self.lines)
             reader.label = f"{self._title} → loop_group node '{reader.id}'"
             if (node := reader.read()) is not None:
                 nodes.append(node)

@@ -98,18 +98,8 @@ def value_reader(
 
     def output_of(path: str, node: Node | None) -> Output | None:
         current = state.nodes.get(path)
-        if current is None:
-            return None
-        output = current.as_output(None if node is None else declared_fields(node))
-        if path in outputs:
-            output = Output(
-                status=output.status,
-                text=outputs[path],
-                structured=output.structured,
-                declared=output.declared,
-                error=output.error,
-            )
-        return output
+        declared = None if node is None else declared_fields(node)
+        return None if current is None else current.as_output(declared, outputs.get(path))
 
     def value_of(reference: Reference) -> object:
         if reference.input is not None:

@@ -58,10 +58,13 @@ class NodeState(Struct, frozen=True, kw_only=True):
     def is_ended(self) -> bool:
         return self.status != "running"
 
-    def as_output(self, declared: Sequence[str] | None = None) -> Output:
+    def as_output(
+        self, declared: Sequence[str] | None = None, whole_text: str | None = None
+    ) -> Output:
+        """`whole_text`: the output, if the state has only its beginning."""
         return Output(
             status=self.status,
-            text=self.output,
+            text=self.output if whole_text is None else whole_text,
             structured=self.structured,
             declared=None if declared is None else tuple(declared),
             error=self.error or "",

@@ -11,6 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import cast
 
+import anyio
 import msgspec
 from anyio import to_thread
 
@@ -133,6 +134,9 @@ class SessionSteps:
         self.folder = root / RUNS_FOLDER / run_id
         await to_thread.run_sync(_prepare, root, run_id)
         return self.folder
+
+    async def wait(self, seconds: float) -> None:
+        await anyio.sleep(seconds)
 
     async def changed_files(self, session_id: str) -> bool:
         try:

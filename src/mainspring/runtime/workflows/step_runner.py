@@ -70,6 +70,10 @@ class StepRunner(Protocol):
         """Create the folder in the workspace that holds the artifacts of a run."""
         ...
 
+    async def wait(self, seconds: float) -> None:
+        """Wait before a node is tried again."""
+        ...
+
     async def changed_files(self, session_id: str) -> bool:
         """Whether a session has changed files of its workspace."""
         ...

@@ -55,27 +55,33 @@ def graph_problem(
 ) -> GraphProblem | None:
     """The first problem of a graph, or of a group's body. `enclosing`: the nodes around it."""
     outer = enclosing or {}
-    by_id: dict[str, Node] = {}
+    problem = _name_problem(nodes, outer) or _order_problem(nodes)
+    if problem is not None:
+        return problem
+    by_id = {node.id: node for node in nodes}
+    upstream, known = _upstream(nodes, by_id), {**outer, **by_id}
     for node in nodes:
-        if node.id in by_id:
+        text = (
+            _unknown_reference(node, by_id, outer)
+            or _prose_comparison(node, known)
+            or _not_upstream(node, by_id, upstream, is_body=enclosing is not None)
+        )
+        if text is not None:
+            return GraphProblem(node, text)
+    for node in nodes:
+        if (problem := _body_problem(node, known)) is not None:
+            return problem
+    return None
+
+
+def _name_problem(nodes: Sequence[Node], outer: Mapping[str, Node]) -> GraphProblem | None:
+    names: set[str] = set()
+    for node in nodes:
+        if node.id in names:
             return GraphProblem(node, f"Duplicate node id: '{node.id}'")
         if node.id in outer:
             return GraphProblem(node, f"Node id '{node.id}' shadows a node id in the enclosing DAG")
-        by_id[node.id] = node
-    if (problem := _order_problem(nodes)) is not None:
-        return problem
-    upstream = _upstream(nodes, by_id)
-    for node in nodes:
-        problem = (
-            _unknown_reference(node, by_id, outer)
-            or _prose_comparison(node, {**outer, **by_id})
-            or _not_upstream(node, by_id, upstream, is_body=enclosing is not None)
-        )
-        if problem is not None:
-            return GraphProblem(node, problem)
-    for node in nodes:
-        if (problem := _body_problem(node, {**outer, **by_id})) is not None:
-            return problem
+        names.add(node.id)
     return None
 
 
@@ -210,8 +216,8 @@ def pause_node(nodes: Sequence[Node]) -> str | None:
         if node.kind == "approval":
             return (
                 f"Node '{node.id}' is a pause node ('approval:'), but this workflow does not"
-                " declare 'interactive: true'. An unattended workflow may never contain a pause node —"
-                " declare 'interactive: true' at the workflow level, or remove this gate."
+                " declare 'interactive: true'. An unattended workflow may never contain a pause"
+                " node — declare 'interactive: true' at the workflow level, or remove this gate."
             )
         if node.loop is not None and node.loop.interactive:
             return (

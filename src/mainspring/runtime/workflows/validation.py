@@ -94,17 +94,20 @@ def _file_issues(files: WorkflowFiles, item: WorkflowFile, node: Node) -> Iterat
     if name is not None and files.script_file(name, node.runtime or "bun", item.pack) is None:
         yield _issue("error", node, f"Named script '{name}' not found in .archon/scripts/")
     if node.kind in ("include", "workflow"):
-        try:
-            files.find(node.text)
-        except NotFound:
-            yield _issue("note", node, f"there is no workflow {node.text} here")
-        except InvalidInput as error:
-            yield _issue("error", node, f"workflow {node.text}: {error}")
-    if node.mcp is not None:
-        yield from _server_issues(files, node, node.mcp)
+        yield from _target_issues(files, node)
+    yield from _server_issues(files, node, node.mcp) if node.mcp is not None else ()
     if node.runtime == "bun" and node.deps:
         text = "'deps' is ignored for bun runtime (bun auto-installs packages at runtime)"
         yield _issue("warning", node, text)
+
+
+def _target_issues(files: WorkflowFiles, node: Node) -> Iterator[WorkflowIssue]:
+    try:
+        files.find(node.text)
+    except NotFound:
+        yield _issue("note", node, f"there is no workflow {node.text} here")
+    except InvalidInput as error:
+        yield _issue("error", node, f"workflow {node.text}: {error}")
 
 
 def _server_issues(files: WorkflowFiles, node: Node, name: str) -> Iterator[WorkflowIssue]:

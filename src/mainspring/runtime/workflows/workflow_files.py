@@ -1,5 +1,5 @@
-"""Finds workflows with their commands and scripts: in the project, in packs, and in the user's home.
-A project's files are only text until somebody trusts them, by hash, as they are now."""
+"""Finds workflows with their commands and scripts: in the project, in packs, and in the user's
+home. A project's files are only text until somebody trusts them, by hash, as they are now."""
 
 from __future__ import annotations
 
@@ -100,21 +100,17 @@ class WorkflowFiles:
                 continue
             workflows[item.name] = item.text
             files[f"workflow {item.name}"] = self._shown(item.path)
-            for node in all_nodes(item.read.workflow.nodes):
-                for name in command_names(node):
-                    path = self.command_file(name, item.pack)
-                    if path is None:
-                        raise InvalidInput(f"{node.id}: there is no command {name}")
-                    commands[name] = _text(path)
-                    files[f"command {name}"] = self._shown(path)
-                if (name := script_name(node)) is not None:
-                    path = self.script_file(name, node.runtime or "bun", item.pack)
-                    if path is None:
-                        raise InvalidInput(f"{node.id}: there is no script {name}")
-                    scripts[name] = _text(path)
-                    files[f"script {name}"] = self._shown(path)
-                if node.kind in ("include", "workflow"):
-                    pending.append(self.find(node.text))
+            for kind, name, path in self._parts(item):
+                texts = commands if kind == "command" else scripts
+                if path is None:
+                    raise InvalidInput(f"{item.name}: there is no {kind} {name}")
+                texts[name] = _text(path)
+                files[f"{kind} {name}"] = self._shown(path)
+            pending += [
+                self.find(node.text)
+                for node in all_nodes(item.read.workflow.nodes)
+                if node.kind in ("include", "workflow")
+            ]
         return RunFiles(
             main=workflow.name,
             workflows=workflows,
@@ -122,6 +118,14 @@ class WorkflowFiles:
             scripts=scripts,
             files=files,
         )
+
+    def _parts(self, item: WorkflowFile) -> Iterator[tuple[str, str, Path | None]]:
+        """The commands and scripts that a workflow names, and where they are."""
+        for node in all_nodes(item.read.workflow.nodes if item.read.workflow else ()):
+            for name in command_names(node):
+                yield "command", name, self.command_file(name, item.pack)
+            if (script := script_name(node)) is not None:
+                yield "script", script, self.script_file(script, node.runtime or "bun", item.pack)
 
     def trust(self, workflow: WorkflowFile, files: RunFiles) -> Trust:
         """Whether a workflow, with everything that it uses, may run."""

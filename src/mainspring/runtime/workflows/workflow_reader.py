@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from msgspec import Struct
 
 from mainspring.core.lazy_module import LazyModule
+from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.definition_files.yaml_reader import YamlReader, YamlValueError
 from mainspring.runtime.workflows.definition import (
     EFFORTS,
@@ -101,9 +102,9 @@ def _parse(text: str, file: str) -> tuple[dict[str, object], dict[int, int]]:
     """The values of a file, and the line of each mapping by its identity."""
     if len(text) > MAX_FILE_BYTES:
         raise _FileError(f"the file is over {MAX_FILE_BYTES} bytes")
-    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C where it is available
     try:
-        root = yaml.compose(text, Loader=loader)
+        root: yaml.nodes.Node | None = loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else None
         raise _FileError(f"YAML parse error: {error.problem}", line) from error
@@ -121,7 +122,7 @@ def _parse(text: str, file: str) -> tuple[dict[str, object], dict[int, int]]:
     return raw, lines
 
 
-def _add_lines(node: "yaml.nodes.Node", value: object, lines: dict[int, int]) -> None:  # noqa: UP037
+def _add_lines(node: yaml.nodes.Node, value: object, lines: dict[int, int]) -> None:
     """Note the lines of the nodes of a workflow and of groups in it."""
     if isinstance(value, dict) and isinstance(node, yaml.MappingNode):
         for key, child in node.value:
@@ -222,9 +223,8 @@ def _check_providers(raw: Mapping[str, object], lines: Mapping[int, int]) -> Non
         fields = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
         own = fields.get("provider")
         if own is not None and (not isinstance(own, str) or own.strip() not in _PROVIDERS):
-            raise _FileError(
-                f"Node '{fields.get('id')}': unknown provider '{own}'", lines.get(id(entry))
-            )
+            text = f"Node '{fields.get('id')}': unknown provider '{own}'"
+            raise _FileError(text, lines.get(id(fields)))
 
 
 def _asks_for_isolation(value: object) -> bool:
@@ -273,8 +273,8 @@ def _effort(raw: Mapping[str, object], name: str, problems: NodeProblems) -> str
             " nodes should reason that deeply."
             if effort is None
             else f"'modelReasoningEffort: {old}' is deprecated and was IGNORED because this"
-            f" workflow also declares 'effort: {effort}', which now applies on every provider including"
-            " Codex. Delete the 'modelReasoningEffort:' line."
+            f" workflow also declares 'effort: {effort}', which now applies on every provider"
+            " including Codex. Delete the 'modelReasoningEffort:' line."
         )
         problems.warnings.append((1, f"Workflow '{name}': {text}"))
     return cast("str | None", effort or (old if old in EFFORTS[:-1] else None))
@@ -315,7 +315,7 @@ def _evidence(raw: Mapping[str, object]) -> bool:
     value = raw.get("evidence_policy")
     if value is None:
         return False
-    required = cast("dict[str, object]", value).get("required") if isinstance(value, dict) else None
+    required = (as_object(value) or {}).get("required")
     if not isinstance(required, bool):
         raise _FileError("Invalid evidence_policy: expected { required: boolean }.")
     return required
@@ -323,7 +323,7 @@ def _evidence(raw: Mapping[str, object]) -> bool:
 
 def _worktree(raw: Mapping[str, object]) -> bool | None:
     value = raw.get("worktree")
-    enabled = cast("dict[str, object]", value).get("enabled") if isinstance(value, dict) else None
+    enabled = (as_object(value) or {}).get("enabled")
     return enabled if isinstance(enabled, bool) else None
 
 

@@ -18,6 +18,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, confirm
 from mainspring.edges.cli.session_runner import open_session_runner
+from mainspring.error_table import with_hints
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.definition import Workflow
 from mainspring.runtime.workflows.engine import read_run
@@ -50,13 +51,11 @@ async def find_trusted(
         return workflow, collected
     why = "has changed since it was trusted" if trust == "changed" else "is not trusted yet"
     if not trusts and not is_interactive():
-        raise InvalidInput(
-            f"workflow {workflow.name} {why}; read it, then:",
-            fix=(f"mainspring workflow trust {workflow.name}",),
-        )
+        refusal = InvalidInput(f"workflow {workflow.name} {why}")
+        raise with_hints(refusal, f"read it, then: mainspring workflow trust {workflow.name}")
     show_before_trust(settings, collected)
-    if not trusts:
-        confirm(settings, f"Workflow {workflow.name} {why}. Trust it?", yes=False)
+    if not trusts and not confirm(settings, f"Workflow {workflow.name} {why}. Trust it?"):
+        raise InvalidInput(f"workflow {workflow.name} {why}")
     await to_thread.run_sync(files.pin, workflow, collected, clock.now())
     return workflow, collected
 

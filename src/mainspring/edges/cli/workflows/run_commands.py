@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ import typer
 from anyio import to_thread
 
 from mainspring.config import Settings
-from mainspring.core.envelope import encode_line
+from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld, NotFound
 from mainspring.core.events import WorkflowRunControlled
 from mainspring.core.events.workflow import NodeAction
@@ -108,7 +108,7 @@ class EngineOptions:
         return RunLimits(max_steps=self.max_steps, parallel=self.parallel, max_cost_usd=cost)
 
 
-async def run(
+async def run(  # parameters: the options of one command
     settings: Settings,
     *,
     name: Annotated[
@@ -131,8 +131,9 @@ async def run(
     engine: EngineOptions,
     json: JsonOption = False,
 ) -> int:
-    """Run a workflow. Exit status: 0 completed, 3 waiting for an answer, 1 failed, 130 cancelled."""
-    workflow, files = await find_trusted(settings, name)
+    """Run a workflow. Exit status: 0 completed, 3 waiting for an answer, 1 failed, 130
+    cancelled."""
+    _, files = await find_trusted(settings, name)
     definition = files.workflow(files.main)
     given = parse_inputs(definition, inputs or (), input_file)
     async with open_steps(settings, engine.run_options(), None) as steps:
@@ -231,27 +232,21 @@ async def respond(
         if decision not in gate.choices:
             raise InvalidInput(f"{decision} is not a decision; choose {', '.join(gate.choices)}")
         approval = next(item for item in state.open_approvals if item.id == gate.approval_id)
-        form: dict[str, object] = {"decision": decision}
-        if text:
-            form["text"] = text
-        answer = (
-            Answer(decision="deny", text=text or None)
-            if decision == "reject" and "reject" not in _allowed(approval.request.form_schema)
-            else Answer(decision="allow", form=form)
+        allowed = approval.request.choices
+        is_denied = decision == "reject" and decision not in allowed
+        answer = Answer(
+            decision="deny" if is_denied else "allow",
+            text=text or None,
+            choice=decision if decision in allowed else None,
         )
         sender = local_user(settings.user)
-        event = answer_approval(approval, answer)
-        await log.submit(row.id, event, sender=sender, client_id=f"answer-{approval.id}")
+        client_id = f"answer-{approval.id}-{approval.asked}"
+        await log.submit(
+            row.id, answer_approval(approval, answer), sender=sender, client_id=client_id
+        )
         name = Screen(settings).id_text(row.id)
     print_note(settings, f"answered: {decision}; continue: mainspring workflow resume {name}")
     return DONE
-
-
-def _allowed(schema: dict[str, object] | None) -> list[str]:
-    properties = (schema or {}).get("properties")
-    decision = properties.get("decision") if isinstance(properties, dict) else None
-    values = decision.get("enum") if isinstance(decision, dict) else None
-    return [str(value) for value in values or ()]
 
 
 async def fork(
@@ -358,7 +353,7 @@ async def _control(
     return DONE
 
 
-async def _continue(
+async def _continue(  # parameters: what each of four commands adds
     settings: Settings,
     run_id: str,
     engine: EngineOptions,
@@ -367,7 +362,7 @@ async def _continue(
     node: str | None = None,
     json: bool,
     retries_failed: bool = False,
-) -> int:  # parameters: what each of four commands adds
+) -> int:
     if action is not None:
         await _control(settings, run_id, action, node=node, quiet=True)
     async with _existing(settings, run_id) as full:
@@ -390,9 +385,13 @@ async def _continue(
         return await _report(settings, steps.runtime.log, full, state, json=json)
 
 
-def _json_printer(settings: Settings):  # noqa: ANN202
+def _json_printer(settings: Settings) -> Callable[[Event], None]:
     screen = Screen(settings)
-    return lambda event: screen.json_line(encode_line(event))
+
+    def show(event: Event) -> None:
+        screen.json_line(encode_line(event))
+
+    return show
 
 
 async def _report(

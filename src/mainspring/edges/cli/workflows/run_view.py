@@ -107,7 +107,7 @@ def run_view(state: RunState, session_id: str, workflow: Workflow, *, changed: b
         updated_at=state.updated_at,
         cost_usd=str(state.cost_usd),
         arguments=state.created.arguments,
-        inputs=state.created.inputs,
+        inputs=state.created.inputs or {},
         error=None if error is None else error.message,
         changed_since=changed,
         nodes=tuple(nodes),
@@ -139,16 +139,13 @@ def gate_views(state: RunState) -> list[GateView]:
     views: list[GateView] = []
     for item in state.open_approvals:
         subject = item.request.subject
-        form = item.request.form_schema or {}
-        properties = form.get("properties")
-        decision = properties.get("decision") if isinstance(properties, dict) else None
-        allowed = decision.get("enum") if isinstance(decision, dict) else None
+        choices = item.request.choices or ("approve",)
         views.append(
             GateView(
                 approval_id=item.id,
-                node=subject.id.partition(":")[2],
+                node=subject.id.split(":")[1],
                 question=item.request.question,
-                choices=(*map(str, allowed or ()), "reject"),
+                choices=choices if "reject" in choices else (*choices, "reject"),
                 evidence=tuple((part.title, part.text) for part in subject.evidence),
             )
         )
