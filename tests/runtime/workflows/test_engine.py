@@ -219,7 +219,8 @@ nodes:
     steps = FakeSteps()
     run_id, state = await play(log, files_of(text), steps)
     assert state.status == "cancelled"
-    assert state.result is not None and state.result.error is not None
+    assert state.result is not None
+    assert state.result.error is not None
     assert state.result.error.message == "nothing to do: ran look"
     assert steps.ran == ["look"]
     assert (await run_workflow(log, run_id, steps)).status == "cancelled"
