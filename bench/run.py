@@ -15,6 +15,7 @@ import early
 import evals
 import events
 import follow
+import gate
 import growth
 import mcp_calls
 import memory
@@ -59,6 +60,7 @@ BENCHES = {
     "start": start.measure,
     "mcp": mcp_calls.measure,
     "evals": evals.measure,
+    "gate": gate.measure,
 }
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 
 import anyio
+import msgspec
 import pytest
 from tests.mcp.scripted_server import (
     DISCOVERED,
@@ -161,6 +162,18 @@ async def test_an_endless_message_ends_the_connection() -> None:
 
     async with connected_client(modern(respond)) as (client, _):
         with pytest.raises(McpFailed, match="more than 1,048,576 bytes"):
+            await client.call_tool("a", {})
+
+
+async def test_an_answer_that_is_nested_too_deeply_ends_the_call_at_once() -> None:
+    nested = b"[" * 200_000 + b"]" * 200_000
+
+    def respond(message: Fields) -> list[object]:
+        answer = {"jsonrpc": "2.0", "id": message["id"], "result": 0}
+        return [msgspec.json.encode(answer).replace(b"0}", nested + b"}") + b"\n"]
+
+    async with connected_client(modern(respond)) as (client, _):
+        with pytest.raises(McpFailed, match="nested too deeply"), anyio.fail_after(60):
             await client.call_tool("a", {})
 
 

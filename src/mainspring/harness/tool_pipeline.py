@@ -323,6 +323,7 @@ async def cap_result(
     context: ThreadContext, work: ToolRound, tool_result: ToolResult, max_chars: int
 ) -> ToolResult:
     """Store a result above its limit as a blob; the model reads both of its ends and its hash."""
+    tool_result = await _without_split_secrets(context, tool_result)
     text = plain_text(
         tuple(item for item in tool_result.content if not isinstance(item, BlobBlock))
     )
@@ -330,7 +331,9 @@ async def cap_result(
     work.chars += min(len(text), cap)
     if len(text) <= cap:
         return tool_result
-    text = context.writer.scrubbed(text)  # before the cut: half a secret would not be recognized
+    text = await context.writer.scrubbed_aside(
+        text
+    )  # before the cut: half a secret would not be recognized
     blob = await context.writer.put_blob(text.encode(), media_type="text/plain")
     half = cap // 2
     preview = (
@@ -342,6 +345,29 @@ async def cap_result(
     ]
     block = BlobBlock(preview=preview, hash=blob.hash, size=blob.size, media_type=blob.media_type)
     return replace(tool_result, content=(block, *media))
+
+
+async def _without_split_secrets(context: ThreadContext, tool_result: ToolResult) -> ToolResult:
+    """A result whose texts are one block if a secret continues from one to the next."""
+    texts = [item.text for item in tool_result.content if isinstance(item, TextBlock) and item.text]
+    if len(texts) < 2:
+        return tool_result
+    whole = "".join(texts)
+    clean = await context.writer.scrubbed_aside(whole)
+    if clean == whole or clean == await _scrubbed_apart(context, texts):
+        return tool_result
+    media = (item for item in tool_result.content if not isinstance(item, TextBlock))
+    return replace(tool_result, content=(TextBlock(clean), *media))
+
+
+async def _scrubbed_apart(context: ThreadContext, texts: Sequence[str]) -> str:
+    """Texts without what is secret in each of them."""
+    parts = await context.writer.scrubbed_aside(_BETWEEN_TEXTS.join(texts))
+    return parts.replace(_BETWEEN_TEXTS, "")
+
+
+_BETWEEN_TEXTS = "\n\0\n"
+"""Ends every secret."""
 
 
 def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[Question]) -> bool:

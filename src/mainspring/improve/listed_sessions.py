@@ -11,13 +11,18 @@ import anyio
 
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import LeaseHeld, SessionExists, SessionNotFound
-from mainspring.core.events import DreamCreated, EvalRunCreated, SessionCreated
+from mainspring.core.events import (
+    DreamCreated,
+    EvalRunCreated,
+    EvolutionCreated,
+    SessionCreated,
+)
 from mainspring.core.sender import Sender
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 
 _TRIES = 300
-Created = TypeVar("Created", DreamCreated, EvalRunCreated)
+Created = TypeVar("Created", DreamCreated, EvalRunCreated, EvolutionCreated)
 
 
 async def read_list(log: SessionLog, list_id: str, kind: type[Created]) -> list[Created]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mainspring.core.content import BlobBlock, BlobSource, DocumentBlock, ImageBlock
 from mainspring.core.envelope import AnyPayload
-from mainspring.log.event_chain import Scrub
+from mainspring.log.event_chain import Scrub, scrub_aside
 from mainspring.log.store import Store
 
 
@@ -19,7 +19,7 @@ async def store_blob(
     store: Store, scrub: Scrub, session_id: str, content: bytes, *, media_type: str
 ) -> BlobSource:
     """Store content, without secrets, for as long as the session refers to it."""
-    clean = scrub(content)
+    clean = await scrub_aside(scrub, content)
     digest = digest_of(clean)
     await store.put_blob(session_id, digest, clean)
     return BlobSource(hash=digest, size=len(clean), media_type=media_type)

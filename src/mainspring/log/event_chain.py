@@ -1,10 +1,15 @@
-"""From payloads to chained rows and back: encode, scrub, hash, upcast. Pure."""
+"""From payloads to chained rows and back: encode, scrub, hash, upcast."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import NamedTuple, TypeAlias
+from weakref import WeakKeyDictionary
+
+import anyio
+import anyio.lowlevel
+import anyio.to_thread
 
 from mainspring.core.clock import from_micros, to_micros
 from mainspring.core.envelope import (
@@ -29,6 +34,29 @@ def no_scrub(content: bytes) -> bytes:
     return content
 
 
+_LARGE = 64 << 10
+"""Bytes that are scrubbed in a thread: up to 0.2 s for a hostile MB, during which the event loop
+would serve nobody."""
+_SCRUBBERS = 2
+"""Texts that are scrubbed at a time: more would only take the CPU from each other."""
+_limiters: WeakKeyDictionary[object, anyio.CapacityLimiter] = WeakKeyDictionary()
+
+
+async def scrub_aside(scrub: Scrub, content: bytes) -> bytes:
+    """Scrub content of any size without keeping the event loop waiting."""
+    if len(content) < _LARGE or scrub is no_scrub:
+        return scrub(content)
+    return await anyio.to_thread.run_sync(scrub, content, limiter=_limiter())
+
+
+def _limiter() -> anyio.CapacityLimiter:
+    """The limiter of this event loop."""
+    loop = anyio.lowlevel.current_token()
+    if loop not in _limiters:
+        _limiters[loop] = anyio.CapacityLimiter(_SCRUBBERS)
+    return _limiters[loop]
+
+
 class EventDraft(NamedTuple):
     """A payload that is ready to be logged but has no position in the log yet."""
 
@@ -48,7 +76,16 @@ def encode_scrubbed(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, by
         MalformedEvent: it cannot be encoded, or scrubbing broke it. Do not store anything then.
     """
     body = encode_payload(payload)
-    clean = scrub(body)
+    return _reread(payload, body, scrub(body))
+
+
+async def encode_scrubbed_aside(payload: KnownPayload, scrub: Scrub) -> tuple[AnyPayload, bytes]:
+    """As `encode_scrubbed`, for payloads of any size."""
+    body = encode_payload(payload)
+    return _reread(payload, body, await scrub_aside(scrub, body))
+
+
+def _reread(payload: KnownPayload, body: bytes, clean: bytes) -> tuple[AnyPayload, bytes]:
     if clean == body:
         return payload, body
     reread = decode_payload(clean)

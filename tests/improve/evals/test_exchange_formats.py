@@ -10,9 +10,9 @@ from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli import eval_exchange
 from mainspring.edges.cli.eval_report import ReportFiles, report
-from mainspring.improve.evals.comparison import read_baseline
 from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.skill_creator import WITH, WITHOUT
+from mainspring.improve.evals.gate.baseline import read_baseline
 from mainspring.improve.evals.graders import Bounds, Contains, Judge, NotContains, Regex, Trajectory
 from mainspring.improve.evals.suite import Script
 from mainspring.improve.evals.suite_files import read_suite

@@ -15,14 +15,10 @@ from mainspring.edges.cli import eval as eval_command
 from mainspring.edges.cli import eval_health
 from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
 from mainspring.edges.cli.eval_report import ReportFiles
-from mainspring.improve.evals.comparison import (
-    baseline_of,
-    compare,
-    encode_baseline,
-    gate,
-    read_baseline,
-)
+from mainspring.improve.evals.comparison import compare
 from mainspring.improve.evals.evaluation import evaluate
+from mainspring.improve.evals.gate.baseline import baseline_of, encode_baseline, read_baseline
+from mainspring.improve.evals.gate.decision import gate
 from mainspring.improve.evals.html_report import html_page
 from mainspring.improve.evals.report_files import junit, markdown
 from mainspring.improve.evals.run_log import list_runs
@@ -46,10 +42,10 @@ def run_command(
     )
 
 
-async def test_the_gate_closes_on_a_regression_and_names_it(
+async def test_the_gate_closes_on_a_regression_that_its_trials_prove_and_names_it(
     agent: AgentWithSuite, capfd: pytest.CaptureFixture[str]
 ):
-    agent.write_suite({"cases": CASES})
+    agent.write_suite({"cases": CASES, "trials": 6})
     agent.write_model({"steps": [{"says": "1"}]})
     files = ReportFiles(junit="out.xml", markdown="out.md", html="out.html")
     assert await run_command(agent, files=files) == 1  # without a baseline, everything must pass
@@ -59,11 +55,14 @@ async def test_the_gate_closes_on_a_regression_and_names_it(
     agent.write_model({"steps": [{"says": "2"}]})
     assert await run_command(agent, files=files) == 1
     out = capfd.readouterr().out
-    assert "regressed: one" in out
+    regressed = "regressed: one (6 of 6 trials before, 0 of 6 now)"
+    assert regressed in " ".join(out.split())
     assert "not enough cases" in out
-    assert "regressed: one" in (agent.folder / "out.md").read_text(encoding="utf-8")
+    assert regressed in (agent.folder / "out.md").read_text(encoding="utf-8")
     tree = ElementTree.parse(agent.folder / "out.xml")
-    assert [case.get("name") for case in tree.iter("testcase") if len(case)] == ["one trial 1"]
+    assert [case.get("name") for case in tree.iter("testcase") if len(case)] == [
+        f"one trial {number}" for number in range(1, 7)
+    ]
     page = (agent.folder / "out.html").read_text(encoding="utf-8")
     assert "<!doctype html>" in page
     assert "<summary>log</summary><pre>2</pre>" in page
@@ -75,7 +74,7 @@ async def test_a_failing_must_pass_case_closes_the_gate_whatever_the_baseline(
     suite = agent.write_suite({"cases": [{**CASES[0], "must_pass": True}, CASES[1]]})
     run = await agent.run(suite)
     result = gate(suite.suite, run, baseline_of(run))
-    assert (result.is_open, result.reasons) == (False, ("must pass: one",))
+    assert (result.is_open, result.reasons) == (False, ("must pass: one (passed 0 of 1 trials)",))
 
 
 async def test_an_unfinished_run_does_not_open_the_gate(agent: AgentWithSuite):

@@ -60,10 +60,17 @@ _DECODER = msgspec.json.Decoder(Message)
 
 
 def decode_message(data: bytes) -> Message | None:
-    """The message, or `None` if it does not follow the protocol."""
+    """The message, or `None` if it does not follow the protocol.
+
+    Raises:
+        McpFailed: it is nested so deeply that nobody can say what it answers; ignored, the request
+            would wait until its time is over.
+    """
     try:
         message = _DECODER.decode(data)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+    except RecursionError:
+        raise McpFailed("the server sent a message that is nested too deeply") from None
+    except (msgspec.MsgspecError, UnicodeError):
         return None
     return message if message.method is not None or message.is_response else None
 

@@ -8,7 +8,7 @@ import binascii
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, cast
 
@@ -196,7 +196,7 @@ def _failure(server: str, error: McpFailed) -> ToolResult:
 
 
 def tool_result(result: CallResult) -> ToolResult:
-    blocks = [_block(item) for item in result.content]
+    blocks = _blocks(result.content)
     structured = bytes(result.structured_content)
     if structured and structured != b"null":
         blocks += _structured(structured, plain_text(tuple(blocks)))
@@ -205,6 +205,24 @@ def tool_result(result: CallResult) -> ToolResult:
     return ToolResult(
         tuple(blocks), ok=not result.is_error, error="failed" if result.is_error else None
     )
+
+
+_MAX_PARTS = 1_000
+"""Parts of a result that are read: a hostile server sends hundreds of thousands of empty ones."""
+_MAX_TEXTS = 50
+"""Texts that stay apart; more become one, as each costs the log and the model its frame."""
+
+
+def _blocks(parts: Sequence[msgspec.Raw]) -> list[Block]:
+    blocks = [_block(item) for item in parts[:_MAX_PARTS]]
+    blocks = [item for item in blocks if not isinstance(item, TextBlock) or item.text.strip()]
+    if len(parts) > _MAX_PARTS:
+        blocks.append(TextBlock(f"[{len(parts) - _MAX_PARTS:,} more parts were left out]"))
+    texts = [item.text for item in blocks if isinstance(item, TextBlock)]
+    if len(texts) <= _MAX_TEXTS:
+        return blocks
+    media = (item for item in blocks if not isinstance(item, TextBlock))
+    return [TextBlock("\n".join(texts)), *media]
 
 
 def _structured(data: bytes, text: str) -> list[Block]:

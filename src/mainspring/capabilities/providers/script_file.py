@@ -69,6 +69,9 @@ class ScriptedPart(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     when: str = ""
     """Text in the prompt; the first part whose text is found is played. If empty, it matches every
     prompt."""
+    instructions: str = ""
+    """Text that the agent's instructions must have, too: the answer to a prompt can depend on what
+    the agent was told."""
     steps: tuple[ScriptedStep, ...]
 
 
@@ -113,7 +116,8 @@ def _tree(text: str) -> object:
 
 def _answer(parts: Sequence[ScriptedPart], request: Request, name: str) -> ScriptAnswer:
     prompt, since = _since_last_prompt(request.messages)
-    part = next((item for item in parts if item.when in prompt), None)
+    told = "\n".join(request.system)
+    part = next((item for item in parts if item.when in prompt and item.instructions in told), None)
     if part is None:
         return fails("exhausted", f"{name} has no part for {_shorten(prompt)!r}")
     answers = sum(isinstance(message, Assistant) for message in since)

@@ -4,8 +4,10 @@ placeholders or code."""
 from __future__ import annotations
 
 import math
+import re
 from base64 import b64decode
 from collections import Counter
+from functools import lru_cache
 
 from mainspring.capabilities.vault.secret_detector import compile_pattern
 
@@ -20,6 +22,8 @@ NAMES = (
 )
 SHORTEST_PASSWORD = 4
 _SHORTEST_WORD = 8
+_LONGEST_EXAMINED = 512
+"""Bytes of a value that say whether it is a secret: a hostile text is one value of megabytes."""
 
 _HARMLESS = compile_pattern(
     rb"(?i)[$%*.~/]|https?://|\w+://"  # variables, paths, URLs
@@ -35,7 +39,7 @@ _NOT_ABOUT_ACCESS = compile_pattern(
 )
 _NAME = compile_pattern(rf"(?i)[\w.-]{{0,40}}(?:{NAMES})".encode())
 _IS_PASSWORD = compile_pattern(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
-_WORDS = compile_pattern(rb"[A-Z]?[a-z]+|[A-Z]+")
+_WORDS = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+")
 _IDENTIFIER = compile_pattern(rb"[A-Za-z_]\w*")
 _VARIABLE = compile_pattern(rb"[A-Za-z_]+\d{0,2}(?:[._][A-Za-z_]*\d{0,2})+")
 _REFERENCE = compile_pattern(  # to where a value is stored, or how it is made
@@ -75,6 +79,7 @@ _SENTENCE = _PLACEHOLDERS | frozenset(
 
 def looks_secret(value: bytes) -> bool:
     """Whether a value assigned to a password or token is a secret, not a word or a variable."""
+    value = value[:_LONGEST_EXAMINED]
     return len(value) >= 8 and is_varied(value) and _HARMLESS.match(value) is None
 
 
@@ -91,9 +96,10 @@ def _bits(value: bytes) -> float:
 
 def is_placeholder(value: bytes) -> bool:
     """Whether it is a placeholder: a reference, a mask, or words typical of examples."""
+    value = value[:_LONGEST_EXAMINED]
     if _REFERENCE.match(value) is not None:
         return True
-    words = [word.group().lower() for word in _WORDS.finditer(value)]
+    words = [word.lower() for word in _WORDS.findall(value)]
     if not words:
         return len(value) < 6
     other = [word for word in words if word not in _PLACEHOLDERS]
@@ -105,6 +111,7 @@ def is_real_value(value: bytes) -> bool:
     return not is_placeholder(value)
 
 
+@lru_cache(maxsize=1024)
 def names_secret(name: bytes) -> bool:
     """Whether the value of this name is meant to be secret."""
     return _NAME.fullmatch(name) is not None and _NOT_ABOUT_ACCESS.search(name) is None
@@ -116,6 +123,7 @@ def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line:
     A word without quotes may be a variable or a type: it counts only where a configuration file
     would have a value (`ends_line`).
     """
+    value = value[:_LONGEST_EXAMINED]
     if not names_secret(name) or (not is_quoted and _is_variable_of_secret(value)):
         return False
     if looks_secret(value):
@@ -148,7 +156,7 @@ def is_passphrase(value: bytes) -> bool:
 
 def is_login(name: bytes, value: bytes) -> bool:
     """Whether this is a user name and password in base64, as programs store them under `auth`."""
-    if name != b"auth" or len(value) < 8:
+    if name != b"auth" or not 8 <= len(value) <= _LONGEST_EXAMINED:
         return False
     try:
         return b":" in b64decode(value, validate=True)

@@ -6,8 +6,11 @@ by strings and numbers by numbers, so it keeps its structure.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+import re
+from bisect import bisect_right
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,6 +26,7 @@ from mainspring.capabilities.vault.encoded_forms import encoded_forms
 from mainspring.capabilities.vault.passwords import ASSIGNED
 from mainspring.capabilities.vault.secret_detector import (
     PatternSet,
+    ScanBudget,
     any_literal,
     compile_pattern,
     redaction_label,
@@ -30,12 +34,16 @@ from mainspring.capabilities.vault.secret_detector import (
 
 _KNOWN_PATTERN = 0
 """The number for known secrets; the numbers of the detectors follow."""
-_TOKEN = compile_pattern(rb'"[^"\\]*(?:\\.[^"\\]*)*"|-?[0-9][0-9.eE+-]*|[:,{}\[\]]')
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
+"""A string of valid JSON: no part of it can match in two ways."""
+_NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _PREFIX_BYTES = 12
 """A known secret is searched by this prefix; the whole is compared only where it matches."""
 _MAX_PASSES = 8
 """After one redaction, the text next to it may also look like a secret."""
-_SECRET_HEADERS = (b'"cookie"', b'"set-cookie"', b'"authorization"', b'"proxy-authorization"')
+_LONGEST_NAME = 64
+"""Bytes of a JSON member's name that may say that its value is secret."""
+_SECRET_HEADERS = (b"cookie", b"set-cookie", b"authorization", b"proxy-authorization")
 """Headers whose values are secrets."""
 _JSON_STARTS = (b"{", b"[", b'"')
 
@@ -106,16 +114,19 @@ class _Redactor:
     def scrub(self, content: bytes) -> bytes:
         if not self._hints(content):
             return content
-        if content.startswith(_JSON_STARTS) and _is_json(content):
-            return self._scrub_json(content)
-        return self._scrub_text(content)
+        budget = ScanBudget(len(content))
+        if not (content.startswith(_JSON_STARTS) and _is_json(content)):
+            return self._scrub_text(content, budget)
+        clean = self._scrub_json(content, budget)
+        return self._scrub_json(content, budget) if budget.is_spent else clean
 
-    def _scrub_text(self, text: bytes) -> bytes:
+    def _scrub_text(self, text: bytes, budget: ScanBudget) -> bytes:
         for _ in range(_MAX_PASSES):
             before = text
             for hint in sorted(self._hints(text)):
                 is_detector = hint != _KNOWN_PATTERN
-                text = DETECTORS[hint - 1].redacted(text) if is_detector else self._labelled(text)
+                redacted = DETECTORS[hint - 1].redacted(text, budget) if is_detector else None
+                text = self._labelled(text) if redacted is None else redacted
             if text == before:
                 break
         return text
@@ -128,32 +139,99 @@ class _Redactor:
             end = begin + len(form)
         return b"".join((*pieces, text[end:]))
 
-    def _scrub_json(self, content: bytes) -> bytes:
+    def _scrub_json(self, content: bytes, budget: ScanBudget) -> bytes:
+        strings = _strings(content)
+        suspects = self._suspects(strings)
+        replaced = [
+            (strings.starts[at], strings.ends[at], clean)
+            for at in sorted(suspects)
+            if (clean := self._scrub_string(strings, at, budget)) is not None
+        ]
+        replaced += self._numbers(content, strings)
         pieces: list[bytes] = []
         end = 0
-        before, name = b"", b""  # the previous token, and the last name before a value
-        for match in _TOKEN.finditer(content):
-            token = match.group()
-            if token == b":":
-                name = before
-            elif token[:1] == b'"' and len(token) > SHORTEST_PASSWORD:
-                clean = self._scrub_string(token, name if before == b":" else b"")
-                if clean != token:
-                    pieces += (content[end : match.span()[0]], clean)
-                    end = match.span()[1]
-            elif token in self._labels:  # a number
-                pieces += (content[end : match.span()[0]], b"0")
-                end = match.span()[1]
-            before = token
+        for start, stop, clean in sorted(replaced):
+            pieces += (content[end:start], clean)
+            end = stop
         return b"".join((*pieces, content[end:]))
 
-    def _scrub_string(self, token: bytes, name: bytes) -> bytes:
-        text: bytes = msgspec.json.decode(token, type=str).encode()
-        if _is_assigned(name[1:-1], text):
+    def _suspects(self, strings: _Strings) -> set[int]:
+        """The strings that must be examined one by one: all others together show no candidate."""
+        joined = b"\n".join(strings.texts)
+        offsets: list[int] = []
+        offset = 0
+        for text in strings.texts:
+            offsets.append(offset)
+            offset += len(text) + 1
+        suspects = {at for at, name in strings.names.items() if _is_telling(strings.texts[name])}
+        for hint in self._hints(joined):
+            is_known = hint == _KNOWN_PATTERN
+            spans = (
+                (
+                    (begin, begin + len(form))
+                    for begin, form in self._known_values.find_spans(joined)
+                )
+                if is_known
+                else DETECTORS[hint - 1].candidates(joined)
+            )
+            for start, stop in spans:
+                first = bisect_right(offsets, start) - 1
+                last = bisect_right(offsets, max(start, stop - 1)) - 1
+                suspects.update(range(first, last + 1))
+        return suspects
+
+    def _numbers(self, content: bytes, strings: _Strings) -> Iterator[tuple[int, int, bytes]]:
+        """Numbers that are known secrets, outside of strings."""
+        for form in self._labels:
+            at = content.find(form) if _NUMBER.fullmatch(form) else -1
+            while at >= 0:
+                before = bisect_right(strings.starts, at) - 1
+                is_outside = before < 0 or strings.ends[before] <= at
+                stop = at + len(form)
+                around = content[at - 1 : at] + content[stop : stop + 1]
+                if is_outside and not _NUMBER.search(around) and not around.strip(b",:[]{} \r\n\t"):
+                    yield at, stop, b"0"
+                at = content.find(form, stop)
+
+    def _scrub_string(self, strings: _Strings, at: int, budget: ScanBudget) -> bytes | None:
+        """What replaces a string; None if it stays."""
+        text = strings.texts[at]
+        if len(text) < SHORTEST_PASSWORD - 1:
+            return None
+        name = strings.texts[strings.names[at]] if at in strings.names else b""
+        if _is_assigned(name, text):
             return msgspec.json.encode(self._labels.get(text, redaction_label(ASSIGNED)).decode())
-        header = name[1:-1] + b": " if name.lower() in _SECRET_HEADERS else b""
-        clean = self._scrub_text(header + text).removeprefix(header)
-        return token if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
+        header = name + b": " if name.lower() in _SECRET_HEADERS else b""
+        clean = self._scrub_text(header + text, budget).removeprefix(header)
+        return None if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
+
+
+class _Strings(NamedTuple):
+    """All strings of a JSON text, names too."""
+
+    starts: list[int]
+    ends: list[int]
+    texts: list[bytes]
+    names: dict[int, int]
+    """By the number of a value's string: the number of its name's string."""
+
+
+def _strings(content: bytes) -> _Strings:
+    spans = [match.span() for match in _STRING.finditer(content)]
+    encoded = b"[" + b",".join(content[start:stop] for start, stop in spans) + b"]"
+    texts = [text.encode() for text in msgspec.json.decode(encoded, type=list[str])]
+    names = {
+        at: at - 1
+        for at in range(1, len(spans))
+        if content[spans[at - 1][1] : spans[at][0]].strip() == b":"
+    }
+    return _Strings([start for start, _ in spans], [stop for _, stop in spans], texts, names)
+
+
+def _is_telling(name: bytes) -> bool:
+    return len(name) < _LONGEST_NAME and (
+        names_secret(name) or name == b"auth" or name.lower() in _SECRET_HEADERS
+    )
 
 
 class _KnownValues:

@@ -4,7 +4,9 @@ and the label that replaces it."""
 from __future__ import annotations
 
 import re
+from base64 import b64decode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from string import ascii_letters, digits
 from typing import TypeAlias
 
 import re2
@@ -94,6 +96,33 @@ SecretCheck: TypeAlias = Callable[["re2.Match[bytes]", bytes], bool]
 """Whether a match in a text is a secret."""
 
 
+class ScanBudget:
+    """How many candidates one scan may examine: each costs microseconds, and a hostile text has one
+    every twenty bytes. A text with more is cut at the first candidate: nothing that nobody examined
+    is kept."""
+
+    __slots__ = ("_left",)
+
+    def __init__(self, size: int) -> None:
+        self._left = _CANDIDATES + size // _BYTES_PER_CANDIDATE
+
+    def take(self, count: int = 1) -> bool:
+        """Whether one more candidate may be examined; `count` if it costs as much as several."""
+        self._left -= count
+        return self._left >= 0
+
+    @property
+    def is_spent(self) -> bool:
+        return self._left < 0
+
+
+_CANDIDATES = 1_500
+"""Candidates in a text of any size: 60 ms of CPU."""
+_BYTES_PER_CANDIDATE = 500
+"""One more candidate for so many bytes: 0.1 s of CPU per MB. Files of people have fewer."""
+CUT_LABEL = b"[redacted:too_many_candidates]"
+
+
 class Detector(Struct, frozen=True):
     kind: str
     trigger: str
@@ -101,17 +130,67 @@ class Detector(Struct, frozen=True):
     pattern: LazyPattern
     is_secret: SecretCheck = lambda _, __: True
     group: int = 1
-    """The group that is redacted; the last one."""
+    """The group that is redacted; the last one. 0 for what may be long: RE2 needs a hundred times
+    as long to say where the groups of a match are as where it is."""
+    before: LazyPattern | None = None
+    """For group 0: the beginning of the match that is not redacted."""
 
-    def redacted(self, text: bytes) -> bytes:
-        pieces: list[bytes] = []
-        end = 0
-        for match in self.pattern.finditer(text):
-            start, stop = match.span(self.group)
-            if start >= end and self.is_secret(match, text):
-                pieces += (text[end:start], redaction_label(self.kind))
-                end = stop
-        return b"".join((*pieces, text[end:])) if pieces else text
+    def candidates(self, text: bytes) -> Iterator[tuple[int, int]]:
+        return (match.span() for match in self.pattern.finditer(text))
+
+    def redacted(self, text: bytes, budget: ScanBudget) -> bytes:
+        return redact_matches(
+            text,
+            self.pattern,
+            budget,
+            lambda match: self._span(match, text) if self.is_secret(match, text) else None,
+            redaction_label(self.kind),
+        )
+
+    def _span(self, match: re2.Match[bytes], text: bytes) -> tuple[int, int]:
+        start, stop = match.span(self.group)
+        return (
+            (start + prefix_size(self.before, text, start), stop) if self.before else (start, stop)
+        )
+
+
+_PREFIX_BYTES = 64
+"""At most so many bytes of a match may precede what is redacted: a color code, an escape."""
+
+
+def prefix_size(before: LazyPattern, text: bytes, start: int) -> int:
+    match = before.match(text[start : start + _PREFIX_BYTES])
+    return 0 if match is None else match.span()[1]
+
+
+def redact_matches(
+    text: bytes,
+    pattern: LazyPattern,
+    budget: ScanBudget,
+    secret_span: Callable[[re2.Match[bytes]], tuple[int, int] | None],
+    label: bytes,
+) -> bytes:
+    """Replace what `secret_span` returns for each match, as far as the budget reaches."""
+    pieces: list[bytes] = []
+    end = 0
+    for match in pattern.finditer(text):
+        if not budget.take():
+            return b"".join((*pieces, text[end : max(end, match.span()[0])], CUT_LABEL))
+        span = secret_span(match)
+        if span is not None and span[0] >= end:
+            pieces += (text[end : span[0]], label)
+            end = span[1]
+    return b"".join((*pieces, text[end:])) if pieces else text
+
+
+_TO_STANDARD = bytes.maketrans(b"-_", b"+/")
+_NOT_BASE64 = bytes(set(range(256)) - set(b"%b+/" % (ascii_letters + digits).encode()))
+
+
+def decode_base64(encoded: bytes) -> bytes:
+    """What is encoded, in any dialect, however it is broken or cut."""
+    standard = encoded.translate(_TO_STANDARD).translate(None, _NOT_BASE64)
+    return b64decode(standard[: len(standard) - (len(standard) % 4 == 1)] + b"==")
 
 
 def redaction_label(kind: str) -> bytes:

@@ -4,13 +4,17 @@ redaction leaves no rest of a secret."""
 
 from __future__ import annotations
 
-from base64 import b64decode
 from collections.abc import Mapping
 
 import re2
 
 from mainspring.capabilities.vault.assignments import is_varied
-from mainspring.capabilities.vault.secret_detector import Detector, compile_pattern, value_detector
+from mainspring.capabilities.vault.secret_detector import (
+    Detector,
+    compile_pattern,
+    decode_base64,
+    value_detector,
+)
 
 START = r"(?:\b|\\[nrt]|\[[0-9;]*m)"
 """The start of a token, also after an escaped line break and after a color code."""
@@ -140,9 +144,13 @@ _BEFORE = (
 )
 """What tools print before a line: its file and number, the sign of a diff or a quotation, the
 commit and its author, a time."""
-_GAP = r"(?:\\+[nrt]|\s|\d{1,6}(?:\t|\\t|→|[:|])|\^M\$|\$(?:\\n|\s)|\^I|\\\$)*"
+_GAP = (
+    r"(?:(?:\^M)?(?:\$|\\\$)?(?:\\+[nrt]|\s)"
+    r"(?:[ \t]*\d{1,6}(?:\t|\\t|→|\^I|[:|]))?)"
+)
 """The text between the lines of a key: line breaks, also escaped or visible ones, and line
 numbers."""
+_GAPS = rf"{_GAP}+"
 _BEGINNING = (
     r"(?:MII[A-Za-z0-9+/]{3}IBA[AD]|MI[GH][A-Za-z0-9+/]AgE[AB]|M[C-H][A-Za-z0-9+/]CAQ[AE]"
     r"|MI[IGH][A-Za-z0-9+/]{2,6}BgkqhkiG9w0BB[QM]|b3BlbnNzaC1rZXktdjE)"
@@ -150,6 +158,7 @@ _BEGINNING = (
 """The beginning of the encoded content of a private key, in all formats, encrypted or not."""
 _BASE64 = r"[A-Za-z0-9+/]"
 _LINE = rf"{_BASE64}{{64}}(?:{_BASE64}{{6}})?"
+_LINE_START = r"\\[nrt]|[^A-Za-z0-9+/]"
 _NEXT = r"(?:\^M)?[^A-Za-z0-9+/\n\\]*(?:\r?\n|\\+[rn])"
 _ANY_BEFORE = r"(?:[^\n\\]*[^A-Za-z0-9+/\n\\])?"
 _PUBLIC = compile_pattern(
@@ -160,50 +169,63 @@ _LOOK_BEHIND = 400
 
 
 def _is_private(encoded: bytes) -> bool:
-    return b"PRIVATE KEY" in b64decode(encoded[:80])
+    return b"PRIVATE KEY" in decode_base64(encoded[:80])
 
 
 def _is_private_body(match: re2.Match[bytes], text: bytes) -> bool:
     """Whether lines look like those of a key, and nothing before them says that it is public."""
-    start, stop = match.span(1)
+    start, stop = match.span()
     before = text[max(0, start - _LOOK_BEHIND) : start]
     if _PUBLIC.search(before[before.rfind(b"-----END") + 1 :]) is not None:
         return False
-    return _HEXADECIMAL.fullmatch(text[start : min(stop, start + 64)]) is None
+    return _HEXADECIMAL.fullmatch(text[start + 2 : min(stop, start + 64)]) is None
+
+
+def _key_detector(kind: str, trigger: str, before: str, pattern: str) -> Detector:
+    """A detector of something that can be long."""
+    whole, prefix = (compile_pattern(item.encode()) for item in (before + pattern, before))
+    return Detector(kind, trigger, whole, group=0, before=prefix if before else None)
 
 
 PRIVATE_KEYS: tuple[Detector, ...] = (
-    value_detector(
+    _key_detector(
         "private_key",
         "PRIVATE KEY",
-        r"(-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
-        rf"{_GAP}(?:{_BEFORE}(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]*{_GAP})*"
-        rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{16,}}{_GAP})+"
-        rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{0,15}}{_GAP}{_BEFORE}-----END [A-Z0-9 ]+-----)?)",
+        "",
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY[A-Z ]*-----"
+        rf"(?:{_GAPS}{_BEFORE}(?:Proc-Type|DEK-Info|Version|Comment|Hash):[^\n\\]*)*"
+        rf"(?:(?:{_GAPS}{_BEFORE}|[ ,]*)[A-Za-z0-9+/=]{{16,}})+"
+        rf"(?:{_GAPS}{_BEFORE}[A-Za-z0-9+/=]{{1,15}})?"
+        rf"(?:{_GAPS}{_BEFORE}-----END [A-Z0-9 ]+-----)?",
     ),
-    value_detector(
+    _key_detector(
         "private_key",
         _BEGINNING,
-        rf"(?:\b|\\n)({_BEGINNING}[A-Za-z0-9+/=]{{20,}}{_GAP}"
-        rf"(?:{_BEFORE}[A-Za-z0-9+/=]{{40,}}{_GAP})*"
-        rf"(?:{_BEFORE}[A-Za-z0-9+/]{{1,63}}={{1,2}}|-----END [A-Z0-9 ]+-----)?)",
+        r"(?:\\n|\b)",
+        rf"{_BEGINNING}[A-Za-z0-9+/=]{{20,}}"
+        rf"(?:{_GAPS}{_BEFORE}[A-Za-z0-9+/=]{{40,}})*"
+        rf"(?:{_GAPS}{_BEFORE}[A-Za-z0-9+/]{{1,63}}={{1,2}})?"
+        rf"(?:{_GAPS}{_BEFORE}-----END [A-Z0-9 ]+-----)?",
     ),
     Detector(
         "private_key_lines",
         _LINE + _NEXT,
         compile_pattern(
             (
-                rf"(?:^|\\[nrt]|[^A-Za-z0-9+/])({_LINE}(?:{_NEXT}{_ANY_BEFORE}{_LINE}){{2,}}"
-                rf"(?:{_NEXT}{_ANY_BEFORE}(?:{_BASE64}{{20,63}}={{0,2}}|{_BASE64}{{1,63}}={{1,2}}))?)"
-                r"(?:[^A-Za-z0-9+/]|$)"
+                rf"(?:^|{_LINE_START}){_LINE}(?:{_NEXT}{_ANY_BEFORE}{_LINE}){{2,}}"
+                rf"(?:{_NEXT}{_ANY_BEFORE}(?:{_BASE64}{{20,63}}={{0,2}}|{_BASE64}{{1,63}}={{1,2}}))?"
             ).encode()
         ),
         _is_private_body,
+        group=0,
+        before=compile_pattern(_LINE_START.encode()),
     ),
-    value_detector(
+    _key_detector(
         "putty_key",
         "Private-Lines:",
-        rf"Private-Lines: \d+{_GAP}((?:{_BEFORE}[A-Za-z0-9+/=]{{16,}}{_GAP})+[A-Za-z0-9+/=]*)",
+        rf"Private-Lines: \d+{_GAPS}",
+        rf"{_BEFORE}[A-Za-z0-9+/=]{{16,}}"
+        rf"(?:{_GAPS}{_BEFORE}[A-Za-z0-9+/=]{{16,}})*(?:{_GAPS}[A-Za-z0-9+/=]+)?",
     ),
     value_detector(
         "encoded_private_key", "LS0tLS1CRUdJTi", r"(LS0tLS1CRUdJTi[A-Za-z0-9+/=]{80,})", _is_private

@@ -12,6 +12,7 @@ from mainspring.core.events.approval import *
 from mainspring.core.events.client import *
 from mainspring.core.events.dreams import *
 from mainspring.core.events.evals import *
+from mainspring.core.events.evolution import *
 from mainspring.core.events.feedback import *
 from mainspring.core.events.harness import *
 from mainspring.core.events.memory import *
@@ -35,5 +36,6 @@ KnownPayload: TypeAlias = (
     | EvalPayload
     | UtilityPayload
     | DreamPayload
+    | EvolutionPayload
 )
 """Every event that this release can read and write."""

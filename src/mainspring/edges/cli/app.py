@@ -74,6 +74,9 @@ COMMANDS = {
     "dream": CommandEntry(
         "dream", "app", "Learn from past sessions: propose, review and apply memories."
     ),
+    "evolve": CommandEntry(
+        "evolve.commands", "app", "Improve an agent by its suites, and prove that it got better."
+    ),
     "vault": CommandEntry("vault", "app", "Manage secrets that agents use without seeing them."),
     "policy": CommandEntry("policy", "app", "Show, test and trust permission rules."),
     "keys": CommandEntry("keys", "app", "Create, list and revoke API keys."),

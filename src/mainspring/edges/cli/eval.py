@@ -43,7 +43,13 @@ from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.case_recording import add_case
 from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.comparison import baseline_of, encode_baseline, gate, read_baseline
+from mainspring.improve.evals.gate.baseline import baseline_of, encode_baseline, read_baseline
+from mainspring.improve.evals.gate.decision import (
+    GateResult,
+    baseline_check,
+    gate,
+    plan_notes,
+)
 from mainspring.improve.evals.labels import add_label, feedback_label
 from mainspring.improve.evals.new_suite import write_first_suite, write_suite
 from mainspring.improve.evals.ready.suites import ready_suite
@@ -296,13 +302,28 @@ class _SuiteRun:
         if result is not None:
             print_gate(self.settings, self.suite_file, result)
         if self.arguments.save_baseline:
-            content = encode_baseline(baseline_of(outcome))
-            await to_thread.run_sync(write_atomic, self.suite_file.baseline, content)
-            name = self.suite_file.baseline.name
-            print_note(self.settings, f"wrote {EVALS_FOLDER}/baselines/{name}; add it to git")
+            check = result or baseline_check(self.suite_file.suite, outcome, baseline)
+            return await self._save_baseline(outcome, check)
         if result is not None:
             return int(not result.is_open)
-        return int(not self.arguments.save_baseline and not _all_passed(outcome))
+        return int(not _all_passed(outcome))
+
+    async def _save_baseline(self, outcome: EvalRun, check: GateResult) -> int:
+        """Save the run as the baseline, unless it is red. Returns the exit status."""
+        name = f"{EVALS_FOLDER}/baselines/{self.suite_file.baseline.name}"
+        if not check.is_open:
+            reasons = "; ".join(check.reasons)
+            print_note(self.settings, f"{name} was not written: {reasons}", "bold red")
+            if check.comparison is not None:
+                print_note(self.settings, f"if this is intended, delete {name} first")
+            return 1
+        baseline = baseline_of(outcome)
+        content = encode_baseline(baseline)
+        await to_thread.run_sync(write_atomic, self.suite_file.baseline, content)
+        print_note(self.settings, f"wrote {name}; add it to git")
+        for line in plan_notes(self.suite_file.suite, baseline.cases):
+            print_note(self.settings, line)
+        return 0
 
 
 def _print_plan(settings: Settings, suite_file: SuiteFile, plan: Plan, model: str) -> None:

@@ -17,11 +17,11 @@ from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note, print_result
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
-from mainspring.improve.evals.comparison import encode_baseline
 from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.harbor import write_tasks
 from mainspring.improve.evals.exchange.promptfoo import write_promptfoo
 from mainspring.improve.evals.exchange.skill_creator import benchmark_files, write_skill_evals
+from mainspring.improve.evals.gate.baseline import encode_baseline
 from mainspring.improve.evals.new_suite import write_suite
 from mainspring.improve.evals.run_log import EvalRun, read_run
 from mainspring.improve.evals.suite import SuiteFile

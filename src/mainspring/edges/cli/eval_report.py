@@ -35,7 +35,6 @@ from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.improve.evals.comparison import (
-    GateResult,
     Summary,
     case_results,
     summarize,
@@ -44,6 +43,7 @@ from mainspring.improve.evals.comparison import (
     compare as compare_results,
 )
 from mainspring.improve.evals.exchange.inspect_log import inspect_log
+from mainspring.improve.evals.gate.decision import GateResult
 from mainspring.improve.evals.html_report import html_page
 from mainspring.improve.evals.production_score import production_score
 from mainspring.improve.evals.ready.safety import dimension_results

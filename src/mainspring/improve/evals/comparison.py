@@ -1,48 +1,50 @@
-"""Compares the results of runs with each other and with a baseline, and decides whether a change
-may be merged."""
+"""Compares the results of runs with each other: all cases together by a paired test, and each case
+by its own trials. `gate` decides whether a change may be merged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
-from decimal import Decimal
-from pathlib import Path
 from statistics import fmean
 from typing import Literal, TypeAlias
 
-import msgspec
 from msgspec import Struct
 
-from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded
-from mainspring.files.atomic_file import read_bounded
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.case_evidence import CASE_SHARE, CaseEvidence, case_evidence
 from mainspring.improve.evals.statistics import (
     Interval,
     PairedTest,
+    Passes,
     mean_interval,
     paired_test,
     pass_all_k,
     pass_at_k,
+    squared_distance,
 )
-from mainspring.improve.evals.suite import Suite
 
 Verdict: TypeAlias = Literal["better", "worse", "no difference", "not enough cases"]
-_EFFECT = 0.1
+EFFECT = 0.1
 """The difference in pass rate that a comparison should be able to find."""
-_REGRESSED = 0.5
-"""A case has regressed if it passes this much less often."""
+_MAX_TRIALS = 100
+"""The most trials that a suite may ask for; more are no advice."""
 
 
 class CaseResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The results of all trials of a case."""
 
     trials: tuple[float, ...]
-    """1 for a trial that passed, 0 for others."""
+    """1 for a trial that passed, 0 for one that failed."""
     rewards: tuple[float, ...] = ()
     tags: tuple[str, ...] = ()
     hash: str = ""
+    errors: int = 0
+    """Trials without a verdict. They count neither as passes nor as failures."""
+
+    @property
+    def passes(self) -> Passes:
+        return Passes(sum(value >= 0.5 for value in self.trials), len(self.trials))
 
     @property
     def rate(self) -> float:
@@ -57,18 +59,24 @@ CaseResults: TypeAlias = Mapping[str, CaseResult]
 
 
 def case_results(results: Iterable[EvalCaseEnded]) -> dict[str, CaseResult]:
-    """The results by case; errors count as failures."""
-    results_by_case: dict[str, list[EvalCaseEnded]] = {}
+    """The results by case. A trial with an error has no verdict: it does not count, and a case
+    without any verdict is left out."""
+    judged: dict[str, list[EvalCaseEnded]] = {}
+    errors: dict[str, int] = {}
     for item in results:
-        results_by_case.setdefault(item.case_id, []).append(item)
+        if item.outcome == "error":
+            errors[item.case_id] = errors.get(item.case_id, 0) + 1
+        else:
+            judged.setdefault(item.case_id, []).append(item)
     return {
         name: CaseResult(
             trials=tuple(float(item.outcome == "passed") for item in items),
             rewards=tuple(item.score for item in items),
             tags=items[0].tags,
             hash=items[0].case_hash,
+            errors=errors.get(name, 0),
         )
-        for name, items in sorted(results_by_case.items())
+        for name, items in sorted(judged.items())
     }
 
 
@@ -123,9 +131,16 @@ def _mean(values: Iterable[float | None]) -> float | None:
 class Comparison:
     test: PairedTest
     verdict: Verdict
+    effect: float
+    """The difference that the comparison should find with a probability of 80 %."""
     more_cases: int
-    """The number of further cases needed to find a difference of ten points."""
+    """The number of further cases needed to find it."""
+    trials_needed: int | None
+    """With so many trials of each case, no further cases are needed; `None` if no number of trials
+    is enough."""
+    evidence: CaseEvidence
     regressed: tuple[str, ...]
+    """Cases whose own trials prove that they pass less often."""
     improved: tuple[str, ...]
     added: tuple[str, ...]
     removed: tuple[str, ...]
@@ -141,19 +156,36 @@ class Comparison:
             f" p(better) {test.p_better:.3f}, p(worse) {test.p_worse:.3f})"
         )
         if self.verdict == "not enough cases":
-            return (
-                f"not enough cases: {self.more_cases} more would find a difference of"
-                f" {_EFFECT * 100:.0f} points; these find {test.detectable * 100:.0f}. {what}"
-            )
+            return f"not enough cases: {self.lacking} {what}"
         return f"{self.verdict}: {what}"
 
+    @property
+    def lacking(self) -> str:
+        """What is lacking to find the difference; empty if nothing is."""
+        if not self.more_cases:
+            return ""
+        trials = f", or {self.trials_needed} trials of each," if self.trials_needed else ""
+        return (
+            f"{self.more_cases} more{trials} would find a difference of {self.effect * 100:.0f}"
+            " points four times in five."
+        )
 
-def compare(before: CaseResults, after: CaseResults, *, alpha: float = 0.05) -> Comparison:
+
+def compare(
+    before: CaseResults,
+    after: CaseResults,
+    *,
+    alpha: float = 0.05,
+    effect: float = EFFECT,
+    apart: Collection[str] = (),
+) -> Comparison:
     """Compare two runs on the cases that both have. The verdict is `better` or `worse` at the level
-    `alpha`; otherwise it says whether there were enough cases to decide."""
+    `alpha`; otherwise it says whether there were enough cases to decide. Cases are called regressed
+    or improved at a tenth of that level for all of them together, except those that are judged
+    `apart`."""
     shared = [name for name in before if name in after]
     test = _paired(before, after, shared, alpha)
-    needed = test.cases_needed(_EFFECT, alpha=alpha)
+    needed, trials = _needed(before, after, test, alpha=alpha, effect=effect)
     verdict: Verdict = "no difference"
     if test.p_better < alpha:
         verdict = "better"
@@ -161,14 +193,21 @@ def compare(before: CaseResults, after: CaseResults, *, alpha: float = 0.05) -> 
         verdict = "worse"
     elif test.cases < needed:
         verdict = "not enough cases"
-    changes = {name: after[name].rate - before[name].rate for name in shared}
     tags = sorted({tag for name in shared for tag in after[name].tags})
+    evidence = case_evidence(
+        {name: before[name].passes for name in shared if name not in apart},
+        {name: after[name].passes for name in shared if name not in apart},
+        level=alpha * CASE_SHARE,
+    )
     return Comparison(
         test=test,
         verdict=verdict,
+        effect=effect,
         more_cases=max(0, needed - test.cases),
-        regressed=tuple(name for name, change in changes.items() if change <= -_REGRESSED),
-        improved=tuple(name for name, change in changes.items() if change >= _REGRESSED),
+        trials_needed=trials,
+        evidence=evidence,
+        regressed=tuple(change.case_id for change in evidence.worse),
+        improved=tuple(change.case_id for change in evidence.better),
         added=tuple(name for name in after if name not in before),
         removed=tuple(name for name in before if name not in after),
         tags={
@@ -176,6 +215,37 @@ def compare(before: CaseResults, after: CaseResults, *, alpha: float = 0.05) -> 
             for tag in tags
         },
     )
+
+
+def _needed(
+    before: CaseResults, after: CaseResults, test: PairedTest, *, alpha: float, effect: float
+) -> tuple[int, int | None]:
+    """How many cases, or how many trials of each case, would find a change by `effect`.
+
+    A difference between runs varies with the luck of trials, which more trials reduce, and with
+    what a change does to each case, which they do not. The luck is computed for cases that lose
+    `effect`: cases that always pass do not vary until they change.
+    """
+    shared = [name for name in before if name in after]
+    passes = [(before[name].passes, after[name].passes) for name in shared]
+    all_passed = sum(one.passed + other.passed for one, other in passes)
+    all_trials = sum(one.trials + other.trials for one, other in passes)
+    mean = (all_passed + 0.5) / (all_trials + 1)
+    luck = noise = one_trial = 0.0
+    for one, other in passes:
+        rate = (one.passed + other.passed + mean) / (one.trials + other.trials + 1)
+        lower = max(0.0, rate - effect)
+        variance, lower_variance = rate * (1 - rate), lower * (1 - lower)
+        luck += variance / one.trials + lower_variance / other.trials
+        noise += variance / one.trials + variance / other.trials
+        one_trial += variance + lower_variance
+    count = max(1, len(passes))
+    changes = max(0.0, test.spread**2 - noise / count)
+    distance = squared_distance(alpha)
+    needed = math.ceil(distance * ((luck / count + changes) if passes else 0.25) / effect**2)
+    left = count * effect**2 / distance - changes
+    trials = math.ceil(one_trial / count / left) if left > 0 else None
+    return needed, None if trials is None or trials > _MAX_TRIALS else trials
 
 
 def _paired(
@@ -186,103 +256,3 @@ def _paired(
         [after[name].trials for name in names],
         alpha=alpha,
     )
-
-
-class Baseline(Struct, frozen=True, kw_only=True):
-    """The results that a gate compares with, stored in a file in git."""
-
-    suite: str
-    suite_hash: str
-    model: str
-    run_id: str
-    time: datetime
-    cases: dict[str, CaseResult]
-    cost_usd: str
-    agent_version: str | None = None
-
-
-def baseline_of(run: EvalRun) -> Baseline:
-    created = run.created
-    return Baseline(
-        suite=created.suite,
-        suite_hash=created.suite_hash,
-        model=created.model,
-        run_id=run.id,
-        time=run.started,
-        cases=case_results(run.results.values()),
-        cost_usd=str(sum((Decimal(item.cost_usd) for item in run.results.values()), Decimal(0))),
-        agent_version=created.agent_version,
-    )
-
-
-def encode_baseline(baseline: Baseline) -> bytes:
-    """Encode it with a line for each case, for readable diffs."""
-    return msgspec.json.format(msgspec.json.encode(baseline, order="sorted"), indent=1) + b"\n"
-
-
-def read_baseline(file: Path) -> Baseline | None:
-    """`None` if there is none. Raises: InvalidInput: it is damaged."""
-    content = read_bounded(file, max_bytes=50_000_000)
-    try:
-        return None if content is None else msgspec.json.decode(content, type=Baseline)
-    except msgspec.MsgspecError as error:
-        raise InvalidInput(f"{file}: {error}; --save-baseline writes a new one") from error
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GateResult:
-    is_open: bool
-    """Whether the change may be merged."""
-    reasons: tuple[str, ...]
-    """The reasons if it may not."""
-    notes: tuple[str, ...]
-    comparison: Comparison | None
-    summary: Summary
-
-
-def gate(suite: Suite, run: EvalRun, baseline: Baseline | None) -> GateResult:
-    """Open the gate only if the run is complete, required cases pass, no more cases have regressed
-    than allowed, and the paired test does not find the run worse."""
-    results = case_results(run.results.values())
-    summary = summarize(results)
-    comparison = (
-        None if baseline is None else compare(baseline.cases, results, alpha=suite.gate.alpha)
-    )
-    reasons = [*_run_reasons(run), *_case_reasons(suite, results)]
-    min_rate = suite.gate.min_pass_rate
-    min_rate = 1.0 if min_rate is None and baseline is None else min_rate
-    if min_rate is not None and summary.pass_rate < min_rate:
-        reasons.append(f"{summary.pass_rate:.1%} of the cases pass, less than {min_rate:.1%}")
-    notes: list[str] = []
-    if comparison is not None and baseline is not None:
-        if len(comparison.regressed) > suite.gate.max_regressed:
-            reasons.append(f"regressed: {', '.join(comparison.regressed)}")
-        if comparison.verdict == "worse":
-            reasons.append(comparison.text)
-        notes = [comparison.text] if comparison.verdict != "worse" else []
-        if baseline.model != run.created.model:
-            notes.append(f"the baseline was run with {baseline.model}, not {run.created.model}")
-        if comparison.removed:
-            notes.append(f"in the baseline only: {', '.join(comparison.removed)}")
-    return GateResult(
-        is_open=not reasons,
-        reasons=tuple(reasons),
-        notes=tuple(notes),
-        comparison=comparison,
-        summary=summary,
-    )
-
-
-def _run_reasons(run: EvalRun) -> list[str]:
-    if run.ended is None:
-        return ["the run has not ended"]
-    missing = len(run.created.cases) - len({name for name, _ in run.results})
-    if run.ended.status == "completed" and not missing:
-        return []
-    return [f"the budget was reached: {missing} cases were not run"]
-
-
-def _case_reasons(suite: Suite, results: CaseResults) -> list[str]:
-    required = {case.id for case in suite.cases if case.must_pass}
-    failed = [name for name, case in results.items() if name in required and case.rate < 1]
-    return [f"must pass: {', '.join(failed)}"] if failed else []

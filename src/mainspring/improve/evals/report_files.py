@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.comparison import GateResult, Summary, case_results, summarize
+from mainspring.improve.evals.comparison import Summary, case_results, summarize
+from mainspring.improve.evals.gate.decision import GateResult
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.runtime.export_sessions.html_report import strip_control_characters
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist, fmean, variance
 
 _NORMAL = NormalDist()
@@ -21,6 +22,17 @@ class Interval:
 
     def __str__(self) -> str:
         return f"{self.low:.0%} to {self.high:.0%}"
+
+
+@dataclass(frozen=True, slots=True)
+class Passes:
+    """How many trials of a case passed, of how many."""
+
+    passed: int
+    trials: int
+
+    def __str__(self) -> str:
+        return f"{self.passed} of {self.trials}"
 
 
 def pass_at_k(trials: int, passed: int, k: int) -> float | None:
@@ -90,6 +102,56 @@ def _sum_of_fields(number: int, width: int) -> int:
     )  # like casting out nines: the remainder by 9 gives the sum of decimal digits
 
 
+def fewer_passes_p(before: Passes, after: Passes) -> float:
+    """One-sided exact test of Fisher: how likely at most so many passes after the change are, if
+    the case passes as often as before."""
+    return sum(_shares(before, after)[: after.passed - _least_passed(before, after) + 1])
+
+
+def least_fewer_passes_p(before: Passes, after: Passes) -> float:
+    """The smallest p-value that the test can have with so many trials and passes in all."""
+    return _shares(before, after)[0]
+
+
+def _least_passed(before: Passes, after: Passes) -> int:
+    return max(0, before.passed + after.passed - before.trials)
+
+
+@lru_cache(maxsize=4096)
+def _shares(before: Passes, after: Passes) -> list[float]:
+    """The probability of each number of passes after the change, given the passes in all."""
+    passed = before.passed + after.passed
+    ways = math.comb(before.trials + after.trials, passed)
+    counts = range(_least_passed(before, after), min(after.trials, passed) + 1)
+    return [
+        math.comb(after.trials, count) * math.comb(before.trials, passed - count) / ways
+        for count in counts
+    ]
+
+
+def tarone_divisor(least_p_values: Sequence[float], level: float) -> int:
+    """By how much to divide the level of many tests so that all of them together err with its
+    probability. Tests that cannot reach the divided level do not count (Tarone 1990)."""
+    for divisor in range(1, len(least_p_values) + 1):
+        if sum(p <= level / divisor for p in least_p_values) <= divisor:
+            return divisor
+    return 1
+
+
+def trials_to_find_never(level: float) -> int:
+    """How many trials, before and after, a case needs so that the test finds at this level that it
+    has changed from always to never."""
+    count = 1
+    while 1 / math.comb(2 * count, count) > level:
+        count += 1
+    return count
+
+
+def trials_to_see_failure(rate: float) -> int:
+    """How many trials show a case that fails at this rate with a probability of 80 %."""
+    return math.ceil(math.log(1 - _POWER) / math.log(1 - rate))
+
+
 def _scale(differences: Sequence[float]) -> int:
     """The smallest factor that makes all differences integers: trials give thirds, fifths and so
     on."""
@@ -116,12 +178,11 @@ class PairedTest:
     spread: float
     """The standard deviation of the differences of cases."""
 
-    def cases_needed(self, effect: float, *, alpha: float) -> int:
-        """The number of cases needed to find a difference of this size with a probability of
-        80 %."""
-        spread = self.spread or 0.5
-        distance = (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(_POWER)) * spread / effect
-        return math.ceil(distance * distance)
+
+def squared_distance(alpha: float) -> float:
+    """How many standard errors, squared, a difference must have so that a test at this level finds
+    it with a probability of 80 %."""
+    return (_NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(_POWER)) ** 2
 
 
 def paired_test(
@@ -147,7 +208,7 @@ def paired_test(
         worse = sign_flip_p([-value for value in differences])
     mean = fmean(differences) if differences else 0.0
     half = _NORMAL.inv_cdf(0.975) * spread / math.sqrt(count) if count else 1.0
-    z = _NORMAL.inv_cdf(1 - alpha) + _NORMAL.inv_cdf(_POWER)
+    z = math.sqrt(squared_distance(alpha))
     return PairedTest(
         cases=count,
         wins=wins,

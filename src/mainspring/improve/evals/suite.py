@@ -125,9 +125,12 @@ class Gate(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_d
     min_pass_rate: Share | None = None
     """By default 1 without a baseline; with a baseline, the comparison decides."""
     max_regressed: Annotated[int, Meta(ge=0)] = 0
-    """The number of cases that may regress against the baseline."""
+    """The number of cases that may regress against the baseline. A case has regressed if its own
+    trials say so, at a tenth of `alpha` for all cases together."""
     alpha: Annotated[float, Meta(gt=0, lt=0.5)] = 0.05
     """The error rate of the paired test against the baseline."""
+    effect: Annotated[float, Meta(ge=0.01, le=0.9)] = 0.1
+    """The change of the pass rate that the gate should find."""
 
 
 class Suite(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

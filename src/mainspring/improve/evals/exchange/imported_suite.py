@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-from mainspring.improve.evals.comparison import Baseline
+from mainspring.improve.evals.gate.baseline import Baseline
 from mainspring.improve.evals.suite import Suite
 
 _NAME = re.compile(r"[^A-Za-z0-9._-]+")

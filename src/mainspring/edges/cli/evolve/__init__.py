@@ -1,0 +1,1 @@
+"""`mainspring evolve`: agents that get better from their own record."""

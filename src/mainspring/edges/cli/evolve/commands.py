@@ -1,0 +1,275 @@
+"""`mainspring evolve`: starts, resumes and shows campaigns, and decides about what they promote."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from anyio import to_thread
+from msgspec.structs import replace
+
+from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.eval_suites import load_suites
+from mainspring.edges.cli.evolve import views
+from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOption
+from mainspring.edges.cli.printing import Screen, plural, print_note
+from mainspring.improve.evals.suite_files import find_suites
+from mainspring.improve.evolution.campaign_log import Campaign, read_campaign, read_ledger
+from mainspring.improve.evolution.evolve_settings import (
+    EvolveSettings,
+    Preset,
+    read_settings,
+    write_first_settings,
+)
+from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, approval_hash
+from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
+
+app = command_group()
+
+CampaignArgument = Annotated[
+    str | None,
+    typer.Argument(metavar="[CAMPAIGN]", help="The campaign's id. [default: the last one]"),
+]
+VersionArgument = Annotated[
+    int | None, typer.Argument(metavar="[VERSION]", help="A number that `evolve history` shows.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunArguments:
+    resume: Annotated[
+        str | None,
+        typer.Option("--resume", metavar="CAMPAIGN", help="Continue a campaign that was stopped."),
+    ] = None
+    calls: Annotated[
+        int | None,
+        typer.Option("--calls", min=1, metavar="N", help="The most trials, the gate's included."),
+    ] = None
+    preset: Annotated[
+        Preset | None, typer.Option("--preset", help="How bold it is, instead of evolve.yaml's.")
+    ] = None
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Use what passes the gate without a review.")
+    ] = False
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only estimate calls, cost and time.")
+    ] = False
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Run the suite's programs without isolation.")
+    ] = False
+
+
+@command(app)
+async def init(
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    suite: Annotated[str, typer.Option("--suite", help="The suite. [default: the first]")] = "",
+    improver: Annotated[
+        str, typer.Option("--improver", metavar="MODEL", help="The model that proposes changes.")
+    ] = "",
+) -> int:
+    """Write evolve.yaml: what campaigns may change, spend and decide."""
+    folder = Path(settings.folder, agent or ".")
+    suites = await to_thread.run_sync(find_suites, folder)
+    if not suite and not suites:
+        load_suites(folder, [])  # says how to write one
+    file = write_first_settings(folder, suite=suite or suites[0].stem, improver=improver)
+    Screen(settings).line(("wrote ", ""), (str(file), "bold"))
+    return 0
+
+
+@command(app)
+async def run(
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    arguments: RunArguments,
+    json: JsonOption = False,
+) -> int:
+    """Run a campaign: find out what fails and why, try changes, and let sealed cases decide. The
+    exit status is 0 if something was promoted or there is nothing to fix, else 1."""
+    async with _open(settings, agent, arguments) as campaigns:
+        if arguments.dry_run:
+            return await views.print_estimate(settings, campaigns, json=json)
+        if arguments.resume is None:
+            campaign_id = await campaigns.start()
+            print_note(settings, f"campaign {campaign_id} on suite {campaigns.settings.suite}")
+        else:
+            campaign_id = await _campaign_id(campaigns, arguments.resume)
+        campaign = await campaigns.run(campaign_id)
+        views.print_campaign(settings, campaign, json=json)
+        if campaign.status == "promoted" and campaigns.settings.policy == "review" and not json:
+            print_note(settings, f"`mainspring evolve promote {campaign_id}` uses it")
+        return int(campaign.status not in ("promoted", "nothing"))
+
+
+@command(app)
+async def status(
+    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+) -> int:
+    """Show the version in use, and what the last campaign does or did."""
+    async with _open(settings, agent) as campaigns:
+        ledger = await read_ledger(campaigns.log, campaigns.agent)
+        last = ledger.campaigns[-1].campaign_id if ledger.campaigns else None
+        campaign = None if last is None else await read_campaign(campaigns.log, last)
+        return views.print_status(settings, ledger, campaign, json=json)
+
+
+@command(app)
+async def history(
+    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+) -> int:
+    """List the versions, newest first: where each comes from, and its measured gain."""
+    async with _open(settings, agent) as campaigns:
+        ledger = await read_ledger(campaigns.log, campaigns.agent)
+        return views.print_history(settings, ledger, json=json)
+
+
+@command(app)
+async def show(
+    settings: Settings,
+    *,
+    campaign: CampaignArgument = None,
+    agent: AgentFolderOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Show the steps of a campaign: signals, diagnosis, what was tried and why it was refused."""
+    async with _open(settings, agent) as campaigns:
+        found = await _campaign(campaigns, campaign)
+        views.print_campaign(settings, found, json=json, with_steps=True)
+        return 0
+
+
+@command(app)
+async def diff(
+    settings: Settings,
+    *,
+    before: Annotated[int, typer.Argument(metavar="VERSION", help="The older version.")],
+    after: Annotated[
+        int | None, typer.Argument(metavar="[VERSION]", help="[default: the version in use]")
+    ] = None,
+    agent: AgentFolderOption = None,
+) -> int:
+    """Compare two versions."""
+    async with _open(settings, agent) as campaigns:
+        Screen(settings).raw(await views.version_diff(campaigns, before, after))
+        return 0
+
+
+@command(app)
+async def promote(
+    settings: Settings,
+    *,
+    campaign: CampaignArgument = None,
+    agent: AgentFolderOption = None,
+    yes: YesOption = False,
+) -> int:
+    """Use the version that a campaign has promoted, after you have seen the change."""
+    async with _open(settings, agent) as campaigns:
+        found = await _campaign(campaigns, campaign)
+        if not found.promotions:
+            raise InvalidInput(f"campaign {found.id} has promoted nothing: {found.status}")
+        promoted = found.promotions[-1]
+        if not yes:
+            Screen(settings).raw(await views.promotion_diff(campaigns, found))
+            print_note(settings, promoted.gate.reason)
+            typer.confirm("Use this version?", abort=True)
+        version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted))
+        Screen(settings).line((f"version {version.number} ", "bold"), ("is in use", "green"))
+        return 0
+
+
+@command(app)
+async def rollback(
+    settings: Settings,
+    *,
+    version: VersionArgument = None,
+    agent: AgentFolderOption = None,
+    reason: Annotated[
+        str, typer.Option("--reason", help="The reason, for the history.")
+    ] = "by hand",
+) -> int:
+    """Restore a version; by default the one before the version in use."""
+    async with _open(settings, agent) as campaigns:
+        restored = await campaigns.roll_back(version, reason)
+        Screen(settings).line((f"version {restored.number} ", "bold"), ("is in use again", "green"))
+        return 0
+
+
+@command(app)
+async def pause(
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    off: Annotated[bool, typer.Option("--off", help="Allow campaigns again.")] = False,
+    reason: Annotated[str, typer.Option("--reason", help="The reason, for others.")] = "",
+) -> int:
+    """Stop all campaigns on the agent: none starts, and a running one stops before its next
+    call."""
+    async with _open(settings, agent) as campaigns:
+        await campaigns.pause(reason, is_paused=not off)
+        Screen(settings).line(("campaigns are allowed" if off else "campaigns are paused", "bold"))
+        return 0
+
+
+@command(app)
+async def export(
+    settings: Settings,
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON Lines file to write.")],
+    agent: AgentFolderOption = None,
+) -> int:
+    """Write what worked (signal, change, evidence) into a file. Secrets are left out."""
+    async with _open(settings, agent) as campaigns:
+        count = await views.export_assets(campaigns, file)
+        Screen(settings).line((f"wrote {plural(count, 'change')} to ", ""), (str(file), "bold"))
+        return 0
+
+
+@asynccontextmanager
+async def _open(
+    settings: Settings, agent: str | None, arguments: RunArguments | None = None
+) -> AsyncGenerator[FolderCampaigns, None]:
+    folder = Path(settings.folder, agent or ".")
+    evolve = await to_thread.run_sync(read_settings, folder)
+    arguments = arguments or RunArguments()
+    evolve = _with_arguments(evolve, arguments)
+    (suite,) = await to_thread.run_sync(load_suites, folder, [evolve.suite])
+    options = CampaignOptions(
+        folder=folder,
+        settings=evolve,
+        suite=suite,
+        is_unsandboxed=arguments.no_sandbox,
+        report=lambda text: print_note(settings, text),
+    )
+    async with open_campaigns(settings, options) as campaigns:
+        yield campaigns
+
+
+def _with_arguments(evolve: EvolveSettings, arguments: RunArguments) -> EvolveSettings:
+    if arguments.calls is not None:
+        evolve = replace(evolve, calls=replace(evolve.calls, metric=arguments.calls))
+    if arguments.preset is not None:
+        evolve = replace(evolve, preset=arguments.preset)
+    return replace(evolve, policy="apply") if arguments.apply else evolve
+
+
+async def _campaign_id(campaigns: FolderCampaigns, name: str | None) -> str:
+    ledger = await read_ledger(campaigns.log, campaigns.agent)
+    names = [item.campaign_id for item in ledger.campaigns]
+    matches = names[-1:] if name is None else [item for item in names if item.endswith(name)]
+    if len(matches) != 1:
+        known = ", ".join(names[-5:]) or "none yet: `mainspring evolve run`"
+        raise InvalidInput(f"there is no campaign {name or ''}; there are {known}")
+    return matches[0]
+
+
+async def _campaign(campaigns: FolderCampaigns, name: str | None) -> Campaign:
+    return await read_campaign(campaigns.log, await _campaign_id(campaigns, name))

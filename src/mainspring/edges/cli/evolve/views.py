@@ -1,0 +1,238 @@
+"""What `mainspring evolve` prints."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+import msgspec
+from anyio import to_thread
+from msgspec import Struct
+
+from mainspring.config import Settings
+from mainspring.edges.cli.printing import Screen, local_time, print_list, print_note
+from mainspring.files.atomic_file import write_atomic
+from mainspring.improve.evolution.assets import list_assets
+from mainspring.improve.evolution.campaign_log import (
+    Campaign,
+    Ledger,
+    read_candidate,
+    read_ledger,
+)
+from mainspring.improve.evolution.campaign_text import step_lines
+from mainspring.improve.evolution.candidate import candidate_diff
+from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
+from mainspring.improve.evolution.folder_texts import read_texts
+
+
+class EstimateView(Struct, frozen=True, kw_only=True):
+    suite: str
+    develop: int
+    sealed: int
+    calls_limit: int
+    first_calls: int
+    """The calls of the first observation, which every campaign makes."""
+    gate_calls: int
+    cost_usd: str
+    """The most that all calls may cost, by earlier trials or a guess."""
+    seconds: float
+    basis: str
+
+
+class CampaignView(Struct, frozen=True, kw_only=True):
+    id: str
+    time: datetime
+    status: str
+    suite: str
+    trigger: str
+    track: str | None
+    reason: str
+    score: float | None
+    trials: int
+    proposals: int
+    refused: int
+    promoted: int
+    cost_usd: str
+
+
+class VersionView(Struct, frozen=True, kw_only=True):
+    number: int
+    time: datetime
+    hash: str
+    parent: str | None
+    trigger: str
+    author: str
+    scores: dict[str, float]
+    campaign_id: str | None
+    is_active: bool
+
+
+async def print_estimate(settings: Settings, campaigns: FolderCampaigns, *, json: bool) -> int:
+    """What a campaign would spend at most, without spending anything."""
+    view = await _estimate(campaigns)
+    if json:
+        Screen(settings).json(view)
+        return 0
+    Screen(settings).line(
+        (f"{view.suite}: ", "bold"),
+        (f"{view.develop} cases to develop with, {view.sealed} sealed; ", ""),
+        (f"{view.first_calls} to {view.calls_limit} trials ", ""),
+        (f"({view.gate_calls} for each decision), ", "dim"),
+        (f"at most ${view.cost_usd} and {view.seconds:.0f} s ({view.basis})", ""),
+    )
+    return 0
+
+
+async def _estimate(campaigns: FolderCampaigns) -> EstimateView:
+    suite = campaigns.suite_file.suite
+    develop, sealed = split_cases(suite.cases)
+    limit = campaigns.settings.calls.metric
+    estimate = await campaigns.estimate()
+    cost = estimate.cost_usd * limit
+    if (most := campaigns.settings.limit_usd) is not None:
+        cost = min(cost, most)
+    return EstimateView(
+        suite=suite.name,
+        develop=len(develop),
+        sealed=len(sealed),
+        calls_limit=limit,
+        first_calls=min(limit, len(develop)),
+        gate_calls=2 * len(sealed) * campaigns.settings.trials,
+        cost_usd=f"{cost:.4f}",
+        seconds=estimate.seconds * limit / suite.parallel,
+        basis=estimate.basis,
+    )
+
+
+def print_campaign(
+    settings: Settings, campaign: Campaign, *, json: bool, with_steps: bool = False
+) -> None:
+    screen = Screen(settings)
+    if json:
+        screen.json(campaign_view(campaign))
+        return
+    if with_steps:
+        for payload in (campaign.signal, campaign.recommended, *campaign.steps):
+            for line in () if payload is None else step_lines(payload):
+                screen.paragraph((line, ""))
+        for payload in (*campaign.refusals, *campaign.promotions):
+            for line in step_lines(payload):
+                screen.paragraph((line, ""))
+    for promoted in campaign.promotions[-1:]:
+        screen.raw(f"{promoted.diff}\n")
+    reason = "it is still running" if campaign.ended is None else campaign.ended.reason
+    screen.paragraph((f"{campaign.id} {campaign.status}: ", "bold"), (reason, ""))
+
+
+def campaign_view(campaign: Campaign) -> CampaignView:
+    recommended, ended = campaign.recommended, campaign.ended
+    return CampaignView(
+        id=campaign.id,
+        time=campaign.time,
+        status=campaign.status,
+        suite=campaign.created.suite,
+        trigger=campaign.created.trigger,
+        track=None if recommended is None else recommended.track,
+        reason="" if ended is None else ended.reason,
+        score=None if campaign.signal is None else campaign.signal.score,
+        trials=campaign.trials,
+        proposals=campaign.proposals,
+        refused=len(campaign.refusals) + sum(not step.is_kept for step in campaign.steps),
+        promoted=len(campaign.promotions),
+        cost_usd="0" if ended is None else ended.cost_usd,
+    )
+
+
+def print_status(
+    settings: Settings, ledger: Ledger, campaign: Campaign | None, *, json: bool
+) -> int:
+    screen, active = Screen(settings), ledger.active
+    if json:
+        screen.json(
+            {
+                "active": None if active is None else active.number,
+                "canary": None if ledger.canary is None else ledger.canary.number,
+                "paused": ledger.paused is not None,
+                "campaign": None if campaign is None else campaign_view(campaign),
+            }
+        )
+        return 0
+    in_use = (
+        "no version is recorded yet" if active is None else f"version {active.number} is in use"
+    )
+    screen.line((in_use, "bold"))
+    if ledger.canary is not None:
+        share = f"{ledger.canary.share:.0%}"
+        screen.line((f"version {ledger.canary.number} is a canary for {share} of sessions", ""))
+    if ledger.paused is not None:
+        screen.line((f"campaigns are paused: {ledger.paused.reason}", "yellow"))
+    if campaign is not None:
+        print_campaign(settings, campaign, json=False)
+    return 0
+
+
+def print_history(settings: Settings, ledger: Ledger, *, json: bool) -> int:
+    active = ledger.active
+    views = [
+        VersionView(
+            number=version.number,
+            time=time,
+            hash=version.hash,
+            parent=version.parent,
+            trigger=version.trigger,
+            author=version.author,
+            scores=version.scores,
+            campaign_id=version.campaign_id,
+            is_active=active is not None and active.number == version.number,
+        )
+        for version, time in reversed(list(zip(ledger.versions, ledger.times, strict=True)))
+    ]
+    status = print_list(
+        settings,
+        views,
+        json=json,
+        heads=["VERSION", "TIME", "HASH", "TRIGGER", "AUTHOR", "GAIN", ""],
+        row=lambda view: [
+            (str(view.number), "bold"),
+            (local_time(view.time), "dim"),
+            (view.hash.removeprefix("sha256:")[:12], ""),
+            (view.trigger, ""),
+            (view.author, "dim"),
+            (_gain(view.scores), ""),
+            ("in use" if view.is_active else "", "green"),
+        ],
+        empty="no version yet: `mainspring evolve run` records the first",
+    )
+    if not json:
+        for item in ledger.rollbacks:
+            print_note(settings, f"rolled back to version {item.number}: {item.reason}")
+    return status
+
+
+def _gain(scores: dict[str, float]) -> str:
+    if "gain" not in scores:
+        return ""
+    low, high = scores["gain_low"], scores["gain_high"]
+    return f"{scores['gain'] * 100:+.0f} points ({low * 100:+.0f} to {high * 100:+.0f})"
+
+
+async def version_diff(campaigns: FolderCampaigns, before: int, after: int | None) -> str:
+    ledger = await read_ledger(campaigns.log, campaigns.agent)
+    old = await read_candidate(campaigns.log, ledger.version(before).hash)
+    if after is None:
+        return candidate_diff(old, await to_thread.run_sync(read_texts, campaigns.folder))
+    return candidate_diff(old, await read_candidate(campaigns.log, ledger.version(after).hash))
+
+
+async def promotion_diff(campaigns: FolderCampaigns, campaign: Campaign) -> str:
+    """Everything that a promotion would change, over all decisions of the campaign."""
+    base = await read_candidate(campaigns.log, campaign.created.base)
+    new = await read_candidate(campaigns.log, campaign.promotions[-1].candidate)
+    return candidate_diff(base, new)
+
+
+async def export_assets(campaigns: FolderCampaigns, file: Path) -> int:
+    assets = await list_assets(campaigns.log, campaigns.agent)
+    content = b"".join(msgspec.json.encode(item) + b"\n" for item in assets)
+    await to_thread.run_sync(write_atomic, file, content)
+    return len(assets)

@@ -1,0 +1,1 @@
+"""Evolution: agents that get better from their own record, and provably not worse."""

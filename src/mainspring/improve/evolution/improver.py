@@ -1,0 +1,293 @@
+"""The loop of a campaign: observe, diagnose, improve the right layer, and let sealed cases decide.
+It holds no state that its log does not have: run again with the same recorded answers, it takes
+the same decisions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+from mainspring.core.events import (
+    EvolutionEnded,
+    EvolutionPromoted,
+    EvolutionRecommended,
+    EvolutionRefused,
+    EvolutionScreened,
+    EvolutionSignal,
+)
+from mainspring.improve.evolution.candidate import Candidate, candidate_diff
+from mainspring.improve.evolution.diagnosis import (
+    AVAILABLE_TRACKS,
+    Recommendation,
+    Situation,
+    mean_score,
+    read_signals,
+    recommend,
+)
+from mainspring.improve.evolution.meter import BudgetReached, Meter
+from mainspring.improve.evolution.observation import Trial
+from mainspring.improve.evolution.ports import Check, Propose, Step, Trials
+from mainspring.improve.evolution.sealed_gate import (
+    GateDecision,
+    GatePolicy,
+    Pair,
+    SealedGate,
+)
+from mainspring.improve.evolution.search import Search, SearchPolicy
+
+
+class Plan(Struct, frozen=True, kw_only=True):
+    """What a campaign may use, and how it decides."""
+
+    campaign_id: str
+    develop: tuple[str, ...]
+    """The cases that the search may see."""
+    sealed: tuple[str, ...]
+    """The cases that only the gate sees."""
+    seed: int = 0
+    situation: Situation = Situation()
+    search: SearchPolicy = SearchPolicy()
+    gate: GatePolicy = GatePolicy()
+    gates: int = 2
+    """The most decisions; they share the error rate."""
+    must_pass: tuple[str, ...] = ()
+    tags: Mapping[str, tuple[str, ...]] = {}
+
+
+class Record(Protocol):
+    """Writes a fact into the campaign's log, unless it is there already."""
+
+    async def __call__(self, payload: Fact, *candidates: Candidate) -> None:
+        """`candidates`: the texts that it refers to."""
+        ...
+
+
+Fact: TypeAlias = (
+    EvolutionSignal
+    | EvolutionRecommended
+    | EvolutionScreened
+    | EvolutionRefused
+    | EvolutionPromoted
+    | EvolutionEnded
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    candidate: Candidate
+    """The version to use from here on: the last that was promoted, or the first."""
+    recommendation: Recommendation
+    decisions: tuple[GateDecision, ...]
+    ended: EvolutionEnded
+
+
+@dataclass(slots=True, kw_only=True)
+class Improver:
+    plan: Plan
+    trials: Trials
+    """Runs trials of the cases that the search may see."""
+    sealed: Trials
+    """Runs trials for the gate alone."""
+    propose: Propose
+    check: Check
+    meter: Meter
+    record: Record
+
+    async def run(self, start: Candidate) -> Outcome:
+        plan = self.plan
+        search = Search(
+            trials=self.trials,
+            propose=self.propose,
+            check=self.check,
+            report=self._screened,
+            situation=plan.situation,
+            random=Random(plan.seed),
+            policy=plan.search,
+            current=start,
+        )
+        decisions: list[GateDecision] = []
+        recommendation = Recommendation(track=None, expected_gain=0.0, confidence=0.0)
+        try:
+            await search.observe(plan.develop)
+            recommendation = await self._diagnose(search)
+        except BudgetReached as reached:
+            recommendation = Recommendation(
+                track=None, expected_gain=0.0, confidence=0.0, reason=str(reached)
+            )
+        promoted = start
+        if recommendation.track in AVAILABLE_TRACKS:
+            promoted = await self._improve(search, start, decisions)
+        ended = self._ended(recommendation, decisions)
+        await self.record(ended)
+        return Outcome(
+            candidate=promoted,
+            recommendation=recommendation,
+            decisions=tuple(decisions),
+            ended=ended,
+        )
+
+    async def _diagnose(self, search: Search) -> Recommendation:
+        plan = self.plan
+        signals = tuple(read_signals(search.records, plan.situation))
+        score = mean_score(search.records)
+        await self.record(
+            EvolutionSignal(campaign_id=plan.campaign_id, signals=signals, score=score)
+        )
+        recommendation = recommend(search.records, plan.situation)
+        fields = {name: getattr(recommendation, name) for name in recommendation.__struct_fields__}
+        evidence = tuple(
+            item.session_id
+            for case in recommendation.cases
+            for item in search.records[case]
+            if item.session_id and not item.is_passed
+        )
+        await self.record(
+            EvolutionRecommended(campaign_id=plan.campaign_id, evidence=evidence, **fields)
+        )
+        return recommendation
+
+    async def _improve(
+        self, search: Search, start: Candidate, decisions: list[GateDecision]
+    ) -> Candidate:
+        """Search until nothing is left to do or to spend, then decide; go on after a promotion if
+        there is something left."""
+        promoted = decided = start
+        for number in range(self.plan.gates):
+            await self._search(search, is_last=number == self.plan.gates - 1)
+            if search.current == decided or not self._can_decide():
+                break
+            decided = search.current
+            decision = await self._decide(promoted, decided)
+            decisions.append(decision)
+            if decision.decision == "promote":
+                promoted = decided
+        return promoted
+
+    async def _search(self, search: Search, *, is_last: bool) -> None:
+        """Search; before the last gate with half of what is left, so that something is promoted
+        even if the rest leads nowhere."""
+        left = self.meter.left("metric")
+        reserve = self._gate_calls()
+        stop = 0 if is_last or left is None else (left - reserve) // 2
+        try:
+            while self._has_calls(reserve + stop) and await search.step():
+                pass
+        except BudgetReached:
+            return
+
+    def _has_calls(self, reserve: int) -> bool:
+        left = self.meter.left("metric")
+        return left is None or left - _STEP_CALLS >= reserve
+
+    def _gate_calls(self) -> int:
+        """Calls that the gate needs of the limit that it shares with the search."""
+        if "sealed" in self.meter.limits:
+            return 0
+        return 2 * len(self.plan.sealed) * self.plan.gate.trials
+
+    def _can_decide(self) -> bool:
+        return self.meter.can_spend("sealed", 2 * len(self.plan.sealed) * self.plan.gate.trials)
+
+    async def _decide(self, current: Candidate, candidate: Candidate) -> GateDecision:
+        async def run(trials: Sequence[Trial]) -> list[Pair]:
+            before = await self.sealed(current, trials)
+            after = await self.sealed(candidate, trials)
+            return list(zip(before, after, strict=True))
+
+        gate = SealedGate(
+            policy=self.plan.gate,
+            must_pass=frozenset(self.plan.must_pass),
+            tags=self.plan.tags,
+            share=1 / self.plan.gates,
+        )
+        decision = await gate.decide(self.plan.sealed, run)
+        id_, calls = self.plan.campaign_id, self._calls
+        if decision.decision == "promote":
+            await self.record(
+                EvolutionPromoted(
+                    campaign_id=id_,
+                    candidate=candidate.hash,
+                    parent=current.hash,
+                    gate=decision,
+                    diff=candidate_diff(current, candidate),
+                    calls=calls,
+                ),
+                candidate,
+            )
+        else:
+            await self.record(
+                EvolutionRefused(
+                    campaign_id=id_,
+                    reason=decision.reason,
+                    candidate=candidate.hash,
+                    gate=decision,
+                    calls=calls,
+                )
+            )
+        return decision
+
+    async def _screened(self, step: Step) -> None:
+        await self.record(
+            EvolutionScreened(
+                campaign_id=self.plan.campaign_id,
+                candidate=step.candidate.hash,
+                is_kept=step.is_kept,
+                track=step.track,
+                cluster=step.cluster,
+                reason=step.reason,
+                diff=candidate_diff(step.current, step.candidate),
+                cases=step.cases,
+                score=step.score,
+                calls=self._calls,
+            ),
+            step.candidate,
+        )
+
+    @property
+    def _calls(self) -> int:
+        return self.meter.calls.get("metric", 0) + self.meter.calls.get("sealed", 0)
+
+    def _ended(
+        self, recommendation: Recommendation, decisions: Sequence[GateDecision]
+    ) -> EvolutionEnded:
+        calls = {str(kind): count for kind, count in self.meter.calls.items()}
+        status, reason = _ending(recommendation, decisions)
+        return EvolutionEnded(
+            campaign_id=self.plan.campaign_id,
+            status=status,
+            reason=reason,
+            calls=calls,
+            cost_usd=str(self.meter.spent_usd),
+        )
+
+
+_STEP_CALLS = 30
+"""Metric calls that one step may need at most: targets, guards twice, and the same again without
+the change. Below it the search leaves the rest to the gate."""
+
+
+Status: TypeAlias = Literal["promoted", "refused", "undecided", "nothing", "unavailable", "failed"]
+
+
+def _ending(
+    recommendation: Recommendation, decisions: Sequence[GateDecision]
+) -> tuple[Status, str]:
+    if recommendation.track is None:
+        return "nothing", recommendation.reason
+    if recommendation.track not in AVAILABLE_TRACKS:
+        name = recommendation.track.replace("_", "-")
+        return "unavailable", (
+            f"the track {name} is recommended ({recommendation.reason}), but does not exist yet;"
+            " nothing was spent on another one"
+        )
+    promoted = [item for item in decisions if item.decision == "promote"]
+    if promoted:
+        return "promoted", promoted[-1].reason
+    if not decisions:
+        return "refused", "no proposal has passed the tests before the gate"
+    last = decisions[-1]
+    return ("undecided" if last.decision == "undecided" else "refused"), last.reason

@@ -1,0 +1,107 @@
+"""Assembles campaigns on the agent of a folder, from settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import partial
+from pathlib import Path
+
+from anyio import to_thread
+
+from mainspring.capabilities.providers.script_file import scripted_models
+from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput, ProviderFailed
+from mainspring.core.sender import local_user
+from mainspring.improve.evals.judge_calls import new_request
+from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.suite import SuiteFile
+from mainspring.improve.evolution.evolve_settings import EvolveSettings
+from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.model_proposer import AskImprover
+from mainspring.runtime.model_question import complete, reply_text
+from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session_context import Models
+from mainspring.wiring.eval_assembly import open_suite_runner
+from mainspring.wiring.providers import open_model_registry
+from mainspring.wiring.stores import open_log
+
+_MAX_TOKENS = 8_000
+"""Tokens of a proposal: a whole file of instructions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CampaignOptions:
+    folder: Path
+    settings: EvolveSettings
+    suite: SuiteFile
+    is_unsandboxed: bool = False
+    model: str | None = None
+    """The agent's model, if it is not its own."""
+    report: Callable[[str], None] = lambda _: None
+
+
+@asynccontextmanager
+async def open_campaigns(
+    settings: Settings, options: CampaignOptions
+) -> AsyncGenerator[FolderCampaigns, None]:
+    improver = options.settings.improver
+    async with open_log(settings) as log, open_model_registry(settings) as models:
+        for name in filter(None, [improver]):
+            scripts = await to_thread.run_sync(scripted_models, name, options.folder)
+            for script_name, script in scripts.items():
+                models.put(script_name, script)
+        yield FolderCampaigns(
+            log=log,
+            folder=options.folder,
+            settings=options.settings,
+            suite_file=options.suite,
+            open_runner=partial(_open_runner, settings, options),
+            ask=_improver(models, improver),
+            sender=local_user(settings.user),
+            clock=clock.now,
+            place=_state(settings) / "evolution",
+            author=improver,
+            report=options.report,
+        )
+
+
+def _state(settings: Settings) -> Path:
+    if is_postgres(settings.store):
+        return Path(settings.folder, FOLDER)
+    return Path(settings.store).parent
+
+
+@asynccontextmanager
+async def _open_runner(
+    settings: Settings, options: CampaignOptions, folder: Path
+) -> AsyncGenerator[SuiteRunner, None]:
+    run_options = RunOptions(
+        agent=folder, model=options.model, is_unsandboxed=options.is_unsandboxed
+    )
+    async with open_suite_runner(settings, run_options) as runner:
+        yield runner
+
+
+def _improver(models: Models, model: str) -> AskImprover:
+    async def ask(key: str, system: str, question: str) -> tuple[str, Decimal]:
+        if not model:
+            raise InvalidInput("evolve.yaml names no `improver`: the model that proposes changes")
+        request, _ = new_request(
+            models,
+            models.resolve(model),
+            system,
+            question,
+            max_tokens=_MAX_TOKENS,
+            request_id=key,
+        )
+        try:
+            reply = await complete(models, request)
+        except ProviderFailed as error:
+            raise InvalidInput(f"the improver {model} did not answer: {error}") from error
+        return reply_text(reply), models.cost(reply.model, reply.usage)
+
+    return ask

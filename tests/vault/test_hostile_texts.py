@@ -1,0 +1,81 @@
+"""Texts that are made to be slow: what a detector does grows with the text and no faster."""
+
+import json
+import random
+from base64 import b64encode
+
+from tests.row_checks import for_each
+
+from mainspring.capabilities.vault.detector_registry import DETECTORS
+from mainspring.capabilities.vault.redaction import Scrubber
+from mainspring.capabilities.vault.secret_detector import CUT_LABEL, ScanBudget
+
+SHAPES = {
+    "keys without an end": "-----BEGIN RSA PRIVATE KEY-----",
+    "keys of one line": "-----BEGIN RSA PRIVATE KEY-----\nMIIabcIBAAAAAAAAAAAAAAAAAAAAAAAA\n",
+    "beginnings of keys": "MIHvAgEB",
+    "passwords without an end": '"password": "',
+    "arrows": "secret => ",
+    "wrapped tokens": "xapp-c\n",
+    "base64 of words": "RH9BOCACc2RtWDUS ",
+    "names": "pwd:",
+    "URLs": "u://:0UBj@",
+    "options": "--user X:gWC1+uEqPkX\t",
+    "cookies": "set-cookie: c=~v]7W ",
+}
+
+
+def text_of(shape: str, size: int) -> str:
+    return (shape * (size // len(shape) + 1))[:size]
+
+
+class CountingBudget(ScanBudget):
+    __slots__ = ("examined",)
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size)
+        self.examined = 0
+
+    def take(self, count: int = 1) -> bool:
+        self.examined += 1
+        return super().take(count)
+
+
+@for_each("shape", SHAPES.values())
+def test_a_scan_examines_a_limited_number_of_candidates(shape: str) -> None:
+    text = text_of(shape, 200_000).encode()
+    for detector in DETECTORS:
+        budget = CountingBudget(len(text))
+        detector.redacted(text, budget)
+        assert budget.examined <= 3_000, detector.kind
+
+
+@for_each("shape", SHAPES.values())
+def test_a_secret_after_any_flood_does_not_pass(shape: str) -> None:
+    token = "ghp_" + "".join(random.Random(1).choices("abcdefghij0123456789", k=36))
+    text = f"{text_of(shape, 60_000)}\n the token {token} \n"
+    scrub = Scrubber({})
+    for content in (text.encode(), json.dumps({"a": [text, "x"]}).encode()):
+        clean = scrub(content)
+        assert token.encode() not in clean
+        assert scrub(clean) == clean
+
+
+def test_a_text_of_nothing_but_candidates_is_cut_and_a_long_file_of_people_is_not() -> None:
+    flood = b"token: get_next_item()\n" * 60_000
+    assert CUT_LABEL in Scrubber({})(flood)
+    people = b"A line that says nothing about tokens, as most lines of most files do.\n" * 5
+    assert Scrubber({})((people + b"token: get_next_item()\n") * 3_000).count(CUT_LABEL) == 0
+
+
+@for_each(
+    "text",
+    [
+        "LS0tLS1CRUdJTi=i0b1E3BDLe0D4pAxkvKWB/RICPDg3F7xADh+vSGyvAB=PLMhpZm9y5Lz6d4/Uyl9z7/tUh" * 2,
+        "LS0tLS1CRUdJTi4PWEC8COvaDaHoRsB2=b=WQyEW08isYS4=Ta" + "A" * 60,
+        "mXmM6aUkPXAFEVTQt\\\\n ~qk-265715→ YG8a\\n18351",
+        "eyoCMHt8OyotCww/e" + b64encode(b"password=").decode(),
+    ],
+)
+def test_base64_that_is_broken_is_only_text(text: str) -> None:
+    assert Scrubber({})(f" {text} ".encode())
