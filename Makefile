@@ -29,16 +29,19 @@ setup: $(READY) ## make .venv from the lock file; every target below does it by 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
 	  echo "mainspring needs Python 3.11 or newer, and $(PYTHON) is $$($(PYTHON) -V 2>&1); try: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) cannot make virtual environments here: install its venv package (Debian, Ubuntu: apt install python3-venv)" >&2; exit 1; }
 	@echo "setting up .venv"
 	@$(PYTHON) -m venv --clear .venv
 	@$(PY) -m pip install --quiet --require-hashes --only-binary :all: -r requirements/uv.txt
 	@touch $@
 
-# uv takes no settings from pip; where only pip knows the way to the packages, pip installs them.
+# uv takes no settings from pip; where only pip knows the way to the packages, pip installs them. The lock file names every
+# package; without --no-deps, older versions of pip ask for a hash of `psycopg[pool]` beside the one of psycopg-pool.
 $(READY): $(MADE)
 	@rm -f .venv/ready-*
 	@$(PY) -m uv pip sync --quiet --require-hashes --python $(PY) $(LOCK) \
-	  || $(PY) -m pip install --quiet --require-hashes -r $(LOCK)
+	  || $(PY) -m pip install --quiet --require-hashes --no-deps -r $(LOCK)
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
 

@@ -4,6 +4,7 @@ import json
 import os
 import pwd
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 from tests.fork_server import Run
@@ -57,7 +58,7 @@ def swap_sql(old: str, new: str) -> str:
 
 
 def forge(store: Path, statement: str, *, seq: int) -> None:
-    with sqlite3.connect(store) as database:
+    with closing(sqlite3.connect(store)) as database, database:
         condition = "where kind = 'audit' and tenant = 'default' and name = ?"
         assert database.execute(f"{statement} {condition}", (f"{seq:015d}",)).rowcount == 1
     database.close()

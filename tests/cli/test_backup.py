@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -82,7 +83,7 @@ def test_an_invalid_backup_is_refused_and_a_failed_one_overwrites_nothing(
     assert "nothing was restored" in refused.stderr
     missing = mainspring("restore", "none.backup", "--into", "new.db")
     assert missing.stderr.startswith("error: none.backup: No such file")
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute("drop table inbox")
     db.close()
     assert mainspring("backup", "bad.backup").returncode == 1
@@ -93,7 +94,7 @@ def test_an_invalid_backup_is_refused_and_a_failed_one_overwrites_nothing(
 def test_backup_names_a_damaged_session_and_exits_with_status_1(
     mainspring: Run, session_id: str, store: Path
 ):
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute("update event set body = replace(body, 'midnight', 'noon') where seq = 2")
     db.close()
     made = mainspring("backup", "all.backup", "--json")

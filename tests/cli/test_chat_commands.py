@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.abilities import require_sandbox
 from tests.cli.terminal import Chat
 from tests.cli.upstream import Part, Upstream, call
 from tests.fork_server import Run
 from tests.mcp.peers import NOTES_SERVER
 from tests.written_files import write_file
-
-from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 
 
 def request_text(request: dict[str, Any]) -> str:
@@ -253,8 +252,7 @@ def test_run_expands_an_agent_command_and_titles_the_session_as_typed(
 def test_mcp_servers_ask_with_a_form_and_can_be_listed_and_reconnected(
     chat: Chat, mainspring: Run, upstream: Upstream, place: Path
 ):
-    if find_bubblewrap() is None:
-        pytest.skip("no bubblewrap here")
+    require_sandbox()
     shutil.copy(NOTES_SERVER.with_name("asking_server.py"), place / "server.py")
     settings = place / ".claude/settings.json"
     write_file(settings, json.dumps({"permissions": {"allow": ["mcp__air"]}}))

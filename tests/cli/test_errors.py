@@ -1,6 +1,7 @@
 """The errors that people meet first say what is wrong and what to do, each where it is met."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ def test_common_errors_come_with_a_hint(mainspring: Run, place: Path):
     (place / "bad").mkdir()
     (place / "bad" / "agent.yaml").write_text("max_turns: [\n")
     newer = place / "newer.db"
-    with sqlite3.connect(newer) as made:
+    with closing(sqlite3.connect(newer)) as made, made:
         made.execute(f"pragma application_id = {APPLICATION_ID}")
         made.execute("pragma user_version = 999")
     newer.chmod(0o600)

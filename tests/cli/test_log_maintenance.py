@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ def list_sessions(mainspring: Run, *arguments: str) -> list[str]:
 
 
 def tamper(store: Path) -> None:
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute("update event set body = replace(body, 'midnight', 'noon') where seq = 2")
     db.close()
 
@@ -77,7 +78,7 @@ def test_export_to_a_file_leaves_no_other_file_behind(
 
 
 def test_a_failed_export_leaves_the_file_unchanged(mainspring: Run, session_id: str, store: Path):
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute("update event set body = '{' where seq = 5")
     db.close()
     file = store.parent / "session.jsonl"
@@ -121,7 +122,7 @@ def test_rm_of_a_session_with_forks_needs_cascade(mainspring: Run, session_id: s
 def test_expire_deletes_only_old_sessions(mainspring: Run, session_id: str, store: Path):
     young = mainspring("log", "expire", "--older-than", "30d", "--yes")
     assert (young.returncode, young.stdout) == (0, "")
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         db.execute("update session set updated = updated - ?", (31 * 86_400_000_000,))
     db.close()
     assert mainspring("log", "expire", "--older-than", "30d").returncode == 1

@@ -6,18 +6,16 @@ from pathlib import Path
 from subprocess import CompletedProcess
 
 import pytest
+from tests.abilities import require_sandbox
 from tests.cli.terminal import at_terminal
 from tests.cli.upstream import Upstream
 from tests.fork_server import Run
 from tests.mcp.peers import NOTES_SERVER
 
-from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
-
 
 @pytest.fixture
 def notes(mainspring: Run, place: Path) -> None:
-    if find_bubblewrap() is None:
-        pytest.skip("no bubblewrap here")
+    require_sandbox()
     shutil.copy(NOTES_SERVER, place / "server.py")
     added = mainspring("mcp", "add", "notes", "-e", "TOKEN=hush", "--", "python3", "server.py", "a")
     assert added.returncode == 0, added.stderr

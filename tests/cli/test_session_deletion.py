@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import anyio
@@ -77,7 +78,7 @@ def test_expire_deletes_folders_and_snapshots_of_old_sessions(
 ):
     gone = session(settings, store, "one")
     stays = session(settings, store, "two")
-    with sqlite3.connect(store) as db:
+    with closing(sqlite3.connect(store)) as db, db:
         old = 31 * 86_400_000_000
         db.execute("update session set updated = updated - ? where id = ?", (old, gone))
     db.close()

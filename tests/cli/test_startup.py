@@ -2,6 +2,7 @@
 
 import sqlite3
 import sys
+from contextlib import closing
 from pathlib import Path
 from pkgutil import iter_modules
 from subprocess import run
@@ -214,7 +215,7 @@ def test_a_database_of_another_program_is_refused_and_left_unchanged(
     mainspring: Run, tmp_path: Path
 ):
     other = tmp_path / "other.db"
-    with sqlite3.connect(other) as db:
+    with closing(sqlite3.connect(other)) as db, db:
         db.execute("create table mine(x)")
     db.close()
     before = other.read_bytes()

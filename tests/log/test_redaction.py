@@ -1,7 +1,7 @@
 """A text that is removed from the logs is nowhere left, and the chain of every log still holds."""
 
 import sqlite3
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from pathlib import Path
 
 import msgspec
@@ -115,7 +115,7 @@ async def test_a_redaction_forged_in_the_database_is_detected(tmp_path: Path):
         (event,) = [item for item in await log.read(session_id) if item.type == "agent.tool_use"]
         body = msgspec.json.encode({"type": "agent.tool_use", "name": "x", "input": {}})
         forged = redacted_body(body, event.digest()).decode()
-        with sqlite3.connect(file) as database:
+        with closing(sqlite3.connect(file)) as database, database:
             database.execute("update event set body = ? where id = ?", (forged, event.id))
         report = await verify(log, session_id)
         assert [problem.seq for problem in report.problems] == [event.seq]

@@ -1,14 +1,12 @@
 """A program in a real sandbox: the proxy is its only way out, and it never sees a secret."""
 
-import sys
 from pathlib import Path
 
 import anyio
-import pytest
+from tests.abilities import require_network
 from tests.network.internet import SECRET, internet, ok
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec, find_agent_interpreter
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.ports import ExecRequest
 
@@ -39,9 +37,7 @@ print(dict(os.environ))
 
 
 async def test_a_sandboxed_program_uses_a_secret_without_seeing_it(tmp_path: Path):
-    path = find_bubblewrap() if sys.platform == "linux" else None
-    if path is None:
-        pytest.skip("no bubblewrap here")
+    backend = require_network()
     for name in ("workspace", "share"):
         (tmp_path / name).mkdir()
     site = SandboxSpec(
@@ -53,7 +49,7 @@ async def test_a_sandboxed_program_uses_a_secret_without_seeing_it(tmp_path: Pat
     )
     (site.workspace / "program.py").write_text(PROGRAM)
     bundle = tmp_path / "share" / "bundle.pem"
-    async with internet() as net, KeeperSandbox(site, Bubblewrap(path=path)) as sandbox:
+    async with internet() as net, KeeperSandbox(site, backend) as sandbox:
         net.secure.pieces = [ok(f"you sent {SECRET}".encode())]
         net.proxy.certificate_authority.write_bundle(bundle)
         listening = await sandbox.listener()

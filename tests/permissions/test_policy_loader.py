@@ -119,6 +119,19 @@ def test_an_untrusted_folder_can_only_deny_and_ask(machine: Machine):
     assert "mainspring policy trust" in warning
 
 
+def test_allowed_reads_of_claude_code_are_read_only_folders(machine: Machine):
+    """Without home folders, what the workspace has anyway, and what does not exist."""
+    for name in ("tools", "shared/lib"):
+        (machine.home / name).mkdir(parents=True)
+    reads = ["~/tools", str(machine.home / "shared/lib"), "~/", "/", ".", "./src", "~/missing", 7]
+    content: Json = {"sandbox": {"readOnly": ["/opt/x"], "filesystem": {"allowRead": reads}}}
+    machine.write(machine.project / ".claude/settings.json", content)
+    assert "readOnly" not in machine.load().sandbox, "a project's settings need trust"
+    machine.trust()
+    folders = ["/opt/x", f"{machine.home}/tools", f"{machine.home}/shared/lib"]
+    assert machine.load().sandbox["readOnly"] == folders
+
+
 def test_settings_of_a_trusted_folder_apply_until_they_change(machine: Machine):
     content: Json = {
         "permissions": {"allow": ["Bash"], "additionalDirectories": ["../lib", "~/data"]},

@@ -1,17 +1,16 @@
 """A real sandbox for each test; skipped where this machine cannot make one."""
 
 import itertools
-import os
-import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
 
 import anyio
 import pytest
+from tests.abilities import require_bubblewrap
 
 from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.ports import ExecRequest, ExecResult
 
@@ -27,10 +26,7 @@ def site(tmp_path: Path) -> SandboxSpec:
 
 @pytest.fixture(scope="session")
 def bubblewrap() -> Bubblewrap:
-    path = find_bubblewrap() if sys.platform == "linux" else None
-    if path is None:
-        pytest.skip("no bubblewrap here")
-    return Bubblewrap(path=path, owns_uid=os.geteuid() == 0)
+    return require_bubblewrap()
 
 
 @pytest.fixture

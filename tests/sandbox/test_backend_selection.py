@@ -6,6 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.confined_command import run_confined
 
 from mainspring.capabilities.sandbox.backend_selection import (
     BackendName,
@@ -34,6 +35,21 @@ async def test_bubblewrap_is_preferred_and_the_probe_is_cached(tmp_path: Path):
     assert (first.name, first.level) == ("bubblewrap", "isolated")
     assert cache.stat().st_mtime_ns == kept.st_mtime_ns
     assert kept.st_mode & 0o077 == 0
+
+
+async def test_a_backend_that_passed_outside_is_tried_again_in_a_container(tmp_path: Path):
+    """Both may share a home folder."""
+    cache = tmp_path / "cache"
+    with anyio.fail_after(60):
+        outside = await select_backend(SandboxSettings(), cache=cache)
+    code = (
+        "import sys, anyio; from pathlib import Path;"
+        " from mainspring.capabilities.sandbox.backend_selection import *;"
+        " print(anyio.run(lambda: select_backend(SandboxSettings(), cache=Path(sys.argv[1]))).name)"
+    )
+    tried = run_confined(sys.executable, "-c", code, str(cache))
+    assert outside.name not in tried.stdout
+    assert tried.stdout.strip() == "landlock" or "no sandbox works here" in tried.stderr
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"boot": "other", "shown": ["x"]}'])

@@ -18,6 +18,7 @@ from mainspring.capabilities.sandbox.landlock import Landlock
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.capabilities.sandbox.session_uids import session_uid
+from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
 
@@ -101,6 +102,59 @@ async def test_the_temporary_folder_is_removed_with_the_sandbox(site: SandboxSpe
     with anyio.fail_after(60):
         while tmp.exists():  # noqa: ASYNC110 -- whoever tidies up is another process
             await anyio.sleep(0.02)
+
+
+@needs_root
+async def test_a_workspace_below_private_folders_can_be_entered_and_nothing_else(
+    site: SandboxSpec,
+):
+    private = site.workspace.parent / "home"
+    work = private / "deep/work"
+    work.mkdir(parents=True)
+    write_file(private / "secret.txt", "world-readable, in a private folder")
+    write_file(private / "toolchain/lib/module.txt", "a library")
+    for folder in (private / "toolchain", private / "deep", private):
+        folder.chmod(0o700)
+    site = replace(site, workspace=work, read_only=(private / "toolchain",))
+    async with KeeperSandbox(site, Landlock(owns_uid=True)) as sandbox:
+        ran = await bash(sandbox, f"cd {work} && echo x > made && cat {private}/toolchain/lib/*")
+        assert ran.stdout.head == b"a library", ran
+        for attempt in (
+            "ls {}",
+            "cat {}/secret.txt",
+            "touch {}/new",
+            "ls {}/deep",
+            "rm -r {}/deep",
+        ):
+            assert (await bash(sandbox, attempt.format(private))).status != 0, attempt
+    assert (work / "made").read_text() == "x\n"
+    modes = [folder.stat().st_mode & 0o767 for folder in (private, private / "deep")]
+    assert modes == [0o700, 0o700], "only the mask of the list shows among the group's bits"
+    assert os.stat(private / "secret.txt").st_mode & 0o777 == 0o644
+
+
+@needs_root
+async def test_files_that_the_tools_create_later_belong_to_the_session(site: SandboxSpec):
+    work = site.workspace
+    guarded = replace(site, protected=(work / ".git/hooks", work / ".mcp.json"))
+    write_file(work / ".mcp.json", "{}")
+    tools = FolderWorkspace(work)
+    async with KeeperSandbox(guarded, Landlock(owns_uid=True)) as sandbox:
+        assert (await bash(sandbox, "echo x > mine; ls")).status == 0
+        await tools.write("out/deep/draft.md", b"draft\n")
+        await tools.write("top.md", b"top\n")
+        await tools.write("mine", b"of the tool\n")
+        await tools.write(".mcp.json", b'{"mcpServers": {}}')
+        ran = await bash(
+            sandbox,
+            "echo more >> out/deep/draft.md && echo more >> top.md && echo more >> mine"
+            " && touch out/report.md && mv out other && rm top.md",
+        )
+        assert ran.status == 0, ran
+        ran = await bash(sandbox, "echo stolen > .mcp.json; rm -f .mcp.json; mv .mcp.json x")
+    assert (work / "other/deep/draft.md").read_text() == "draft\nmore\n"
+    assert (work / ".mcp.json").read_text() == '{"mcpServers": {}}'
+    assert (work / ".mcp.json").stat().st_uid == os.geteuid()
 
 
 def test_a_network_is_refused_with_a_reason(site: SandboxSpec):

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from tests.service.fixed_clock import person
 
-from mainspring.capabilities.sandbox.session_uids import available_uids, session_uid, session_uids
+from mainspring.capabilities.sandbox.session_uids import session_uid, session_uids
 from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.events import AgentToolUse, StatusIdle, StatusRunning, StopReason
 from mainspring.core.ids import new_id
 from mainspring.core.sender import Origin
+from mainspring.files.session_owner import available_uids
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER

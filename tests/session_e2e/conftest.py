@@ -5,15 +5,13 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from tests.abilities import require_sandbox
 from tests.session_e2e.session_setup import Scene
-
-from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 
 
 @pytest.fixture(autouse=True)
 def _isolation_is_to_be_had() -> None:
-    if find_bubblewrap() is None:
-        pytest.skip("no bubblewrap here")
+    require_sandbox()
 
 
 @pytest.fixture(scope="session")

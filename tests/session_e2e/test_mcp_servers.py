@@ -61,6 +61,28 @@ async def test_project_servers_are_used_once_the_folder_is_trusted(scene: Scene)
         assert "no-such-program" not in read_by_model([request])
 
 
+async def test_a_program_outside_the_workspace_is_shown_with_its_package_and_nothing_else(
+    scene: Scene,
+) -> None:
+    """As people have them: in their home, started by an absolute path."""
+    server = scene.write(scene.outside / "servers/notes/src/server.py", SERVER)
+    scene.write(scene.outside / "servers/notes/pyproject.toml")
+    secret = scene.write(scene.outside / "servers/secret.txt", "of another program")
+    read = "import sys; print('missing', sys.argv[2]); open(sys.argv[2])"
+    entries = {
+        "notes": {"command": "/usr/bin/python3", "args": [str(server)]},
+        "blind": {"command": "python3", "args": ["-c", read, "x", str(secret)]},
+    }
+    scene.write(".mcp.json", json.dumps({"mcpServers": entries}))
+    scene.project(permissions={"allow": ["mcp__notes"]})
+    trust(scene.workspace, home=scene.home)
+    async with scene.play(calls("mcp__notes__note", text="seen")) as play:
+        assert (await play.run()).ok
+        assert read_results(play.model.requests[-1]) == ["note: seen"]
+    [blind] = [warning for warning in scene.warnings if "blind" in warning]
+    assert "sandbox.readOnly" in blind
+
+
 async def test_a_tool_without_an_allow_rule_needs_approval_despite_a_read_only_hint(
     scene: Scene,
 ) -> None:

@@ -2,6 +2,7 @@
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -65,7 +66,7 @@ async def test_the_log_is_out_of_reach_of_its_session(scene: Scene):
     assert not (scene.workspace / "hard").exists()
     kept = {path.name for path in (scene.workspace / ".mainspring").iterdir()}
     assert kept.isdisjoint({"x", "settings.local.json", "settings.json"})
-    with sqlite3.connect(scene.workspace / database) as connection:
+    with closing(sqlite3.connect(scene.workspace / database)) as connection, connection:
         assert connection.execute("pragma integrity_check").fetchone() == ("ok",)
     connection.close()
 

@@ -1,6 +1,5 @@
 """Services: programs by name that outlive a call. In the real sandbox."""
 
-import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -8,10 +7,10 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.abilities import require_sandbox
 from tests.function_tools.samples import call
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import SandboxServices
 from mainspring.capabilities.tools.service_tools import service_tools
 from mainspring.core.content import plain_text
@@ -20,13 +19,11 @@ from mainspring.core.tool import Tool, ToolResult
 
 @asynccontextmanager
 async def open_tools(folder: Path) -> AsyncGenerator[dict[str, Tool]]:
-    path = find_bubblewrap() if sys.platform == "linux" else None
-    if path is None:
-        pytest.skip("no bubblewrap here")
+    backend = require_sandbox()
     workspace = folder / "ws"
     workspace.mkdir()
     site = SandboxSpec(session_id="test", workspace=workspace, state=folder / "state")
-    services = SandboxServices(site, Bubblewrap(path=path))
+    services = SandboxServices(site, backend)
     tools = service_tools(services, judge=lambda command: (False, "rm" in command))
     try:
         yield {tool.spec.name: tool for tool in tools}

@@ -1,7 +1,6 @@
 """bash: what lasts between commands, and what a model is told of each. In two sandboxes."""
 
 import base64
-import sys
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -9,29 +8,27 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
+from tests.abilities import require_sandbox
 from tests.at_once import at_once
 from tests.tools.open_sandbox import OpenSandbox
 from tests.tools.shells import Session
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.content import plain_text
 
 
-@pytest.fixture(params=["open", "bubblewrap"])
+@pytest.fixture(params=["open", "sandboxed"])
 async def session(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Session]:
     if request.param == "open":
         opened = OpenSandbox(tmp_path)
         yield Session(opened, opened.root)
         return
-    path = find_bubblewrap() if sys.platform == "linux" else None
-    if path is None:
-        pytest.skip("no bubblewrap here")
+    backend = require_sandbox()
     root = tmp_path / "ws"
     root.mkdir()
     site = SandboxSpec(session_id="test", workspace=root, state=tmp_path / "state")
-    async with KeeperSandbox(site, Bubblewrap(path=path)) as kept:
+    async with KeeperSandbox(site, backend) as kept:
         yield Session(kept, root)
 
 

@@ -106,6 +106,10 @@ class Records(Protocol):
 
     async def list(self, query: RecordQuery) -> list[RecordRow]: ...
 
+    async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        """As `list`, but only when each was created, and its id."""
+        ...
+
     async def count(self, query: RecordQuery) -> int:
         """The number of matches; `limit` and `after` are ignored."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable, Iterable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
@@ -14,7 +15,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock, now, to_micros
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, event_types, payload_type
-from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks
+from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks, StoreFailed
 from mainspring.core.events import (
     ClientPayload,
     SessionCreated,
@@ -33,6 +34,13 @@ from mainspring.log.event_chain import (
     no_scrub,
     to_event,
     to_row,
+)
+from mainspring.log.session_activity import (
+    ACTIVITY_TYPES,
+    SessionActivity,
+    current_activity,
+    encode_activity,
+    fold_activity,
 )
 from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
 from mainspring.log.task_groups import retry_unavailable
@@ -164,6 +172,9 @@ class SessionLog:
             head=head,
             parent_id=parent_id,
             parent_seq=base.seq,
+            activity=None
+            if parent_id is not None
+            else encode_activity(fold_activity(thread_id, events)),
         )
         await self.store.create(session, [to_row(event) for event in events])
         return session
@@ -200,6 +211,8 @@ class SessionLog:
         session = await self.store.session(session_id)
         if not is_receiving:
             await require_not_moved(self.store, session_id, lease)
+        activity = encode_activity(await self.activity(session))
+        session = replace(session, activity=activity)
         return Writer(
             self.store,
             lease,
@@ -373,6 +386,22 @@ class SessionLog:
         if (inbox_item.type, inbox_item.body) != (item.type, item.body):
             raise EventIdTaken(item.client_id)
         return inbox_item
+
+    async def activity(self, session: SessionRow) -> SessionActivity:
+        """What a session does, or why it waits, at the end of its log. Stored beside the log; for
+        a session that an older Mainspring or an import wrote, it is folded once and stored.
+
+        Raises: SessionNotFound.
+        """
+        activity = current_activity(session.activity, session.head.seq)
+        if activity is None:
+            log = await self.read(session.id, types=ACTIVITY_TYPES)
+            activity = fold_activity(session.thread_id, log)
+            activity.seq = max(session.head.seq, activity.seq)
+            text = encode_activity(activity)
+            with suppress(StoreFailed):  # a store that is only read
+                await self.store.note_activity(session.id, activity.seq, text)
+        return activity
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:
         created = await self.read(session_id, types=event_types(ThreadCreated))

@@ -21,7 +21,7 @@ RECORD_COLUMNS: Final = (
 
 
 def session_row(row: tuple[Any, ...]) -> SessionRow:
-    """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner."""
+    """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner, activity."""
     id_, thread_id, created, updated, seq, digest, *parent_and_lease = row
     return SessionRow(id_, thread_id, created, updated, Head(seq, digest), *parent_and_lease)
 

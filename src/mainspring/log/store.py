@@ -60,6 +60,8 @@ class SessionRow:
     epoch: int = 0
     owner: str | None = None
     """The holder of an unexpired lease."""
+    activity: str | None = None
+    """What it does now, as JSON (`session_activity.py`); `None` if it was not folded yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +114,8 @@ class Append(NamedTuple):  # a frozen dataclass takes four times as long to crea
     in the log, the inbox and the word index."""
     removed_blobs: Sequence[str] = ()
     """Digests of the blobs to remove in the same transaction."""
+    activity: str | None = None
+    """The session's activity after these rows. `None`: it is folded from the log when needed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +196,18 @@ class Store(Protocol):
         self, *, before: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
         """Newest first, by creation and id; `before` is the last one seen."""
+        ...
+
+    async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
+        """Those of the sessions that exist, in any order."""
+        ...
+
+    async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
+        """The types of the items in these sessions' inboxes that are not folded yet."""
+        ...
+
+    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
+        """Store the activity of a session whose log ends at `seq`; else change nothing."""
         ...
 
     async def runnable(self, *, limit: int = 100) -> list[str]:

@@ -31,6 +31,11 @@ from mainspring.log.event_chain import (
     scrub_aside,
     to_row,
 )
+from mainspring.log.session_activity import (
+    SessionActivity,
+    current_activity,
+    encode_activity,
+)
 from mainspring.log.store import Append, EventRange, FoldedItem, InboxItem, Lease, SessionRow, Store
 from mainspring.log.task_groups import RETRY_SECONDS, retry_unavailable
 from mainspring.log.upcast import read_payload
@@ -74,6 +79,8 @@ class Writer:
         self._inbox: Sequence[InboxItem] = ()  # the inbox as last read
         self._inbox_read_at = -1  # the value of `inbox_changes` at that time
         self._redaction: tuple[Sequence[tuple[int, str]], Sequence[str]] = (), ()
+        self._stored_activity = session.activity
+        self._activity: SessionActivity | None = None  # ahead of the stored one during a commit
         self._failed_commits = 0  # each discards all staged events
         self.commit_error: BaseException | None = None
         """The error of the last failed commit."""
@@ -257,6 +264,7 @@ class Writer:
                 folded_items=folded,
                 redacted_bodies=self._redaction[0],
                 removed_blobs=self._redaction[1],
+                activity=self._activity_after(events),
             )
             try:
                 await self._write(append)
@@ -264,12 +272,24 @@ class Writer:
                 self._staged, self._folded = [], []
                 self._staged_positions.clear()
                 self._staged_head = self.head
+                self._activity = None
                 self._failed_commits += 1
                 self.commit_error = error
                 raise
             self.head = head
+            self._stored_activity = append.activity
         finally:
             self._commit_lock.release()
+
+    def _activity_after(self, events: Sequence[Event]) -> str | None:
+        """`None` if the session's activity was not folded yet: readers then fold it."""
+        if self._activity is None:
+            self._activity = current_activity(self._stored_activity, self.head.seq)
+        if self._activity is None:
+            return None
+        for event in events:
+            self._activity.apply(event)
+        return encode_activity(self._activity)
 
     def _stage(self, event_drafts: list[EventDraft]) -> list[Event]:
         events, self._staged_head = chain_events(self.session_id, self._staged_head, event_drafts)

@@ -49,8 +49,12 @@ class SqlitePassages:
 
     def __init__(self, path: Path | None) -> None:
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
-        self._db.execute("pragma journal_mode = wal")
-        self._db.execute("pragma synchronous = normal")
+        try:
+            self._db.execute("pragma journal_mode = wal")
+            self._db.execute("pragma synchronous = normal")
+        except BaseException:
+            self._db.close()
+            raise
 
     def close(self) -> None:
         self._db.close()

@@ -82,6 +82,7 @@ def _open_cache(
         settings.environment,
         find_agent_interpreter().path,
         SYSTEM_FOLDERS,
+        home=Path(settings.home),
         with_apt=bool(environment.packages.apt),
     )
     own = msgspec.structs.replace(

@@ -22,6 +22,7 @@ from anyio import to_thread
 from mainspring.capabilities.mcp import apt_packages
 from mainspring.capabilities.mcp.foreign_text import clean_line
 from mainspring.capabilities.mcp.package_request import Installer, PackageRequest, package_request
+from mainspring.capabilities.mcp.program_files import ProgramPlaces, visible_program
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import Credential, ExecResult
@@ -69,6 +70,10 @@ class Toolchain:
     """The folder of node and npm, if it is outside the system folders of a sandbox."""
     variables: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The addresses of registries, by the variables of installers. They may have a login."""
+    user_path: str | None = None
+    """The user's own `PATH`."""
+    home: Path = Path("/")
+    system_folders: tuple[Path, ...] = ()
     apt: str | None = None
     apt_sources: Mapping[str, bytes] = field(default_factory=dict[str, bytes])
     """The source lists of apt, by name."""
@@ -160,9 +165,10 @@ def find_toolchain(
     python: Path,
     system_folders: Sequence[str | Path],
     *,
+    home: Path,
     with_apt: bool = False,
 ) -> Toolchain:
-    """`python`: the interpreter in sandboxes, which all show `system_folders`.
+    """`python`: the interpreter in sandboxes, which all show `system_folders`. `home`: the user's.
 
     Raises: InvalidInput: the sources of apt cannot be read.
     """
@@ -173,6 +179,9 @@ def find_toolchain(
         python=str(python),
         node_home=_node_home(shutil.which("node", path=path), system_folders),
         variables={name: environment[name] for name in _REGISTRIES if name in environment},
+        user_path=path,
+        home=home,
+        system_folders=tuple(map(Path, system_folders)),
         apt=shutil.which("apt-get", path=path),
         apt_sources=apt_packages.read_sources(environment.get(_APT_SOURCES)) if with_apt else {},
     )
@@ -219,7 +228,7 @@ class PackageCache:
         """
         request = package_request(command, args)
         if request is None or _is_of_project(request, self._workspace):
-            return ServerProgram(argv=(command, *args))
+            return await to_thread.run_sync(self._own_program, command, args)
         folder = await self.folder(request)
         program = await to_thread.run_sync(_program_in, folder, request)
         return ServerProgram(
@@ -227,6 +236,20 @@ class PackageCache:
             env={"PATH": self.toolchain.path},
             read_only=(folder, *self.toolchain.read_only),
         )
+
+    def _own_program(self, command: str, args: tuple[str, ...]) -> ServerProgram:
+        """A program of the user's, wherever it is installed."""
+        places = ProgramPlaces(
+            home=self.toolchain.home,
+            workspace=self._workspace,
+            system_folders=self.toolchain.system_folders,
+            path=self.toolchain.user_path,
+        )
+        program = visible_program(command, args, places)
+        if program is None:
+            return ServerProgram(argv=(command, *args))
+        path = ":".join((*program.path, self.toolchain.path))
+        return ServerProgram(argv=program.argv, env={"PATH": path}, read_only=program.folders)
 
     async def folder(self, request: PackageRequest) -> Path:
         """The folder with the installed packages; installs them if necessary.

@@ -4,6 +4,7 @@ last across runs. Also the tools that the servers offer."""
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
@@ -178,7 +179,7 @@ class SessionServers(Generic[Entry]):
             tool_list = await connection.list_tools()
         except McpFailed as error:
             last = clean_line(connection.error_output.rpartition("\n")[2], 200)
-            wrote = f" (it wrote: {last})" if last else ""
+            wrote = f" (it wrote: {last}{_unseen(server, connection.error_output)})" if last else ""
             self.problems.append(redact(f"MCP server {server.name}: {error}{wrote}"))
             connection.error = connection.error or str(error)
             return
@@ -272,6 +273,15 @@ def _connection(
             server.name, host.group, access.open_seal, _request_handlers(access, server, host)
         ),
     )
+
+
+def _unseen(server: ServerEntry, error_output: str) -> str:
+    """What to do about a file that the server misses and that exists outside of its sandbox."""
+    for argument in (server.command, *server.args):
+        path = argument.rpartition("=")[2]
+        if path.startswith("/") and path in error_output and os.path.exists(path):
+            return f"; {path} exists: if its sandbox does not show it, name it in sandbox.readOnly"
+    return ""
 
 
 def _request_handlers(

@@ -42,6 +42,10 @@ _NAMESPACES = (
 )
 
 
+_FACTS = ("CapBnd", "CapEff", "NoNewPrivs", "Seccomp")
+"""Lines of /proc/self/status."""
+
+
 class SandboxSettings(Struct, frozen=True, kw_only=True):
     """The operator's settings. No value may come from a workspace."""
 
@@ -214,9 +218,9 @@ def _refusal_text(refusals: list[BackendRefusal]) -> str:
 
 
 def _key(backend: Backend) -> str:
-    """A hash of everything that decides whether a backend works: our uid, the flags and the
-    program."""
-    parts = [backend.name, str(os.geteuid()), sys.version]
+    """A hash of everything that decides whether a backend works: our uid, what confines us, the
+    flags and the program."""
+    parts = [backend.name, str(os.geteuid()), sys.version, *_confinement()]
     try:
         parts.append(backend.fingerprint(probe_spec(Path("/"))))
     except SandboxFailed as failed:
@@ -225,6 +229,20 @@ def _key(backend: Backend) -> str:
         program = os.stat(backend.path)
         parts += [backend.path, str(program.st_mtime_ns), str(program.st_size)]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+
+
+def _confinement() -> list[str]:
+    """What confines this process: a container may share the home and the boot of its host."""
+    if sys.platform != "linux":
+        return []
+    lines = Path("/proc/self/status").read_text().splitlines()
+    facts = [line for line in lines if line.startswith(_FACTS)]
+    for name in ("user", "pid", "net"):
+        with suppress(OSError):
+            facts.append(os.readlink(f"/proc/self/ns/{name}"))
+    with suppress(OSError):  # the profile of AppArmor or SELinux
+        facts.append(Path("/proc/self/attr/current").read_text())
+    return facts
 
 
 class _ProbeCache:

@@ -25,6 +25,7 @@ from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack, pack_map
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
+from mainspring.files.session_owner import entering_group
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _ETC = (
@@ -65,7 +66,8 @@ class Landlock(Struct, frozen=True, kw_only=True):
         self._refuse(spec)
         return "\n".join(
             (
-                *_system(find_agent_interpreter()),
+                *_system(),
+                *_interpreter(find_agent_interpreter()),
                 *_readable(spec),
                 repr(self.owns_uid),
                 repr(spec.sandbox_limits),
@@ -83,20 +85,22 @@ class Landlock(Struct, frozen=True, kw_only=True):
             del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
             argv=(str(python.path), *module_command("landlock_inside")),
-            files=(self._orders(spec, tmp, _system(python)),),
+            files=(self._orders(spec, tmp, python),),
             variables=_variables(spec.workspace, tmp),
             rlimits=rlimits,
         )
 
-    def _orders(self, spec: SandboxSpec, tmp: Path, system: list[str]) -> bytes:
+    def _orders(self, spec: SandboxSpec, tmp: Path, python: AgentInterpreter) -> bytes:
         owner = self.owner(spec)
         return pack_map(
             {
                 "uid": b"" if owner is None else b"%d" % owner,
+                "entering_group": b"%d" % entering_group(),
                 "workspace": os.fsencode(spec.workspace),
                 "tmp": os.fsencode(tmp),
                 "tmp_bytes": b"%d" % spec.sandbox_limits.tmp_bytes,
-                "system": pack(map(os.fsencode, system)),
+                "system": pack(map(os.fsencode, _system())),
+                "interpreter": pack(map(os.fsencode, _interpreter(python))),
                 "readable": pack(map(os.fsencode, _readable(spec))),
                 "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
                 "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
@@ -105,9 +109,12 @@ class Landlock(Struct, frozen=True, kw_only=True):
         )
 
 
-def _system(python: AgentInterpreter) -> list[str]:
-    home = [str(python.home)] if python.home else []
-    return [*_SYSTEM, *(f"/etc/{name}" for name in _ETC), *home]
+def _system() -> list[str]:
+    return [*_SYSTEM, *(f"/etc/{name}" for name in _ETC)]
+
+
+def _interpreter(python: AgentInterpreter) -> list[str]:
+    return [str(python.home)] if python.home else []
 
 
 def _readable(spec: SandboxSpec) -> list[str]:
@@ -145,6 +152,8 @@ def _variables(workspace: Path, tmp: Path) -> dict[str, str]:
         "TMPDIR": str(tmp),
         "USER": "sandbox",
         "LANG": "C.UTF-8",
+        # What cannot be opened is an error for git, unlike what does not exist.
+        "GIT_CONFIG_NOSYSTEM": "1",
         # The harness owns folders with protected files in them, which git would refuse.
         "GIT_CONFIG_COUNT": "1",
         "GIT_CONFIG_KEY_0": "safe.directory",
@@ -155,6 +164,9 @@ def _variables(workspace: Path, tmp: Path) -> dict[str, str]:
 @cache
 def _code_hash() -> str:
     """Of what confines programs."""
-    names = ("agent", "landlock_inside", "landlock_lend", "landlock_rules", "seccomp")
+    names = (
+        *("agent", "landlock_inside", "landlock_lend", "landlock_entry", "landlock_rules"),
+        "seccomp",
+    )
     contents = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in names]
     return hashlib.sha256(b"".join(contents)).hexdigest()

@@ -16,6 +16,7 @@ import stat
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, install_filter, serve
 from mainspring.capabilities.sandbox.bare_inside import check_unreachable, kill_reachable
+from mainspring.capabilities.sandbox.landlock_entry import grant_entry
 from mainspring.capabilities.sandbox.landlock_lend import grant_folder, grant_workspace
 from mainspring.capabilities.sandbox.landlock_rules import (
     CHANGE,
@@ -48,10 +49,12 @@ class LandlockConfig:
     def __init__(self, packed: bytes) -> None:
         values = unpack_map(packed)
         self.uid = int(values["uid"]) if values["uid"] else None
+        self.entering_group = int(values["entering_group"])
         self.workspace = os.fsdecode(values["workspace"])
         self.tmp = os.fsdecode(values["tmp"])
         self.tmp_bytes = int(values["tmp_bytes"])
         self.system = [os.fsdecode(path) for path in unpack(values["system"])]
+        self.interpreter = [os.fsdecode(path) for path in unpack(values["interpreter"])]
         self.readable = [os.fsdecode(path) for path in unpack(values["readable"])]
         self.hidden = [os.fsdecode(path) for path in unpack(values["hidden"])]
         self.protected = [os.fsdecode(path) for path in unpack(values["protected"])]
@@ -96,7 +99,7 @@ def _guard(config: LandlockConfig) -> None:
     allowed = _allowed_descriptors(config, workspace)
     _take_place(config, workspace)
     if config.uid is not None:
-        os.setgroups([])
+        os.setgroups([config.entering_group])
         os.setresgid(config.uid, config.uid, config.uid)
         os.setresuid(config.uid, config.uid, config.uid)
     _die_with_parent(signal.SIGTERM)
@@ -120,6 +123,9 @@ def _guard(config: LandlockConfig) -> None:
 
 def _take_place(config: LandlockConfig, workspace: int) -> None:
     if config.uid is not None:
+        grant_entry(config.workspace, config.entering_group)
+        for path in (*config.interpreter, *config.readable):
+            grant_entry(path, config.entering_group, is_readable=True)
         grant_workspace(
             workspace,
             config.workspace,
@@ -140,9 +146,10 @@ def _allowed_descriptors(config: LandlockConfig, workspace: int) -> list[tuple[i
     """Descriptors of what may be accessed, and how. /proc is not among them, since it would show
     the whole machine. Links are followed only in paths that the operator alone controls."""
     devices = [f"/dev/{name}" for name in _DEVICES]
+    system = [*config.system, *config.interpreter]
     tmp = grant_folder(config.tmp, config.uid)
     return [
-        *((place, READ) for place in _open_existing(config.system, _open_following_links)),
+        *((place, READ) for place in _open_existing(system, _open_following_links)),
         *((place, USE) for place in _open_existing(devices, _open_following_links)),
         *((place, READ) for place in _open_existing(config.readable, open_absolute)),
         *((place, CHANGE) for place in (workspace, tmp)),

@@ -6,6 +6,7 @@ import _socket
 import errno
 import fcntl
 import os
+import resource
 import select
 import sys
 import time
@@ -33,8 +34,8 @@ _CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
 """Messages of the agent and bubblewrap when a path no longer leads to what was opened."""
 _INT = 4
 _OUT_OF_THE_WAY = 256
-"""Descriptors are first moved to numbers from here on, so that none is overwritten before it is in
-its place."""
+"""Descriptors are first moved to numbers from here on, or from half of `ulimit -n` on if that is
+less, so that none is overwritten before it is in its place."""
 
 
 class LaunchedSandbox:
@@ -56,9 +57,7 @@ class LaunchedSandbox:
         self._pending = b""
         log_fd = os.open(log, os.O_CREAT | os.O_TRUNC | os.O_WRONLY | os.O_APPEND, 0o600)
         sources = [launcher_end.detach(), *files]
-        descriptors = [
-            fcntl.fcntl(source, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for source in sources
-        ]
+        descriptors = [_move_out_of_the_way(source) for source in sources]
         previous = _offer_to_oom_killer(b"1000")
         try:
             if uid is None:
@@ -170,12 +169,18 @@ def _spawn(config: KeeperConfig, files: list[int], log: int) -> int:
 
 
 def _become(config: KeeperConfig, files: list[int], log: int, trees: list[int]) -> None:
-    descriptors = [fcntl.fcntl(tree, fcntl.F_DUPFD_CLOEXEC, _OUT_OF_THE_WAY) for tree in trees]
+    descriptors = list(map(_move_out_of_the_way, trees))
     for place, source in enumerate(
         (os.open(os.devnull, os.O_RDONLY), log, log, *files, *descriptors)
     ):
         os.dup2(source, place)
     os.execve(config.argv[0], config.argv, config.env)
+
+
+def _move_out_of_the_way(descriptor: int) -> int:
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first = min(_OUT_OF_THE_WAY, allowed // 2) if allowed > 0 else _OUT_OF_THE_WAY
+    return fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, first)
 
 
 def _launch(config: KeeperConfig) -> LaunchedSandbox:

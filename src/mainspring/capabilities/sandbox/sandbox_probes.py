@@ -16,8 +16,8 @@ from mainspring.capabilities.sandbox.backend import Backend
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
-from mainspring.capabilities.sandbox.session_uids import available_uids
 from mainspring.core.errors import SandboxFailed
+from mainspring.files.session_owner import available_uids
 
 _SECONDS = 10
 _NO_COMMANDS = "agents cannot run commands here: no isolation, no execution"

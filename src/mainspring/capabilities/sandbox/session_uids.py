@@ -18,18 +18,12 @@ from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.files.openat import OpenDescriptor
+from mainspring.files.session_owner import FEWEST_UIDS, SUBUID, SUBUID_NAME, available_uids
 
 if sys.platform != "win32":
     import fcntl
 
-SUBUID_NAME = "mainspring"
-"""The name in /etc/subuid whose line says which uids may be used."""
-_SUBUID = Path("/etc/subuid")
-_DEFAULT = range(0x7000_0000, 0x7FFE_0000)
-"""Unused by convention: below are systemd-nspawn's, above systemd's own and the signed limit."""
 _CLAIMS = (Path("/var/lib/mainspring/uids"), Path("/run/mainspring/uids"))
-_NOBODY = 65_534
-_FEWEST = 1024
 _ATTEMPTS = 32
 """Uids tried from the session's first choice on; if all are taken, the range is nearly full."""
 
@@ -80,7 +74,7 @@ class SessionUids(Struct, frozen=True, kw_only=True):
                 return uid
         raise SandboxFailed(
             f"no uid is left for this session between {self.uids[0]} and {self.uids[-1]}:"
-            f" widen the range of {SUBUID_NAME!r} in {_SUBUID}"
+            f" widen the range of {SUBUID_NAME!r} in {SUBUID}"
         )
 
     def _candidates(self, key: str) -> Iterator[int]:
@@ -105,8 +99,8 @@ def session_uids() -> SessionUids:
     uids = available_uids()
     if not uids:
         raise SandboxFailed(
-            f"there are too few uids to give each session its own: at least {_FEWEST} are needed"
-            f" for {SUBUID_NAME!r} in {_SUBUID}, or in the user namespace of this container"
+            f"there are too few uids to give each session its own: at least {FEWEST_UIDS} are"
+            f" needed for {SUBUID_NAME!r} in {SUBUID}, or in the user namespace of this container"
         )
     return SessionUids(uids=uids, claims=_claims_folder())
 
@@ -122,40 +116,6 @@ def release_session_uid(session_id: str) -> None:
         for claims in _CLAIMS:
             if claims.is_dir():
                 SessionUids(uids=available_uids(), claims=claims).release(session_id)
-
-
-def available_uids() -> range:
-    """The range that /etc/subuid grants us, else the unused default, as far as it exists here;
-    empty if there are too few uids."""
-    granted = _subuid_range() or _DEFAULT
-    mapped = _mapped_uid_count()
-    if mapped >= granted.stop and len(granted) >= _FEWEST:
-        return granted
-    # a user namespace with few uids: its upper half, without `nobody`
-    few = range(mapped // 2, mapped if mapped // 2 > _NOBODY else min(mapped, _NOBODY))
-    return few if len(few) >= _FEWEST else range(0)
-
-
-def _subuid_range() -> range | None:
-    try:
-        lines = _SUBUID.read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        name, _, numbers = line.partition(":")
-        first, _, count = numbers.partition(":")
-        if name == SUBUID_NAME and first.isdecimal() and count.isdecimal() and int(first):
-            return range(int(first), int(first) + int(count))
-    return None
-
-
-def _mapped_uid_count() -> int:
-    """The number of uids in this user namespace, from 0 on."""
-    for line in Path("/proc/self/uid_map").read_text().splitlines():
-        inside, _, count = map(int, line.split())
-        if inside == 0:
-            return count
-    return 0
 
 
 def _claims_folder() -> Path:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
+from mainspring.capabilities.workspace.path_traversal import chown_like_folder
 from mainspring.files.openat import OpenDescriptor, open_absolute, open_beneath
 
 FOLDER = "outputs"
@@ -57,6 +58,7 @@ def make_outputs(workspace: Path) -> None:
     """Create the folder, unless something has its name."""
     with _open_outputs(workspace) as root, suppress(FileExistsError):
         os.mkdir(FOLDER, 0o755, dir_fd=root)
+        chown_like_folder(FOLDER, root)
 
 
 def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[OutputFile]:

@@ -21,7 +21,12 @@ from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.mcp_logins import McpLoginRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
-from mainspring.edges.api.routes.session_insights import CostRoutes, InsightRoutes, PolicyRoutes
+from mainspring.edges.api.routes.session_insights import (
+    ActivityRoutes,
+    CostRoutes,
+    InsightRoutes,
+    PolicyRoutes,
+)
 from mainspring.edges.api.routes.session_transfers import MoveRoutes
 from mainspring.edges.api.routes.sessions import CommandRoutes, SessionRoutes
 from mainspring.edges.api.routes.skills import SkillRoutes
@@ -36,6 +41,7 @@ from mainspring.edges.mcp.http_endpoint import HostRules
 from mainspring.edges.mcp.http_server import mcp_routes, new_server
 from mainspring.edges.mcp.service_agents import ServiceAgents
 from mainspring.service.service import Service
+from mainspring.service.sessions.activity_list import ActivityList
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.rule_evaluation import RuleEvaluator
 from mainspring.service.sessions.session_reports import SessionReports
@@ -98,6 +104,7 @@ def _report_routes(service: Service) -> tuple[Route, ...]:
     infrastructure, sessions = service.infrastructure, service.sessions.sessions
     replays = Replays(sessions, facts=infrastructure.models.facts)
     return routes_of(
+        ActivityRoutes(ActivityList(sessions)),
         InsightRoutes(SessionReports(sessions), replays),
         CostRoutes(Costs(sessions, service.access.ledger)),
         PolicyRoutes(RuleEvaluator(sessions)),

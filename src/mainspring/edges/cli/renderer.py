@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import cast
 
 from mainspring.config import Settings
 from mainspring.core import events
@@ -25,21 +24,9 @@ from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.markdown_stream import MarkdownStream
 from mainspring.edges.cli.printing import Screen, StyledText, duration_text
 from mainspring.edges.cli.subagent_tree import SubagentNode, SubagentTree
+from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
 
-_KEY_ARGUMENTS = (
-    "command",
-    "path",
-    "file_path",
-    "query",
-    "pattern",
-    "url",
-    "code",
-    "description",
-    "prompt",
-    "name",
-)
-"""The arguments that describe a call best, most descriptive first."""
 _MAX_THINKING_CHARS = 300
 _MAX_CRITERIA = 20
 _MAX_TREE_ROWS = 14
@@ -318,10 +305,5 @@ def _transition_text(node: SubagentNode) -> str:
 
 
 def key_argument(arguments: Mapping[str, object]) -> str:
-    """The value that describes a call best."""
-    keys = [arguments[key] for key in _KEY_ARGUMENTS if isinstance(arguments.get(key), str)]
-    texts = [value for value in arguments.values() if isinstance(value, str)]
-    values = [*keys, *texts] or [value for value in arguments.values() if value is not None]
-    value = values[0] if values else ""
-    is_list = isinstance(value, list)
-    return truncate(", ".join(map(str, cast("list[object]", value))) if is_list else str(value))
+    """The value that describes a call best, on one line."""
+    return truncate(session_activity.key_argument(arguments))

@@ -48,9 +48,9 @@ from mainspring.log import search as searching
 from mainspring.log.store import all_sessions
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.approvals import Answer, may_comment, parse_form, submit_answer
+from mainspring.runtime.session.activity_line import Status
 from mainspring.runtime.session.session_summary import (
     SessionSummary,
-    Status,
     origin_of,
     read_open_calls,
     summarize_session,
@@ -85,6 +85,7 @@ class SessionSummaryView(Struct, frozen=True, kw_only=True):
     agent: str | None
     model: str | None
     status: str
+    activity: str
     reason: str | None
     outcome: str | None
     turns: int

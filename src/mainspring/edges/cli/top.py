@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
 
 import anyio
 import typer
+from msgspec import structs
 
 from mainspring.config import Settings
 from mainspring.core import clock
@@ -22,8 +23,8 @@ from mainspring.edges.cli.session import cancel, session_view
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import all_sessions
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.activity_line import read_lines
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.wiring.stores import has_store
 
@@ -37,8 +38,8 @@ else:
 
 _ACTIVE = ("running", "unfinished", "requires_action")
 _MAX_SESSIONS = 500
-"""Only the newest, because each session is read; older ones rarely run."""
-HEADS = ("SESSION", "STATUS", "TURNS", "COST", "CHANGED", "AGENT", "TITLE")
+"""Only the newest; older ones rarely run."""
+HEADS = ("SESSION", "STATUS", "TURNS", "COST", "CHANGED", "AGENT", "NOW", "TITLE")
 _LOCAL_ORIGINS = ("user", "import")
 TopAction: TypeAlias = Literal["attach", "stop", "quit"]
 
@@ -127,13 +128,15 @@ def session_cells(summary: SessionSummary) -> list[StyledText]:
         (dollars(summary.cost_usd), ""),
         (age_text(clock.now() - summary.updated), ""),
         (summary.agent or "", ""),
+        (truncate(summary.activity), ""),
         (truncate(summary.title or ""), ""),
     ]
 
 
 @dataclass(slots=True)
 class ActiveSessions:
-    """The sessions that run or wait. Unchanged sessions are not read again."""
+    """The sessions that run or wait. Which ones is stored beside their logs: only the logs of
+    these are read, and only if they have changed."""
 
     log: SessionLog
     _cached: dict[str, tuple[tuple[object, ...], SessionSummary]] = field(
@@ -142,17 +145,15 @@ class ActiveSessions:
 
     async def read(self) -> list[SessionSummary]:
         summaries: list[SessionSummary] = []
-        count = 0
-        async for row in all_sessions(self.log.store):
-            count += 1
-            if count > _MAX_SESSIONS:
-                break
-            state = (row.head.seq, row.updated)
+        rows = await self.log.sessions(limit=_MAX_SESSIONS)
+        for row, line in zip(rows, await read_lines(self.log, rows), strict=True):
+            if line.status not in _ACTIVE:
+                continue
+            state = (row.head.seq, row.updated, line.status)
             cached = self._cached.get(row.id)
-            if cached is None or cached[0] != state or cached[1].status in _ACTIVE:
+            if cached is None or cached[0] != state:
                 cached = (state, await summarize_session(self.log, row))
                 self._cached[row.id] = cached
-            if cached[1].status in _ACTIVE:
-                summaries.append(cached[1])
+            summaries.append(structs.replace(cached[1], activity=line.text))
             await anyio.lowlevel.checkpoint()
         return summaries

@@ -162,6 +162,12 @@ MIGRATIONS = (
         ),
         down=None,  # an event's hash covers its sender
     ),
+    Migration(
+        version=4,
+        # Filled by the next append of each session, or when somebody lists it.
+        up=("alter table mainspring.session add column activity text",),
+        down=("alter table mainspring.session drop column activity",),
+    ),
 )
 
 

@@ -82,6 +82,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
             "hash": session.head.hash,
             "parent_id": session.parent_id,
             "parent_seq": session.parent_seq,
+            "activity": session.activity,
             **dict(zip(names, _columns(rows), strict=True)),
         },
     )
@@ -102,6 +103,19 @@ async def sessions(db: Connection, before: SessionRow | None, limit: int) -> lis
     cursor = (2**62, "") if before is None else (before.created, before.id)
     rows = await fetch_all(db, sql.SESSIONS, [*cursor, limit])
     return [session_row(item) for item in rows]
+
+
+async def rows(db: Connection, session_ids: Sequence[str]) -> list[SessionRow]:
+    return [session_row(item) for item in await fetch_all(db, sql.ROWS, [list(session_ids)])]
+
+
+async def pending_types(db: Connection, session_ids: Sequence[str]) -> list[tuple[str, str]]:
+    rows = await fetch_all(db, sql.PENDING_TYPES, [list(session_ids)])
+    return [(session_id, type_) for session_id, type_ in rows]
+
+
+async def note_activity(db: Connection, session_id: str, seq: int, activity: str) -> None:
+    await db.shared_cursor.execute(sql.NOTE_ACTIVITY, [activity, session_id, seq], prepare=True)
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
@@ -146,6 +160,7 @@ async def append(db: Connection, append: Append) -> None:
     values: list[Any] = [
         *append.head,
         rows[-1].time,
+        append.activity,
         lease.seconds,
         lease.session_id,
         *append.expected,

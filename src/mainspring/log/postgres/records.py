@@ -138,6 +138,11 @@ class PostgresRecords:
         )
         return [record_row(item) for item in rows]
 
+    async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        clauses, values = record_page(query, "%s")
+        rows = await self._fetch_all(f"select created, id from mainspring.record {clauses}", values)
+        return [(created, id_) for created, id_ in rows]
+
     async def count(self, query: RecordQuery) -> int:
         terms = record_conditions(query)
         [(number,)] = await self._fetch_all(

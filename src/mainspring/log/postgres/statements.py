@@ -16,9 +16,9 @@ CREATE: Final = f"""
     with parent as (select key from mainspring.session where id = %(parent_id)s),
     created_session as (
       insert into mainspring.session(id, thread_id, created, updated, seq, hash, parent_key,
-                                     parent_seq, indexed)
+                                     parent_seq, indexed, activity)
       select %(id)s, %(thread_id)s, %(created)s, %(updated)s, %(seq)s, %(hash)b,
-             (select key from parent), %(parent_seq)s, %(parent_seq)s
+             (select key from parent), %(parent_seq)s, %(parent_seq)s, %(activity)s::text
        where %(parent_id)s::text is null or exists (select from parent)
       on conflict (id) do nothing
       returning key
@@ -35,13 +35,20 @@ CREATE: Final = f"""
 
 _SESSIONS: Final = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end
+           case when s.lease_until > {_NOW} then s.owner end, s.activity
       from mainspring.session s left join mainspring.session p on p.key = s.parent_key
 """
 SESSION: Final = f"{_SESSIONS} where s.id = %s"
 SESSIONS: Final = f"""{_SESSIONS}
      where (s.created, s.id) < (%s, %s) order by s.created desc, s.id desc limit %s
 """
+ROWS: Final = f"{_SESSIONS} where s.id = any(%b::text[])"
+PENDING_TYPES: Final = """
+    select distinct s.id, i.type
+      from mainspring.session s join mainspring.inbox i on i.session_key = s.key
+     where i.seq is null and s.id = any(%b::text[])
+"""
+NOTE_ACTIVITY: Final = "update mainspring.session set activity = %s where id = %s and seq = %s"
 _STALE: Final = f"""
     s.updated < %s and s.lease_until <= {_NOW} and not exists (
       select from mainspring.inbox i where i.session_key = s.key and i.seq is null)
@@ -98,7 +105,8 @@ REMOVE_BLOBS: Final = "delete from mainspring.blob where hash = any(%s)"
 _MOVED: Final = f"""
     with moved as (
       update mainspring.session
-         set seq = %s, hash = %b, updated = %s, lease_until = {_NOW} + make_interval(secs => %s)
+         set seq = %s, hash = %b, updated = %s, activity = %s,
+             lease_until = {_NOW} + make_interval(secs => %s)
        where id = %s and seq = %s and hash = %b and epoch = %s
       returning key
     ),

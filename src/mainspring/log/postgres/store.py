@@ -85,6 +85,15 @@ class PostgresStore:
     ) -> list[SessionRow]:
         return await self._pool.read(lambda db: queries.sessions(db, before, limit))
 
+    async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
+        return await self._pool.read(lambda db: queries.rows(db, session_ids))
+
+    async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
+        return await self._pool.read(lambda db: queries.pending_types(db, session_ids))
+
+    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
+        await self._pool.run(lambda db: queries.note_activity(db, session_id, seq, activity))
+
     async def runnable(self, *, limit: int = 100) -> list[str]:
         return await self._pool.read(lambda db: queries.runnable(db, limit))
 

@@ -91,20 +91,27 @@ def _code(error: sqlite3.Error) -> int:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF
 
 
+_SETTINGS = (
+    "synchronous = full",
+    "fullfsync = on",
+    "checkpoint_fullfsync = on",
+    "secure_delete = on",
+    "foreign_keys = off",  # our queries check them, with errors that name the session
+    "wal_autocheckpoint = 10000",  # the store checkpoints sooner, on another connection
+    "journal_size_limit = 67108864",
+)
+
+
 def connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(
         path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
     )
-    for setting in (
-        "synchronous = full",
-        "fullfsync = on",
-        "checkpoint_fullfsync = on",
-        "secure_delete = on",
-        "foreign_keys = off",  # our queries check them, with errors that name the session
-        "wal_autocheckpoint = 10000",  # the store checkpoints sooner, on another connection
-        "journal_size_limit = 67108864",
-    ):
-        connection.execute(f"pragma {setting}")
+    try:
+        for setting in _SETTINGS:
+            connection.execute(f"pragma {setting}")
+    except BaseException:  # no database, or a damaged one
+        connection.close()
+        raise
     return connection
 
 

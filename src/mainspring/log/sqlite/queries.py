@@ -10,6 +10,8 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from mainspring.core.errors import (
     Conflict,
     Fenced,
@@ -26,7 +28,7 @@ from mainspring.log.wakeup_signals import SessionHeads
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _SESSION = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end
+           case when s.lease_until > {_NOW} then s.owner end, s.activity
       from session s left join session p on p.key = s.parent_key
 """
 _ROW = "seq, id, thread_id, time, version, type, body, prev, sender"
@@ -35,7 +37,7 @@ _INSERT = (
     " select key, ?, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
 )
 _MOVE = (  # without `returning`, which would cost more than the update
-    f"update session set seq = ?, hash = ?, updated = ?, lease_until = {_NOW} + ?"
+    f"update session set seq = ?, hash = ?, updated = ?, activity = ?, lease_until = {_NOW} + ?"
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
 _ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
@@ -66,7 +68,7 @@ def create(
         raise SessionExists(session.id)
     db.execute(
         "insert into session(id, thread_id, created, updated, seq, hash, parent_key, parent_seq,"
-        " indexed) values (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " indexed, activity) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.id,
             session.thread_id,
@@ -76,6 +78,7 @@ def create(
             parent,
             session.parent_seq,
             session.parent_seq,
+            session.activity,
         ),
     )
     db.executemany(_INSERT, [(*row, session.id) for row in rows])
@@ -99,6 +102,31 @@ def sessions(db: sqlite3.Connection, before: SessionRow | None, limit: int) -> l
         (*cursor, limit),
     )
     return [session_row(item) for item in rows]
+
+
+def rows(db: sqlite3.Connection, session_ids: Sequence[str]) -> list[SessionRow]:
+    found = db.execute(
+        f"{_SESSION} where s.id in (select value from json_each(?))", (json_list(session_ids),)
+    )
+    return [session_row(item) for item in found]
+
+
+def pending_types(db: sqlite3.Connection, session_ids: Sequence[str]) -> list[tuple[str, str]]:
+    return db.execute(
+        "select distinct s.id, i.type from session s join inbox i on i.session_key = s.key"
+        " where i.seq is null and s.id in (select value from json_each(?))",
+        (json_list(session_ids),),
+    ).fetchall()
+
+
+def note_activity(db: sqlite3.Connection, session_id: str, seq: int, activity: str) -> None:
+    db.execute(
+        "update session set activity = ? where id = ? and seq = ?", (activity, session_id, seq)
+    )
+
+
+def json_list(texts: Sequence[str]) -> str:
+    return msgspec.json.encode(texts).decode()
 
 
 def runnable(db: sqlite3.Connection, limit: int) -> list[str]:
@@ -157,8 +185,8 @@ def _delete(db: sqlite3.Connection, key: int) -> bool:
     hashes = db.execute("select hash from blob_use where session_key = ?", (key,)).fetchall()
     db.execute("delete from blob_use where session_key = ?", (key,))
     db.executemany(
-        "delete from blob where hash = ?1 and not exists (select 1 from blob_use where hash = ?1)",
-        hashes,
+        "delete from blob where hash = ? and not exists (select 1 from blob_use where hash = ?)",
+        [(hash_, hash_) for (hash_,) in hashes],
     )
     words = db.execute(
         "delete from words where rowid between ? and ?",
@@ -177,6 +205,7 @@ def append(db: sqlite3.Connection, append: Append) -> None:
         (
             *append.head,
             append.rows[-1].time,
+            append.activity,
             lease.seconds,
             lease.session_id,
             *append.expected,

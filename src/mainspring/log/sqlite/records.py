@@ -79,6 +79,11 @@ class SqliteRecords:
             lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {tail}", values))
         )
 
+    async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        tail, values = record_page(query, "?")
+        statement = f"select created, id from record {tail}"
+        return await self._run_read(lambda db: db.execute(statement, values).fetchall())
+
     async def count(self, query: RecordQuery) -> int:
         conditions = record_conditions(query)
         statement = f"select count(*) from record where {conditions.where('?')}"
@@ -141,7 +146,7 @@ class SqliteRecords:
         end = prefix_end(prefix)
         await self._run_write(
             lambda db: db.execute(
-                "delete from tally where name >= ?1 and (?2 is null or name < ?2)", (prefix, end)
+                "delete from tally where name >= ? and (? is null or name < ?)", (prefix, end, end)
             )
         )
 

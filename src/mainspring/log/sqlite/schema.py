@@ -167,4 +167,10 @@ MIGRATIONS = (
         up=_recreate_event("strict"),
         down=_recreate_event("strict, without rowid"),
     ),
+    Migration(
+        version=5,
+        # Filled by the next append of each session, or when somebody lists it.
+        up=("alter table session add column activity text",),
+        down=("alter table session drop column activity",),
+    ),
 )

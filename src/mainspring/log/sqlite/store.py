@@ -93,6 +93,15 @@ class SqliteStore:
     ) -> list[SessionRow]:
         return await self._read(lambda db: queries.sessions(db, before, limit))
 
+    async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
+        return await self._read(lambda db: queries.rows(db, session_ids))
+
+    async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
+        return await self._read(lambda db: queries.pending_types(db, session_ids))
+
+    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
+        await self._write(lambda db: queries.note_activity(db, session_id, seq, activity))
+
     async def runnable(self, *, limit: int = 100) -> list[str]:
         return await self._read(lambda db: queries.runnable(db, limit))
 
@@ -299,11 +308,15 @@ class _TransactionStore(SqliteStore):
 def _begin(path: Path, writes: bool) -> sqlite3.Connection:
     with translate_errors(path):
         connection = connect(path)
-        if not writes:
-            connection.execute("pragma query_only = on")
-        connection.execute("begin immediate" if writes else "begin")
-        # a transaction begins with its first query
-        connection.execute("select count(*) from sqlite_master")
+        try:
+            if not writes:
+                connection.execute("pragma query_only = on")
+            connection.execute("begin immediate" if writes else "begin")
+            # a transaction begins with its first query
+            connection.execute("select count(*) from sqlite_master")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
 

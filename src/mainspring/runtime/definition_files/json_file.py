@@ -80,7 +80,9 @@ def decode_object(content: bytes, display_path: str) -> JsonFile | Finding:
 def is_inside(path: Path, root: Path) -> bool:
     """Whether a path stays in a folder once all links are resolved."""
     try:
-        return path.resolve().is_relative_to(root.resolve())
+        real = path.resolve()
+        # a loop of links is an error up to Python 3.12, and stays a link from 3.13 on
+        return real.is_relative_to(root.resolve()) and not real.is_symlink()
     except (OSError, RuntimeError, ValueError):  # a loop of links, an impossible name
         return False
 

@@ -157,7 +157,7 @@ def open_passages(path: Path | None, vectors: Vectors | None = None) -> PassageI
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
     try:
-        return PassageIndex(SqlitePassages(path), vectors=vectors)
+        return _open_index(path, vectors)
     except sqlite3.OperationalError:  # locked, no space, no rights
         raise
     except sqlite3.DatabaseError:
@@ -165,7 +165,16 @@ def open_passages(path: Path | None, vectors: Vectors | None = None) -> PassageI
             raise
         for end in ("", "-wal", "-shm"):
             path.with_name(f"{path.name}{end}").unlink(missing_ok=True)
-        return PassageIndex(SqlitePassages(path), vectors=vectors)
+        return _open_index(path, vectors)
+
+
+def _open_index(path: Path | None, vectors: Vectors | None) -> PassageIndex:
+    store = SqlitePassages(path)
+    try:
+        return PassageIndex(store, vectors=vectors)
+    except BaseException:
+        store.close()
+        raise
 
 
 def _containers(

@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from mainspring.core import events
 from mainspring.core.clock import from_micros
-from mainspring.core.envelope import Event, event_types, payload_type
+from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Usage
 from mainspring.core.sender import UNKNOWN_ORIGIN, Origin
 from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
@@ -21,15 +20,12 @@ from mainspring.harness.state.open_call import OpenCall, asking_call
 from mainspring.harness.state.session_state import skill_model
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
-from mainspring.log.session_lease import is_dead
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.approvals import Answer, AnswerEvent, answer_call
 from mainspring.runtime.memory.memory_mode import MEMORY_KEY, MemoryMode, read_memory_mode
+from mainspring.runtime.session.activity_line import Status, read_lines
 from mainspring.runtime.skills.substitution import typed_text
-
-Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
-"""`unfinished`: according to the log it runs or has work, but no process runs it."""
 
 _CREATED = event_types(events.SessionCreated)
 _MAX_OPENING_EVENTS = 20
@@ -63,6 +59,8 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
     model: str | None
     """The last model, apart from models that a skill set for its run."""
     status: Status
+    activity: str
+    """What it does now, or what it waits for."""
     reason: str | None
     """Why the last run stopped."""
     outcome: str | None
@@ -101,6 +99,7 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
                 model = thread.model
             case _:
                 pass
+    [line] = await read_lines(log, [session])
     return SessionSummary(
         id=session.id,
         title=title or await _first_message(log, session),
@@ -108,7 +107,8 @@ async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSumm
         folder=folder,
         memory=read_memory_mode(memory),
         model=model,
-        status=await _status(log, session, thread),
+        status=line.status,
+        activity=line.text,
         reason=thread.last_reason,
         outcome=outcome,
         turns=thread.turns,
@@ -205,25 +205,6 @@ async def workspace_of(log: SessionLog, session_id: str) -> str | None:
             return path
         case _:
             return None
-
-
-async def _status(log: SessionLog, session: SessionRow, thread: Thread) -> Status:
-    [last] = await log.tail(session.id, 1)
-    if isinstance(last.payload, events.SessionMoved):
-        return "moved"
-    if session.owner is not None and not is_dead(session.owner):
-        return "running"
-    if thread.running or await _has_work(log, session.id):
-        return "unfinished"
-    if thread.last_reason is None:
-        return "new"
-    return "requires_action" if thread.last_reason == "requires_action" else "idle"
-
-
-async def _has_work(log: SessionLog, session_id: str) -> bool:
-    """Whether an inbox item starts a run; an interrupt of an idle session does not."""
-    idle = {payload_type(entry) for entry in (events.UserInterrupt(), events.SessionUpdated())}
-    return any(item.type not in idle for item in await log.store.pending(session_id))
 
 
 async def _first_message(log: SessionLog, session: SessionRow) -> str | None:

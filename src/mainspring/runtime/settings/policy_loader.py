@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -29,6 +30,7 @@ from mainspring.harness.permissions.policy import (
 )
 from mainspring.harness.permissions.rule import parse_rule
 from mainspring.runtime.agent_folder import manifest
+from mainspring.runtime.definition_files.json_file import as_list, as_object
 from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.definition_files.settings_file import (
     PermissionSettings,
@@ -152,6 +154,8 @@ def load_policy(
     start = Policy(workspace=place.as_posix(), home=home.as_posix())
     policy = reduce(merge_policies, (_policy(file, start, warnings) for file in files), start)
     sandbox = {key: value for file in files for key, value in file.settings.sandbox.items()}
+    if folders := tuple(chain.from_iterable(_allowed_reads(file, start) for file in files)):
+        sandbox["readOnly"] = [*(as_list(sandbox.get("readOnly")) or ()), *folders]
     return LoadedPolicy(
         policy=msgspec.structs.replace(policy, sandbox_allows_bash=_allows_bash(sandbox)),
         hooks=(*_hooks(files), *_subagent_hooks(subagents)),
@@ -163,6 +167,19 @@ def load_policy(
         servers=project.servers if trusted else {},
         subagents=tuple(subagents),
     )
+
+
+def _allowed_reads(file: _LoadedFile, place: Policy) -> Iterator[str]:
+    """The folders of Claude Code's `sandbox.filesystem.allowRead` that programs do not see anyway.
+    Home folders, and what does not exist, are left out."""
+    filesystem = as_object(file.settings.sandbox.get("filesystem")) or {}
+    for path in as_list(filesystem.get("allowRead")) or ():
+        if not isinstance(path, str):
+            continue
+        folder = absolute_path(path, cwd=file.folder.as_posix(), home=place.home)
+        is_wide = any(Path(item).is_relative_to(folder) for item in (place.home, place.workspace))
+        if not (is_wide or Path(folder).is_relative_to(place.workspace)) and Path(folder).exists():
+            yield _real_folder(folder, place.workspace)
 
 
 def _subagent_hooks(subagents: Iterable[SubagentFile]) -> Iterator[HookSettings]:

@@ -10,6 +10,7 @@ from typing import ClassVar
 from mainspring.edges.api.replays import AskReplay, ReplayReport, Replays
 from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
 from mainspring.runtime.session.xrays import ShotView
+from mainspring.service.sessions.activity_list import ActivityList, ListActivity, SessionNow
 from mainspring.service.sessions.cost_reports import (
     CostReport,
     CostReportParams,
@@ -31,6 +32,20 @@ from mainspring.service.sessions.session_reports import (
     SessionReports,
 )
 from mainspring.service.storage.pagination import Page
+
+
+@dataclass(frozen=True, slots=True)
+class ActivityRoutes:
+    activity: ActivityList
+
+    @route(
+        "GET /v1/mainspring/activity",
+        "List what sessions do now, or why they wait",
+        for_agent_keys=True,
+    )
+    async def list(self, call: ApiCall[ListActivity, Empty]) -> Page[SessionNow]:
+        return await self.activity.page(call.who, call.query)
+
 
 _SESSION = "/v1/sessions/{session_id}"
 
