@@ -63,6 +63,7 @@ COMMANDS = {
     ),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
+    "workflow": CommandEntry("workflows.file_commands", "app", "Check, run and steer workflows."),
     "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, or serve agents over MCP."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "knowledge": CommandEntry(
