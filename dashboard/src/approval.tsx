@@ -86,6 +86,11 @@ function FormField(props: {
   );
 }
 
+/** Evidence that the preview does not show already. */
+function isMore(approval: Approval): (item: { title: string }) => boolean {
+  return (item) => approval.preview === null || item.title !== "preview";
+}
+
 export function ApprovalCard(props: { approval: Approval; isSelected?: boolean; inSession?: boolean }) {
   const { approval } = props;
   const [form, setForm] = useState<Fields>({});
@@ -124,7 +129,7 @@ export function ApprovalCard(props: { approval: Approval; isSelected?: boolean; 
         </p>
       ) : null}
       {approval.reason ? <p class="muted">Why you are asked: {approval.reason}</p> : null}
-      {(approval.subject?.evidence ?? []).map((item) => (
+      {(approval.subject?.evidence ?? []).filter(isMore(approval)).map((item) => (
         <details>
           <summary>{item.title}</summary>
           <Terminal text={item.text ?? ""} />
