@@ -15,16 +15,20 @@ WHEELS := .venv/wheels-$(shell cat requirements/runtime.txt requirements/pipx.tx
 # has a program of 350 MB in it; its source has none.
 PEERS := .venv/peers-$(shell cat requirements/mcp_peers.* | cksum | cut -d' ' -f1)
 
+# The page of the dashboard, which the API works without: a build that fails stops nothing.
+DASHBOARD := .venv/dashboard-$(shell cat tools/dashboard.py dashboard/*.* dashboard/src/* | cksum | cut -d' ' -f1)
+
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
 .PHONY: help setup peers wheels demo demo-picture check check-format check-lint check-types check-imports check-limits check-deps \
-        test test-slow conformance bench docs errors-page format lock clean
+        test test-slow test-browser dashboard conformance bench docs errors-page \
+        format lock clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(firstword $(MAKEFILE_LIST)) | sed -E 's/:.*## /\t/' | expand -t 16
 
-setup: $(READY) ## make .venv from the lock file; every target below does it by itself
+setup: $(READY) $(DASHBOARD) ## make .venv from the lock file; every target below does it by itself
 
 $(MADE):
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
@@ -44,6 +48,14 @@ $(READY): $(MADE)
 	  || $(PY) -m pip install --quiet --require-hashes --no-deps -r $(LOCK)
 	@$(PY) -m pip install --quiet --no-deps --no-build-isolation -e .
 	@touch $@
+
+$(DASHBOARD): $(READY)
+	@rm -f .venv/dashboard-*
+	@$(PY) tools/dashboard.py --optional
+	@touch $@
+
+dashboard: $(READY) ## build the dashboard, or say why it cannot be built
+	$(PY) tools/dashboard.py
 
 $(PEERS): $(MADE)
 	@rm -rf .venv/peers .venv/peers-*
@@ -95,12 +107,16 @@ test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
 # Four at once on two cores: many tests wait for processes, leases and clocks. Each takes the tests of
 # whole files, as far as the others leave it any: what a file's tests share is set up once.
-test: $(READY) ## run the tests, without the slow ones
+test: $(READY) $(DASHBOARD) ## run the tests, without the slow ones
 	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240
 
 # The properties, which `make test` tries with few examples, are tried with many.
 test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/12 runs the third of twelve parts
 	$(PY) -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(if $(SLICE),--slice $(SLICE))
+
+# Two at once: each has a browser and a server. Without a browser, and none to install, they are skipped.
+test-browser: $(READY) $(DASHBOARD) ## test the dashboard in a browser, which this installs if it can
+	MAINSPRING_TEST_BROWSER=$$($(PY) tools/dashboard.py --browser) $(PY) -m pytest -n 2 --dist loadfile tests/browser
 
 conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client and the MCP server
 	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_server_conformance.py
@@ -125,11 +141,12 @@ lock: $(READY) ## write requirements/*.txt anew from pyproject.toml
 	$(COMPILE) --all-extras --group dev pyproject.toml -o $(LOCK)
 	$(COMPILE) --constraint $(LOCK) --no-annotate pyproject.toml -o requirements/runtime.txt
 	$(COMPILE) --constraint $(LOCK) --no-annotate --extra postgres --extra oidc --extra otel pyproject.toml -o deploy/requirements.txt
-	echo hatchling | $(COMPILE) --constraint $(LOCK) --no-annotate - -o deploy/build.txt
+	printf "hatchling\nnodejs-wheel-binaries\n" | $(COMPILE) --constraint $(LOCK) --no-annotate - -o deploy/build.txt
 	echo uv | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/uv.txt
 	printf "claude-agent-sdk\nlangchain-core\nmcp>=2.3,<3\nmcp-server-fetch\nmcp-server-git\nmcp-server-time\n" | $(COMPILE) --no-annotate - -o requirements/mcp_peers.txt
 	printf "pipx\npip\n" | $(COMPILE) --constraint $(LOCK) --no-annotate - -o requirements/pipx.txt
 
 clean: ## remove .venv and every cache
+	rm -rf dashboard/node_modules src/mainspring/edges/dashboard/static
 	rm -rf .venv .hypothesis .import_linter_cache .pytest_cache .ruff_cache build dist
 	find src tests tools -name __pycache__ -prune -exec rm -rf {} +

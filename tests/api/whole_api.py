@@ -17,6 +17,7 @@ from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import all_routes
 from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
+from mainspring.edges.dashboard.sign_in import CookieAccess
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.audit import Audit
 from mainspring.service.access.principal import ROLES, Principal, Role
@@ -128,7 +129,7 @@ async def whole(folder: Path, *, is_audited: bool = False) -> AsyncGenerator[Who
             http_server(
                 Api(
                     routes,
-                    access_control=door,
+                    access_control=CookieAccess(door, service.access.browser_sessions),
                     request_observers=observers,
                     repeated=service.access.repeated,
                 ).application()

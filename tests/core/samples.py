@@ -167,6 +167,28 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
     events.WorkflowPhaseEnded(
         workflow_run_id="wfr_1", workflow_run_phase_id="p1", phase_started_id="sevt_1"
     ),
+    events.WorkflowNodeStarted(
+        workflow_run_id="wfr_1", node="fix/2/edit", kind="prompt", attempt=2, session_id="sesn_2"
+    ),
+    events.WorkflowNodeEnded(
+        workflow_run_id="wfr_1",
+        node="fix/2/edit",
+        status="failed",
+        attempt=2,
+        output="1 failed",
+        output_blob="ab12",
+        structured={"passed": False},
+        error=ABORTED,
+        reason="complete after 2",
+        cost_usd="0.5",
+        session_id="sesn_2",
+    ),
+    events.WorkflowNodeReset(
+        workflow_run_id="wfr_1", nodes=("check", "review"), reason="the rework changed files"
+    ),
+    events.WorkflowRunControlled(
+        workflow_run_id="wfr_1", action="skip", node="review", text="not needed"
+    ),
     events.SessionCreated(
         agent_name="maintainer", agent_version="3", title="Fix", metadata={"issue": "7"}
     ),

@@ -198,6 +198,10 @@ class Store(Protocol):
         """Newest first, by creation and id; `before` is the last one seen."""
         ...
 
+    async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
+        """Sessions that changed at that time or later, the earliest change first."""
+        ...
+
     async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
         """Those of the sessions that exist, in any order."""
         ...

@@ -41,6 +41,15 @@ class WebFetchLimits(Struct, frozen=True, kw_only=True):
     """`None`: every URL may be fetched."""
 
 
+class ProgramOptions(Struct, frozen=True, kw_only=True):
+    """What programs of `bash` get beyond the sandbox: used by sessions that run one program."""
+
+    variables: Mapping[str, str] = {}
+    """Environment variables: values that must not become part of a command."""
+    max_output_bytes: int | None = None
+    """How much of its output is returned; `None`: as much as a model can use."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunOptions:
     workspace: Path | None = None
@@ -78,6 +87,7 @@ class RunOptions:
     search_domains: SearchDomains = field(default_factory=SearchDomains)
     notes: tuple[str, ...] = ()
     """Further notes for the model about its environment."""
+    program: ProgramOptions = field(default_factory=ProgramOptions)
     memory_mode: MemoryMode = "on"
     """Whether sessions read and write memories; their agent cannot allow more."""
     memory: Path | None = None

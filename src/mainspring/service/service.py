@@ -23,6 +23,7 @@ from mainspring.runtime.session_context import Models
 from mainspring.runtime.settings.project_trust import ProjectFiles
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
+from mainspring.service.access.browser_sessions import BrowserSessions
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.kill_switch import Halts
@@ -60,6 +61,7 @@ from mainspring.service.service_groups import (
     ScheduleServices,
     SecretServices,
     SessionServices,
+    ViewServices,
     WebhookServices,
 )
 from mainspring.service.sessions.dependencies import END_TASK, SessionDependencies
@@ -88,6 +90,9 @@ from mainspring.service.vaults.mcp_logins import LoginClient, McpLogins
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.token_refresh import Refresher, SendTokenRequest
 from mainspring.service.vaults.vaults import Vaults
+from mainspring.service.views.change_feed import ChangeFeed
+from mainspring.service.views.listed_sessions import ListedSessions
+from mainspring.service.views.log_windows import LogWindows
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -141,6 +146,7 @@ class Service:
     evals: EvalServices
     webhooks: WebhookServices
     sessions: SessionServices
+    views: ViewServices
     schedules: ScheduleServices
     access: AccessServices
 
@@ -168,17 +174,28 @@ def build_service(infrastructure: Infrastructure) -> Service:
         evals=evals,
         webhooks=webhooks,
         sessions=services,
+        views=_build_views(services),
         schedules=_build_schedules(
             infrastructure, resources, services, webhooks.outbox, (dreams, evals)
         ),
         access=AccessServices(
             keys=Keys(records),
+            browser_sessions=BrowserSessions(records, infrastructure.seal),
             tenants=Tenants(records),
             halts=Halts(records),
             ledger=DailyBudgetLedger(records),
             audit=Audit(records),
             repeated=IdempotentRequests(records, infrastructure.seal),
         ),
+    )
+
+
+def _build_views(sessions: SessionServices) -> ViewServices:
+    listed = ListedSessions(sessions.sessions)
+    return ViewServices(
+        listed=listed,
+        windows=LogWindows(sessions.sessions, listed),
+        feed=ChangeFeed(listed),
     )
 
 

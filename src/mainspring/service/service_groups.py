@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from mainspring.service.access.api_keys import Keys
 from mainspring.service.access.audit import Audit
+from mainspring.service.access.browser_sessions import BrowserSessions
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.idempotency import IdempotentRequests
 from mainspring.service.access.kill_switch import Halts
@@ -42,6 +43,9 @@ from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.mcp_logins import McpLogins
 from mainspring.service.vaults.session_credentials import SessionCredentials
 from mainspring.service.vaults.vaults import Vaults
+from mainspring.service.views.change_feed import ChangeFeed
+from mainspring.service.views.listed_sessions import ListedSessions
+from mainspring.service.views.log_windows import LogWindows
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -102,6 +106,15 @@ class SessionServices:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ViewServices:
+    """What people see of sessions."""
+
+    listed: ListedSessions
+    windows: LogWindows
+    feed: ChangeFeed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleServices:
     """What starts sessions automatically."""
 
@@ -117,6 +130,7 @@ class AccessServices:
     """Authentication, limits, and the audit."""
 
     keys: Keys
+    browser_sessions: BrowserSessions
     tenants: Tenants
     halts: Halts
     ledger: DailyBudgetLedger

@@ -95,6 +95,8 @@ def built_in_tools(
                 judge=classify_command,
                 max_seconds=sandbox.opened_with[0].program_seconds,
                 resumed=setup.thread.session_state.shell_was_used,
+                variables=setup.options.program.variables,
+                max_output_bytes=setup.options.program.max_output_bytes,
             )
         ]
         tools += service_tools(sandbox.sandbox_services, judge=classify_command)

@@ -71,7 +71,7 @@ async def open_service(
                 workspaces=Path(settings.workspaces),
                 open_passages=partial(open_store_passages, settings),
                 client_tools=client_tools,
-                agent_folder=_agent_folder(settings),
+                agent_folder=agent_folder_ports(settings),
                 send_request=http_client,
                 login_client=ApiLogin(http_client.fetch),
                 post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),
@@ -80,7 +80,7 @@ async def open_service(
         )
 
 
-def _agent_folder(settings: Settings) -> AgentFolderPorts:
+def agent_folder_ports(settings: Settings) -> AgentFolderPorts:
     folder, home = Path(settings.folder), Path(settings.home)
     return AgentFolderPorts(
         folder=folder,

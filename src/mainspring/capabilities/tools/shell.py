@@ -104,13 +104,15 @@ _CHANGES_SHELL = re.compile(
 )
 
 
-def bash(
+def bash(  # parameters: one tool, and what its caller may set
     sandbox: Sandbox,
     *,
     judge: CommandJudge,
     default_seconds: float = 120,
     max_seconds: float = 600,
     resumed: bool = False,
+    variables: Mapping[str, str] | None = None,
+    max_output_bytes: int | None = None,
 ) -> Tool:
     """Run commands in the sandbox; the folder, exported variables and functions persist.
 
@@ -124,8 +126,17 @@ def bash(
         default_seconds: the time limit of a command, unless the call sets one.
         max_seconds: the longest time limit that a call can set.
         resumed: the session had a shell before this process, so the loss of its state is reported.
+        variables: added to the environment of every command.
+        max_output_bytes: how much of a command's output is returned.
     """
-    shell = _Shell(sandbox, judge, default_seconds, resumed=resumed)
+    shell = _Shell(
+        sandbox,
+        judge,
+        default_seconds,
+        resumed=resumed,
+        variables=variables or {},
+        max_output_bytes=max_output_bytes or _MAX_OUTPUT_BYTES,
+    )
 
     @tool(name="bash", description=_description(default_seconds, max_seconds))
     async def bash(
@@ -183,6 +194,8 @@ class _Shell:
     judge: CommandJudge
     default_seconds: float
     resumed: bool = field(kw_only=True)
+    variables: Mapping[str, str] = field(kw_only=True)
+    max_output_bytes: int = field(kw_only=True)
     used: set[str] = field(default_factory=set[str])
     """Shells that have run a command in this process: the loss of their state is reported."""
     collected: set[str] = field(default_factory=set[str])
@@ -223,7 +236,8 @@ class _Shell:
                 restart=restart,
             ),
             wall_seconds=seconds or self.default_seconds,
-            max_bytes=_MAX_OUTPUT_BYTES,
+            max_bytes=self.max_output_bytes,
+            env=self.variables,
         )
         try:
             ran = await self.sandbox.run(exec_request, LiveText(call.say))

@@ -8,6 +8,7 @@ import re
 from base64 import b64decode
 from collections import Counter
 from functools import lru_cache
+from itertools import pairwise
 
 from mainspring.capabilities.vault.secret_detector import compile_pattern
 
@@ -17,9 +18,31 @@ PASSWORD_NAMES = (
 )
 NAMES = (
     rf"{PASSWORD_NAMES}|credentials?"
-    r"|(?:api|access|secret|auth|private|encryption|signing|account|shared)[_-]?(?:access[_-]?)?key"
+    r"|(?:api|access|secret|auth|private|encryption|signing|account|shared|admin|app|master)"
+    r"[_-]?(?:access[_-]?)?key"
     r"|secret(?:[_-]?key[_-]?base)?|(?:auth|bearer|access|refresh|session|id)?[_-]?token"
 )
+_FOREIGN_NAMES = (
+    *(
+        "пароль",
+        "гасло",
+        "парола",
+        "лозинка",
+        "パスワード",
+        "暗証番号",
+        "密码",
+        "密碼",
+        "口令",
+        "密钥",
+    ),
+    *("密鑰", "秘钥", "비밀번호", "암호", "senha", "palavra-passe", "mot de passe", "mot_de_passe"),
+    *("motdepasse", "kennwort", "zugangsschlüssel", "zugangscode", "geheimschlüssel", "contraseña"),
+    *("clave secreta", "clave_secreta", "clave de acceso", "clave_api", "parola d'ordine", "hasło"),
+    *("heslo", "şifre", "wachtwoord", "lösenord", "passord", "salasana", "adgangskode", "jelszó"),
+    *("κωδικός", "סיסמה", "كلمة المرور", "كلمة السر", "पासवर्ड", "mật khẩu", "รหัสผ่าน", "kata sandi"),
+    *("passwort", "parolă", "parole d'accès", "lykilorð", "slaptažodis", "geslo"),
+)
+"""What passwords and keys are called in other languages."""
 SHORTEST_PASSWORD = 4
 _SHORTEST_WORD = 8
 _LONGEST_EXAMINED = 512
@@ -37,6 +60,8 @@ _NOT_ABOUT_ACCESS = compile_pattern(
     rb"(?i)page|next|cursor|contin|sync|csrf|xsrf|public|max|count|hash(?:er|ing)|policy|field"
     rb"|(?:^|[_.-])(?:no|num|is|has|type|progress)[_.-]|schema|strength|hint|label|prompt"
 )
+_PRODUCTS = re.compile(rb"(?i)next_?auth|pagerduty")
+"""Their names contain a word of the list above."""
 _NAME = compile_pattern(rf"(?i)[\w.-]{{0,40}}(?:{NAMES})".encode())
 _IS_PASSWORD = compile_pattern(rf"(?i)(?:{PASSWORD_NAMES})$".encode())
 _WORDS = re.compile(rb"[A-Z]?[a-z]+|[A-Z]+")
@@ -48,6 +73,20 @@ _REFERENCE = compile_pattern(  # to where a value is stored, or how it is made
     rb"|[x*.#?_\x80-\xff-]+$|\d{1,5}$|(?:sha|md)\d+[:-]|msk_placeholder_|\[?redacted|[a-z]+:$"
     rb"|(?-i:[A-Z]+(?:_[A-Z]+)+$)|https?:|\w+://|.*\\[nrt]?$|.*\.\.\.$"
 )
+
+
+def _in_any_case(name: str) -> str:
+    spellings = {name, name.lower(), name.capitalize(), name.upper()}
+    plain = {"".join(f"\\x{byte:02x}" for byte in item.encode()) for item in spellings}
+    escaped = {
+        "".join(item if item.isascii() else rf"\\+u{ord(item):04x}" for item in spelling)
+        for spelling in (name, name.capitalize())
+    }
+    return "|".join(sorted(plain | escaped))
+
+
+FOREIGN_NAMES = "|".join(map(_in_any_case, _FOREIGN_NAMES))
+_IS_FOREIGN = compile_pattern(rf"(?:.*[^a-z])?(?:{FOREIGN_NAMES})".encode())
 _PLACEHOLDERS = frozenset(
     b"""
     a abc access account actual add admin alice all an and any anything api app argument asdf auth
@@ -80,16 +119,49 @@ _SENTENCE = _PLACEHOLDERS | frozenset(
 def looks_secret(value: bytes) -> bool:
     """Whether a value assigned to a password or token is a secret, not a word or a variable."""
     value = value[:_LONGEST_EXAMINED]
-    return len(value) >= 8 and is_varied(value) and _HARMLESS.match(value) is None
+    if len(value) < 8 or not is_varied(value):
+        return False
+    return _HARMLESS.match(value) is None or _is_random(value)
 
 
 def is_varied(value: bytes) -> bool:
     """Whether it is not a word: letters and digits, not just a few of them repeated."""
     has_letters = any(65 <= item <= 90 or 97 <= item <= 122 for item in value)
-    return has_letters and any(48 <= item <= 57 for item in value) and _bits(value) >= 2.5
+    return has_letters and any(48 <= item <= 57 for item in value) and entropy_bits(value) >= 2.5
 
 
-def _bits(value: bytes) -> float:
+_SIGNS = b"$%*.~&{</+"
+"""Paths, variables and references begin with these, and 1 in 64 of all secrets in base64."""
+_CLASSES = bytes.maketrans(
+    bytes(range(256)),
+    bytes(
+        ord("a")
+        if 97 <= item <= 122
+        else ord("A")
+        if 65 <= item <= 90
+        else ord("0")
+        if 48 <= item <= 57
+        else 32
+        for item in range(256)
+    ),
+)
+_SHORTEST_RANDOM = 12
+
+
+def _is_random(value: bytes) -> bool:
+    """Whether the characters after a sign change between upper case, lower case and digits as those
+    of a key do and those of words do not."""
+    body = value.lstrip(_SIGNS)
+    if body == value or len(body) < _SHORTEST_RANDOM or body.endswith((b"}", b">", b")", b"%")):
+        return False
+    classes = body.translate(_CLASSES)
+    if not all(kind in classes for kind in (b"a", b"A", b"0")):
+        return False
+    changes = sum(one != other for one, other in pairwise(classes)) / len(classes)
+    return changes >= 0.5 or (changes >= 0.33 and b"aaaaa" not in classes)
+
+
+def entropy_bits(value: bytes) -> float:
     shares = [count / len(value) for count in Counter(value).values()]
     return -sum(share * math.log2(share) for share in shares)
 
@@ -98,7 +170,7 @@ def is_placeholder(value: bytes) -> bool:
     """Whether it is a placeholder: a reference, a mask, or words typical of examples."""
     value = value[:_LONGEST_EXAMINED]
     if _REFERENCE.match(value) is not None:
-        return True
+        return not _is_random(value)
     words = [word.lower() for word in _WORDS.findall(value)]
     if not words:
         return len(value) < 6
@@ -111,10 +183,27 @@ def is_real_value(value: bytes) -> bool:
     return not is_placeholder(value)
 
 
+def is_foreign_secret(name: bytes, value: bytes) -> bool:
+    """Whether a name says in another language that its value is secret, and the value is."""
+    return names_foreign_secret(name) and is_varied_value(value)
+
+
+@lru_cache(maxsize=1024)
+def names_foreign_secret(name: bytes) -> bool:
+    return len(name) <= 64 and _IS_FOREIGN.fullmatch(name) is not None
+
+
+def is_varied_value(value: bytes) -> bool:
+    value = value[:_LONGEST_EXAMINED]
+    return len(value) >= 6 and is_varied(value) and not is_placeholder(value)
+
+
 @lru_cache(maxsize=1024)
 def names_secret(name: bytes) -> bool:
     """Whether the value of this name is meant to be secret."""
-    return _NAME.fullmatch(name) is not None and _NOT_ABOUT_ACCESS.search(name) is None
+    if _NAME.fullmatch(name) is None:
+        return False
+    return _NOT_ABOUT_ACCESS.search(_PRODUCTS.sub(b"", name)) is None
 
 
 def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line: bool) -> bool:
@@ -131,7 +220,7 @@ def is_assigned_secret(name: bytes, value: bytes, *, is_quoted: bool, ends_line:
     is_password = _IS_PASSWORD.search(name) is not None
     if len(value) < (SHORTEST_PASSWORD if is_password else _SHORTEST_WORD) or is_placeholder(value):
         return False
-    if not is_password and _HARMLESS.match(value) is not None:
+    if not is_password and _HARMLESS.match(value) is not None and not _is_random(value):
         return False
     is_word = _IDENTIFIER.fullmatch(value) is not None
     if is_quoted:

@@ -8,11 +8,13 @@ from __future__ import annotations
 import re2
 
 from mainspring.capabilities.vault.assignments import (
+    FOREIGN_NAMES,
     NAMES,
     PASSWORD_NAMES,
     is_assigned_secret,
     is_passphrase,
     is_real_value,
+    is_varied_value,
     looks_secret,
 )
 from mainspring.capabilities.vault.secret_detector import (
@@ -25,7 +27,7 @@ from mainspring.capabilities.vault.tokens import START
 
 ASSIGNED = "assigned_secret"
 _BETWEEN = r"""[\\"'\]]*\s*(?:=>|:=|\?=|={1,3}|:)\s*[\\"']*"""
-_VALUE = r"""[^\s\x1b"'\\,;<>{}()\[\]&|`]{4,}"""
+_VALUE = r"""[{<&]?[^\s\x1b"'\\,;<>{}()\[\]&|`]{4,}"""
 _GAP = rf"(?:\s|\\+[nrt]|{LINE_PREFIX})+"
 _WORD = r"""[^\s\x1b"'\\|;&<>()`]"""
 _CREDENTIALS = r"[A-Za-z0-9+/=._~%-]"
@@ -59,6 +61,8 @@ def _is_assignment(match: re2.Match[bytes], text: bytes) -> bool:
     before, after = text[start - 1 : start], text[stop : stop + 1]
     follows = after == before or text[stop : stop + 2] == b"\\" + before
     is_quoted = before in (b'"', b"'") and follows
+    if match.group(2)[:1] + after in (b"<>", b"{}"):
+        return False  # a placeholder
     if after == b"(" or (before in (b'"', b"'") and not is_quoted and after == b" "):
         return False  # a function call, or a sentence
     ends_line = _ends_line(text, start, stop)
@@ -136,6 +140,14 @@ def _program(name: str, option: str, value: str) -> Detector:
 
 
 PASSWORDS: tuple[Detector, ...] = (
+    value_detector(
+        "foreign_password",
+        rf"(?i)(?:{FOREIGN_NAMES})",
+        rf"(?i)(?:{FOREIGN_NAMES})(?: [^\s:=]{{1,30}}){{0,3}}"
+        r"""[\\"'\]]*\s*(?:=>|:=|=|:|\xef\xbc\x9a|\xef\xbc\x9d|\\+uff1[ad])\s*"""
+        rf"""(?:[\\"'`]|\xe3\x80\x8c|\\+u300c)*([{{<&]?{_WORD}{{6,}})""",
+        is_varied_value,
+    ),
     value_detector(
         "url_password",
         r"://[^\s/:@]*:[^\s/@]+@",

@@ -17,8 +17,10 @@ import msgspec
 from mainspring.capabilities.vault.assignments import (
     SHORTEST_PASSWORD,
     is_assigned_secret,
+    is_foreign_secret,
     is_login,
     is_passphrase,
+    names_foreign_secret,
     names_secret,
 )
 from mainspring.capabilities.vault.detector_registry import DETECTORS
@@ -31,6 +33,7 @@ from mainspring.capabilities.vault.secret_detector import (
     compile_pattern,
     redaction_label,
 )
+from mainspring.capabilities.vault.tokens import JSON_KEY, NUMBER_KEY
 
 _KNOWN_PATTERN = 0
 """The number for known secrets; the numbers of the detectors follow."""
@@ -39,6 +42,9 @@ _STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _PREFIX_BYTES = 12
 """A known secret is searched by this prefix; the whole is compared only where it matches."""
+_ESCAPE = b"\\u"
+"""In JSON, a name in another alphabet may be written with these."""
+_NUMBER_LABEL = redaction_label(NUMBER_KEY.kind)
 _MAX_PASSES = 8
 """After one redaction, the text next to it may also look like a secret."""
 _LONGEST_NAME = 64
@@ -112,7 +118,7 @@ class _Redactor:
         return hints
 
     def scrub(self, content: bytes) -> bytes:
-        if not self._hints(content):
+        if not self._hints(content) and _ESCAPE not in content:
             return content
         budget = ScanBudget(len(content))
         if not (content.startswith(_JSON_STARTS) and _is_json(content)):
@@ -140,6 +146,8 @@ class _Redactor:
         return b"".join((*pieces, text[end:]))
 
     def _scrub_json(self, content: bytes, budget: ScanBudget) -> bytes:
+        content = JSON_KEY.redacted(content, budget)
+        content = NUMBER_KEY.redacted(content, budget).replace(_NUMBER_LABEL, b"[]")
         strings = _strings(content)
         suspects = self._suspects(strings)
         replaced = [
@@ -230,7 +238,10 @@ def _strings(content: bytes) -> _Strings:
 
 def _is_telling(name: bytes) -> bool:
     return len(name) < _LONGEST_NAME and (
-        names_secret(name) or name == b"auth" or name.lower() in _SECRET_HEADERS
+        names_secret(name)
+        or names_foreign_secret(name)
+        or name == b"auth"
+        or name.lower() in _SECRET_HEADERS
     )
 
 
@@ -269,7 +280,11 @@ def _prefixes(texts: Iterable[bytes]) -> list[bytes]:
 def _is_assigned(name: bytes, value: bytes) -> bool:
     if b" " in value:
         return names_secret(name) and is_passphrase(value)
-    return is_assigned_secret(name, value, is_quoted=True, ends_line=False) or is_login(name, value)
+    return (
+        is_assigned_secret(name, value, is_quoted=True, ends_line=False)
+        or is_login(name, value)
+        or is_foreign_secret(name, value)
+    )
 
 
 def _is_json(content: bytes) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 
 import re2
 
-from mainspring.capabilities.vault.assignments import is_varied
+from mainspring.capabilities.vault.assignments import entropy_bits, is_varied
 from mainspring.capabilities.vault.secret_detector import (
     Detector,
     compile_pattern,
@@ -84,16 +84,154 @@ _TOKENS: Mapping[str, tuple[str, str]] = {
     "fly_token": ("f(?:o1|m[12][ar]?)_", r"[A-Za-z0-9+/=_-]{40,}"),
     "tailscale_key": ("tskey-", r"[a-z]+-[A-Za-z0-9-]{20,}"),
     "json_web_token": ("eyJ", r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}"),
+    "together_key": ("tgp_v1_", r"[A-Za-z0-9_-]{40,}"),
+    "tavily_key": ("tvly-", r"[A-Za-z0-9-]{32,}"),
+    "pinecone_key": ("pcsk_", r"[A-Za-z0-9]{4,8}_[A-Za-z0-9]{50,}"),
+    "e2b_key": ("e2b_", r"[a-f0-9]{40}\b"),
+    "cerebras_key": ("csk-", r"[a-z0-9]{40,}"),
+    "huggingface_organization_token": ("api_org_", r"[A-Za-z0-9]{30,}"),
+    "fireworks_key": ("fw_", r"[A-Za-z0-9]{22,}"),
+    "elevenlabs_key": ("sk_", r"[a-f0-9]{40,64}\b"),
+    "voyage_key": ("pa-", r"[A-Za-z0-9_-]{43}\b"),
+    "jina_key": ("jina_", r"[A-Za-z0-9_-]{50,}"),
+    "nvidia_key": ("nvapi-", r"[A-Za-z0-9_-]{50,}"),
+    "firecrawl_key": ("fc-", r"[a-f0-9]{32}\b"),
+    "brave_search_key": ("BSA", r"[A-Za-z0-9_-]{27,29}\b"),
+    "wandb_key": ("wandb_v1_", r"[A-Za-z0-9_-]{40,}"),
+    "runpod_key": ("rpa_", r"[A-Za-z0-9]{40,}"),
+    "cursor_key": ("key_", r"[a-f0-9]{64}\b"),
+    "google_bound_key": (r"AQ\.Ab8", r"[A-Za-z0-9_-]{40,}"),
+    "gitlab_client_token": ("gl(?:ffct|wt)-", r"[A-Za-z0-9_-]{20,}"),
+    "bitbucket_token": ("ATCTT3", r"[A-Za-z0-9_=-]{60,}"),
+    "trello_token": ("ATTA", r"[a-f0-9]{64}\b"),
+    "slack_workflow_token": ("xwfp-", r"[A-Za-z0-9-]{10,}"),
+    "slack_cookie": ("xoxd-", r"[A-Za-z0-9%/+_-]{20,}"),
+    "teams_webhook": (
+        r"[\w-]{1,60}\.webhook\.office\.com/webhookb2/",
+        r"[0-9a-f@/A-Za-z-]{60,}",
+    ),
+    "mandrill_key": ("md-", r"[A-Za-z0-9_-]{22}\b"),
+    "resend_key": ("re_", r"[A-Za-z0-9]{8}_[A-Za-z0-9]{20,}"),
+    "brevo_key": ("x(?:key|smtp)sib-", r"[a-f0-9]{64}-[A-Za-z0-9]{16}\b"),
+    "square_access_token": ("EAAA", r"[A-Za-z0-9_-]{60}\b"),
+    "facebook_token": ("EAA[A-Z]", r"[A-Za-z0-9]{80,}"),
+    "instagram_token": ("IG(?:QV|AA)", r"[A-Za-z0-9_-]{80,}"),
+    "shopify_partner_token": ("(?:prtapi|shpua)_", r"[a-fA-F0-9]{32}\b"),
+    "plaid_token": (
+        "access-(?:production|sandbox|development)-",
+        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
+    ),
+    "flutterwave_key": ("FLWSECK(?:_TEST)?-", r"[a-f0-9]{32}-X"),
+    "gocardless_token": ("live_", r"[A-Za-z0-9_-]{40}\b"),
+    "adyen_key": ("AQE[a-z]{5}", r"[A-Za-z0-9+/]{45,}"),
+    "infisical_token": (r"st\.[a-f0-9]{8}", r"[a-f0-9]{16}\.[a-f0-9]{32}\.[a-f0-9]{32}\b"),
+    "onepassword_token": ("ops_eyJ", r"[A-Za-z0-9_-]{100,}"),
+    "onepassword_key": ("A3-[A-Z0-9]{6}-", r"[A-Z0-9]{6}(?:-[A-Z0-9]{5}){4}\b"),
+    "supabase_key": ("sb_secret_", r"[A-Za-z0-9_-]{30,}"),
+    "vercel_token": ("vc[pkair]_", r"[A-Za-z0-9]{40,}"),
+    "vercel_blob_token": ("vercel_blob_rw_", r"[A-Za-z0-9]{16}_[A-Za-z0-9]{30}\b"),
+    "neon_key": ("napi_", r"[a-z0-9]{60,}"),
+    "neon_password": ("npg_", r"[A-Za-z0-9]{12}\b"),
+    "render_key": ("rnd_", r"[A-Za-z0-9]{28,}"),
+    "cloudflare_token": ("cf(?:u|a|k)t_", r"[A-Za-z0-9]{40,}"),
+    "yandex_key": ("AQVN", r"[A-Za-z0-9_-]{35,}"),
+    "yandex_token": (r"(?:y[0-6]_|t1\.[A-Z0-9a-z]{3})", r"[A-Za-z0-9_.=-]{50,}"),
+    "aws_session_token": ("IQoJb3JpZ2lu", r"[A-Za-z0-9+/=]{100,}"),
+    "databricks_client_secret": ("dose", r"[a-f0-9]{32}\b"),
+    "mongodb_service_secret": ("mdb_sa_sk_", r"[A-Za-z0-9_-]{40,}"),
+    "convex_key": (r"(?:prod|dev|preview):[a-z]+-[a-z]+-\d+\|", r"[A-Za-z0-9+/=]{40,}"),
+    "clickhouse_key": ("4b1d", r"[A-Za-z0-9]{38}\b"),
+    "newrelic_insert_key": ("NR(?:II|JS|SP)-", r"[A-Za-z0-9_-]{19,}"),
+    "newrelic_licence": ("eu01xx", r"[a-f0-9]{30}FFFFNRAL"),
+    "honeycomb_key": ("hc[abx]ik_", r"[A-Za-z0-9]{50,}"),
+    "axiom_token": ("xa(?:at|pt)-|xapt-", r"[0-9a-f]{8}-[0-9a-f-]{27}\b"),
+    "posthog_key": ("phx_", r"[A-Za-z0-9]{40,}"),
+    "segment_token": ("sgp_", r"(?:[A-Za-z0-9]{64}|[a-f0-9]{16}_[a-f0-9]{40})\b"),
+    "launchdarkly_key": (
+        "(?:api|sdk)-",
+        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
+    ),
+    "asana_token": (r"2/\d{10}", r"\d*/\d{10,}:[a-f0-9]{32}\b"),
+    "clickup_token": ("pk_", r"\d{6,9}_[A-Z0-9]{32}\b"),
+    "hubspot_token": (
+        r"pat-[a-z]{2}\d-",
+        r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b",
+    ),
+    "salesforce_session": ("00D[A-Za-z0-9]{12}!", r"[A-Za-z0-9_.]{60,}"),
+    "intercom_token": ("dG9rO", r"[A-Za-z0-9+/]{50,}=*"),
+    "jfrog_reference_token": ("cmVmdGtuOjAxOj", r"[A-Za-z0-9]{40,}"),
+    "clojars_token": ("CLOJARS_", r"[a-f0-9]{60}\b"),
+    "circleci_token": ("CCI(?:PAT|PRJ)_", r"[A-Za-z0-9]{16,}_[a-f0-9]{40}\b"),
+    "buildkite_token": ("bk(?:ua|aj|ct|pt|at)_", r"[A-Za-z0-9_-]{40,}"),
+    "sonarqube_token": ("sq[puab]_", r"[a-f0-9]{40}\b"),
+    "mapbox_secret_token": (r"sk\.eyJ", r"[A-Za-z0-9_-]{40,}\.[A-Za-z0-9_-]{20,}"),
+    "typeform_token": ("tfp_", r"[A-Za-z0-9_-]{40,}"),
+    "contentful_token": ("CFPAT-", r"[A-Za-z0-9_-]{43}"),
+    "prefect_key": ("pn[ub]_", r"[A-Za-z0-9]{36}\b"),
+    "dynatrace_token": (r"dt0[a-z]\d\d\.", r"[A-Z0-9]{24}\.[A-Z0-9]{64}\b"),
+    "duffel_token": ("duffel_(?:live|test)_", r"[A-Za-z0-9_-]{43}"),
+    "easypost_key": ("EZ[AT]K", r"[A-Za-z0-9]{54}\b"),
+    "shippo_token": ("shippo_(?:live|test)_", r"[a-f0-9]{40}\b"),
+    "readme_key": ("rdme_", r"[a-z0-9]{70}\b"),
+    "scalingo_token": ("tk-us-", r"[A-Za-z0-9_-]{48}"),
+    "openshift_token": ("sha256~", r"[A-Za-z0-9_-]{43}"),
+    "harness_token": (r"[ps]at\.", r"[A-Za-z0-9_-]{22}\.[a-f0-9]{24}\.[A-Za-z0-9]{20}\b"),
+    "frameio_token": ("fio-u-", r"[A-Za-z0-9_=-]{60,}"),
+    "secret_key": ("secret-(?:live-|test-)?", r"[A-Za-z0-9_=-]{36,}"),
+    "secret_token": ("secret_", r"[A-Za-z0-9]{43}\b"),
+    "paseto": (r"v[1-4]\.(?:local|public)\.", r"[A-Za-z0-9_-]{40,}(?:\.[A-Za-z0-9_-]+)?"),
+    "json_web_encryption": (
+        "eyJ",
+        r"[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{16}\.[A-Za-z0-9_-]*\.[A-Za-z0-9_-]{22}\b",
+    ),
+    "twitch_token": ("oauth:", r"[a-z0-9]{30}\b"),
+    "extended_private_key": ("[xyz]prv", r"[1-9A-HJ-NP-Za-km-z]{100,}"),
 }
+
+
+_LIKE_BASE64 = frozenset(("adyen_key", "databricks_token", "facebook_token", "instagram_token"))
+"""With `isalnum` triggers: tokens that begin as any base64 may in its middle."""
+
+
+def _stands_alone(match: re2.Match[bytes], text: bytes) -> bool:
+    """Whether a token is not the middle of base64, of which a picture of zeros is the worst: it
+    contains every beginning. A slash alone may end the path before it."""
+    start, stop = match.span(1)
+    before = text[max(0, start - 12) : start]
+    if before.endswith(b"+") or (before.endswith(b"/") and before[:-1].isalnum()):
+        return False
+    return stop - start < _LONG_TOKEN or entropy_bits(text[start : min(stop, start + 512)]) >= 4
+
+
+_LONG_TOKEN = 50
+"""Bytes from which on random characters have at least 4 bits of entropy each."""
+
+
+def _always(_: re2.Match[bytes], __: bytes) -> bool:
+    return True
 
 
 def _is_no_placeholder(value: bytes) -> bool:
     return not value.startswith(b"msk_placeholder_")
 
 
+NUMBER_KEY = value_detector(
+    "solana_key", r"\[\s*\d{1,3}\s*,", r"(\[(?:\s*\d{1,3}\s*,){63}\s*\d{1,3}\s*\])"
+)
+"""A key pair as 64 numbers."""
+JSON_KEY = value_detector(
+    "json_web_key",
+    r"kty\\*\"",
+    r"\bkty\\*\"[^{}]*?\\*\"(?:d|k)\\*\"\s*:\s*\\*\"([A-Za-z0-9_-]{20,})",
+)
 TOKENS: tuple[Detector, ...] = (
     *(
-        value_detector(kind, trigger, rf"{START}({trigger}{rest})")
+        Detector(
+            kind,
+            trigger,
+            compile_pattern(rf"{START}({trigger}{rest})".encode()),
+            _stands_alone if trigger.isalnum() or kind in _LIKE_BASE64 else _always,
+        )
         for kind, (trigger, rest) in _TOKENS.items()
     ),
     value_detector(
@@ -103,6 +241,34 @@ TOKENS: tuple[Detector, ...] = (
         _is_no_placeholder,
     ),
     value_detector("openai_key", "sk-", rf"{START}(sk-[A-Za-z0-9_-]{{20,}})", is_varied),
+    value_detector(
+        "mailgun_private_key",
+        r"[a-f0-9]-[a-f0-9]{8}-[a-f0-9]{8}",
+        r"\b([a-f0-9]{32}-[a-f0-9]{8}-[a-f0-9]{8})\b",
+    ),
+    value_detector("azure_devops_token", "AZDO", r"\b([A-Za-z0-9]{76}AZDO[A-Za-z0-9]{4})\b"),
+    value_detector(
+        "bitcoin_key",
+        "[5KL][1-9A-HJ-NP-Za-km-z]{50}",
+        r"\b([5KL][1-9A-HJ-NP-Za-km-z]{50,51})\b",
+        is_varied,
+    ),
+    value_detector(
+        "totp_secret", "otpauth://", r"(?i)otpauth://[^\s\"']{0,200}secret=([A-Z2-7]{16,}=*)"
+    ),
+    NUMBER_KEY,
+    JSON_KEY,
+    value_detector(
+        "kubeconfig_key",
+        "client-key-data",
+        r"client-key-data[\\\"]*\s*:\s*[\\\"]*([A-Za-z0-9+/]{40,}=*)",
+    ),
+    value_detector(
+        "seed_phrase",
+        r"(?i)(?:mnemonic|(?:seed|recovery|wallet|secret)[ _-]?(?:phrase|words?))",
+        r"(?i)(?:mnemonic|(?:seed|recovery|wallet|secret)[ _-]?(?:phrase|words?))[\\\"']*"
+        r"\s*(?:[:=]|is|are)\s*[\\\"']*((?:[a-z]{3,8}[ ,]+){11,23}[a-z]{3,8})\b",
+    ),
     value_detector("mailchimp_key", r"-us\d", r"\b([a-f0-9]{32}-us\d{1,2})\b"),
     value_detector("airtable_token", r"\.[a-f0-9]{16}", r"\b(pat[A-Za-z0-9]{14}\.[a-f0-9]{64})\b"),
     value_detector("telegram_token", r"\d:AA", r"\b(\d{8,10}:AA[A-Za-z0-9_-]{32,})"),

@@ -10,6 +10,7 @@ from mainspring.core.content import Block
 from mainspring.core.events.approval import ApprovalAnswered
 from mainspring.core.events.feedback import FeedbackGiven
 from mainspring.core.events.payload import Payload
+from mainspring.core.events.workflow import WorkflowRunControlled
 from mainspring.core.ids import FileId
 
 
@@ -144,4 +145,5 @@ ClientPayload: TypeAlias = (
     | ThreadStatusTerminated
     | ApprovalAnswered
     | FeedbackGiven
+    | WorkflowRunControlled
 )

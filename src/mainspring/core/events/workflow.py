@@ -1,4 +1,17 @@
-"""Workflow runs and their phases."""
+"""Workflow runs, their phases and their nodes.
+
+A run is a session; its log has these events, and each of its agents and programs is a session of
+its own. Archon's states in terms of these events and of the API:
+
+| Archon      | last event                                    | API status |
+|-------------|-----------------------------------------------|------------|
+| `pending`   | `created`                                     | `idle`     |
+| `running`   | `status_running`                              | `running`  |
+| `paused`    | `status_idle`                                 | `idle`     |
+| `completed` | `status_ended`, result `completed`            | `ended`    |
+| `failed`    | `status_ended`, result `error`                | `ended`    |
+| `cancelled` | `status_ended`, result `stopped`              | `ended`    |
+"""
 
 from __future__ import annotations
 
@@ -26,6 +39,15 @@ class WorkflowRunCreated(Payload, frozen=True, kw_only=True, tag="workflow_run.c
     name: str
     phases: tuple[WorkflowPhase, ...]
     description: str | None = None
+    definition: str | None = None
+    """Hash of the blob with the files that the run uses, however they change later."""
+    file: str | None = None
+    """Where the workflow was found."""
+    arguments: str = ""
+    inputs: dict[str, object] | None = None
+    run_key: str | None = None
+    """A key of the caller's choice: a second start with it is the same run."""
+    workspace: str | None = None
 
 
 class WorkflowRunRunning(Payload, frozen=True, kw_only=True, tag="workflow_run.status_running"):
@@ -57,6 +79,55 @@ class WorkflowPhaseEnded(Payload, frozen=True, kw_only=True, tag="workflow_run.p
     phase_started_id: str
 
 
+NodeStatus: TypeAlias = Literal["completed", "failed", "skipped", "cancelled"]
+NodeAction: TypeAlias = Literal["pause", "resume", "cancel", "retry", "skip"]
+
+
+class WorkflowNodeStarted(Payload, frozen=True, kw_only=True, tag="workflow_run.node_started"):
+    workflow_run_id: str
+    node: str
+    """The node's path: its id; in a group `group/2/node`, 2 being the iteration; in the second
+    child of a fan-out `node/1/child`."""
+    kind: str
+    attempt: int = 1
+    session_id: str | None = None
+    """The session of its agent or program."""
+
+
+class WorkflowNodeEnded(Payload, frozen=True, kw_only=True, tag="workflow_run.node_ended"):
+    workflow_run_id: str
+    node: str
+    status: NodeStatus
+    attempt: int = 1
+    output: str = ""
+    output_blob: str | None = None
+    """Hash of the whole output, if it is long; `output` is its beginning."""
+    structured: object = None
+    """The output as JSON, if the node declares its format."""
+    error: ErrorDetail | None = None
+    reason: str | None = None
+    """Why it was skipped or cancelled, or how a loop ended."""
+    cost_usd: str = "0"
+    session_id: str | None = None
+
+
+class WorkflowNodeReset(Payload, frozen=True, kw_only=True, tag="workflow_run.node_reset"):
+    """The results of these nodes, and of all below them, no longer count: they run again."""
+
+    workflow_run_id: str
+    nodes: tuple[str, ...]
+    reason: str
+
+
+class WorkflowRunControlled(Payload, frozen=True, kw_only=True, tag="workflow_run.controlled"):
+    """A person or a program steers a run."""
+
+    workflow_run_id: str
+    action: NodeAction
+    node: str | None = None
+    text: str | None = None
+
+
 WorkflowPayload: TypeAlias = (
     WorkflowRunCreated
     | WorkflowRunRunning
@@ -65,4 +136,7 @@ WorkflowPayload: TypeAlias = (
     | WorkflowRunFailed
     | WorkflowPhaseStarted
     | WorkflowPhaseEnded
+    | WorkflowNodeStarted
+    | WorkflowNodeEnded
+    | WorkflowNodeReset
 )

@@ -15,11 +15,11 @@ from mainspring.edges.api.routes.dreams import DreamRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.files import FileRoutes
-from mainspring.edges.api.routes.front_page import FrontPageRoutes, OpenApiRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
 from mainspring.edges.api.routes.keys import KeyRoutes
 from mainspring.edges.api.routes.mcp_logins import McpLoginRoutes
 from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.openapi import OpenApiRoutes
 from mainspring.edges.api.routes.resources import ResourceRoutes
 from mainspring.edges.api.routes.session_insights import (
     ActivityRoutes,
@@ -36,6 +36,9 @@ from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.edges.dashboard.pages import DashboardPages
+from mainspring.edges.dashboard.sign_in import SignInRoutes
+from mainspring.edges.dashboard.view_routes import ChangeRoutes, ListedSessionRoutes, LogRoutes
 from mainspring.edges.mcp.agent_features import INSTRUCTIONS, AgentFeatures
 from mainspring.edges.mcp.http_endpoint import HostRules
 from mainspring.edges.mcp.http_server import mcp_routes, new_server
@@ -56,7 +59,7 @@ def all_routes(service: Service, *more: Route) -> tuple[Route, ...]:
         *_report_routes(service),
         *_access_routes(service),
         *_mcp_routes(service),
-        *routes_of(FrontPageRoutes(__version__)),
+        *_dashboard_routes(service),
         *more,
     )
     return (*routes, *routes_of(OpenApiRoutes(routes, __version__)))
@@ -119,6 +122,24 @@ def _access_routes(service: Service) -> tuple[Route, ...]:
         TenantRoutes(access.tenants),
         HaltRoutes(access.halts),
         AuditRoutes(access.audit),
+    )
+
+
+def _dashboard_routes(service: Service) -> tuple[Route, ...]:
+    return routes_of(
+        *view_handlers(service),
+        SignInRoutes(service.access.browser_sessions, __version__),
+        DashboardPages(__version__),
+    )
+
+
+def view_handlers(service: Service) -> tuple[object, ...]:
+    """The handlers of sessions as lines, what changed, and logs in windows."""
+    views = service.views
+    return (
+        ListedSessionRoutes(views.listed),
+        ChangeRoutes(views.feed),
+        LogRoutes(views.windows, service.sessions.event_streams),
     )
 
 

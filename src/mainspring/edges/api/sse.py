@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from typing import Protocol
 
 import anyio
 from aiohttp import web
@@ -14,7 +15,7 @@ from aiohttp import web
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.edges.api.errors import error_body, http_status
 from mainspring.log.task_groups import run_in_background
-from mainspring.service.sessions.event_streams import EventStream, StreamMessage
+from mainspring.service.sessions.event_streams import StreamMessage
 
 _LOG = logging.getLogger("mainspring.api")
 HEADERS = {
@@ -40,6 +41,18 @@ class StreamTiming:
 STREAM_TIMING = StreamTiming()
 
 
+class MessageStream(Protocol):
+    """The messages for one reader."""
+
+    is_over: bool
+
+    async def next(self) -> list[StreamMessage]:
+        """Wait for the next messages; an empty list after `stop_waiting`, or if it is over."""
+        ...
+
+    def stop_waiting(self) -> None: ...
+
+
 def frame(name: str, data: bytes, seq: int | None = None) -> bytes:
     id_ = b"" if seq is None else b"id: %d\n" % seq
     return b"%sevent: %s\ndata: %s\n\n" % (id_, name.encode(), data)
@@ -50,7 +63,7 @@ PING = frame("ping", b'{"type":"ping"}')
 
 async def send_stream(
     request: web.Request,
-    stream: EventStream,
+    stream: MessageStream,
     stream_timing: StreamTiming,
     *,
     check_access: Callable[[], Awaitable[None]],
@@ -85,7 +98,7 @@ class _StreamWriter:
         self,
         request: web.Request,
         response: web.StreamResponse,
-        stream: EventStream,
+        stream: MessageStream,
         stream_timing: StreamTiming,
         check_access: Callable[[], Awaitable[None]],
     ) -> None:

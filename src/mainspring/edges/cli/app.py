@@ -35,6 +35,7 @@ COMMANDS = {
     "run": CommandEntry("run_command", "run", "Run an agent until it is done."),
     "chat": CommandEntry("chat_command", "chat", "Talk with an agent."),
     "top": CommandEntry("top", "top", "Show sessions that are running or waiting."),
+    "ui": CommandEntry("ui", "ui", "Show this folder's sessions in a browser."),
     "serve": CommandEntry("serve", "serve", "Serve the Managed Agents API and run its sessions."),
     "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine."),
     "init": CommandEntry("init", "init", "Create a new agent in a folder."),
@@ -62,6 +63,7 @@ COMMANDS = {
     ),
     "models": CommandEntry("models", "app", "List and test models."),
     "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
+    "workflow": CommandEntry("workflows.file_commands", "app", "Check, run and steer workflows."),
     "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, or serve agents over MCP."),
     "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
     "knowledge": CommandEntry(

@@ -37,6 +37,7 @@ from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, oper
 from mainspring.edges.cli.printing import Screen, print_note, sanitize_text
 from mainspring.edges.cli.process_user import drop_privileges, service_user
 from mainspring.edges.cli.serve_options import ServeOptions, WorkerOptions
+from mainspring.edges.dashboard.sign_in import CookieAccess
 from mainspring.log.event_chain import Scrub
 from mainspring.log.records import RecordQuery
 from mainspring.log.task_groups import run_in_background
@@ -94,8 +95,11 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
         records = service.infrastructure.store.records
         api = Api(
             all_routes(service, *dependencies.operations()),
-            access_control=Authenticator(
-                records, token_verifier=tokens, sessions=service.sessions.sessions.repository
+            access_control=CookieAccess(
+                Authenticator(
+                    records, token_verifier=tokens, sessions=service.sessions.sessions.repository
+                ),
+                service.access.browser_sessions,
             ),
             request_observers=(
                 AuditObserver(
@@ -120,6 +124,7 @@ async def serve(settings: Settings, *, options: ServeOptions, worker_options: Wo
             else:
                 await dependencies.closing.wait()
             service.sessions.event_streams.close()
+            service.views.feed.close()
     return 0
 
 

@@ -105,6 +105,10 @@ async def sessions(db: Connection, before: SessionRow | None, limit: int) -> lis
     return [session_row(item) for item in rows]
 
 
+async def changed(db: Connection, since: int, limit: int) -> list[SessionRow]:
+    return [session_row(row) for row in await fetch_all(db, sql.CHANGED, [since, limit])]
+
+
 async def rows(db: Connection, session_ids: Sequence[str]) -> list[SessionRow]:
     return [session_row(item) for item in await fetch_all(db, sql.ROWS, [list(session_ids)])]
 

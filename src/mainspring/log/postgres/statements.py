@@ -42,6 +42,8 @@ SESSION: Final = f"{_SESSIONS} where s.id = %s"
 SESSIONS: Final = f"""{_SESSIONS}
      where (s.created, s.id) < (%s, %s) order by s.created desc, s.id desc limit %s
 """
+# Without an index, which would make every append more expensive.
+CHANGED: Final = f"{_SESSIONS} where s.updated >= %s order by s.updated, s.id limit %s"
 ROWS: Final = f"{_SESSIONS} where s.id = any(%b::text[])"
 PENDING_TYPES: Final = """
     select distinct s.id, i.type

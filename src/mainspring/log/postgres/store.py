@@ -85,6 +85,9 @@ class PostgresStore:
     ) -> list[SessionRow]:
         return await self._pool.read(lambda db: queries.sessions(db, before, limit))
 
+    async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
+        return await self._pool.read(lambda db: queries.changed(db, since, limit))
+
     async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
         return await self._pool.read(lambda db: queries.rows(db, session_ids))
 

@@ -16,6 +16,7 @@ import anyio
 from anyio import CancelScope
 
 from mainspring.core.errors import BlobNotFound, StoreFailed
+from mainspring.log.records import Records
 from mainspring.log.sqlite import queries, text_index
 from mainspring.log.sqlite.commits import AdaptiveThreads, CommitQueue
 from mainspring.log.sqlite.connect import connect, prepare, translate_errors
@@ -63,7 +64,7 @@ class SqliteStore:
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
-        self.records = SqliteRecords(self._read_inline, self._read, self._write)
+        self.records: Records = SqliteRecords(self._read_inline, self._read, self._write)
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[SqliteStore, None]:
@@ -92,6 +93,9 @@ class SqliteStore:
         self, *, before: SessionRow | None = None, limit: int = 100
     ) -> list[SessionRow]:
         return await self._read(lambda db: queries.sessions(db, before, limit))
+
+    async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
+        return await self._read(lambda db: queries.changed(db, since, limit))
 
     async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
         return await self._read(lambda db: queries.rows(db, session_ids))

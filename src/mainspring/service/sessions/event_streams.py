@@ -5,10 +5,11 @@ between them previews of events that are not in the log yet.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator, Generator, Mapping
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
+from typing import Protocol
 
 import anyio
 import anyio.lowlevel
@@ -34,7 +35,12 @@ from mainspring.service.sessions.preview_deltas import (
     PreviewText,
     Subscription,
 )
-from mainspring.service.sessions.wire_events import EventRenderer, EventView, RenderedEvent
+from mainspring.service.sessions.wire_events import (
+    EventRenderer,
+    EventView,
+    RenderedEvent,
+    RenderedEvents,
+)
 
 _PAGE = 50
 """Events read at a time, which limits the memory of a stream that is far behind."""
@@ -53,6 +59,18 @@ class StreamMessage(Struct, frozen=True):
     """The position of the event in the log; `None` if it is not in the log."""
 
 
+class StreamRenderer(Protocol):
+    @property
+    def log(self) -> SessionLog: ...
+
+    @property
+    def message_name(self) -> str | None:
+        """The name of each event's message; `None`: its type."""
+        ...
+
+    async def render(self, view: EventView, events_: Sequence[Event], /) -> RenderedEvents: ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamRequest:
     tenant: str
@@ -63,10 +81,12 @@ class StreamRequest:
     """The last event that the reader has; `None`: only new events."""
     previews: frozenset[PreviewKind] = frozenset()
     is_internal: bool = False
+    renderer: StreamRenderer | None = None
+    """How events are rendered, if not as those of the Managed Agents API."""
 
 
 class EventStream(Struct, eq=False):
-    renderer: EventRenderer
+    renderer: StreamRenderer
     view: EventView
     after: int
     watch: Watch
@@ -145,8 +165,9 @@ class EventStream(Struct, eq=False):
             if self._previewing is not None and event.type in _ENDS_PREVIEWS:
                 self._previewing.end(event.thread_id, event.seq)
             self.is_over = self.is_over or event.type == _DELETED
+        name = self.renderer.message_name
         return [
-            StreamMessage(item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
+            StreamMessage(name or item.wire["type"], _ENCODER.encode(item.wire), item.event.seq)
             for item in rendered
         ]
 
@@ -265,7 +286,9 @@ class EventStreams:
         with self._counted(request.tenant):
             watch = self._log.store.watch(request.session_id)
             view, after = await self._begin(request)
-            stream = EventStream(self._wire, view, after=after, watch=watch, clock=self._clock)
+            stream = EventStream(
+                request.renderer or self._wire, view, after=after, watch=watch, clock=self._clock
+            )
             with self._registered(stream):
                 if not request.previews:
                     yield stream

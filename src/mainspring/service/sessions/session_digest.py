@@ -39,6 +39,8 @@ class ThreadDigest:
     parent_id: str | None = None
     workflow_run_id: str | None = None
     status: SessionStatus = "idle"
+    stop_reason: str | None = None
+    """Why it stopped the last time."""
     has_begun: bool = False
     has_idled: bool = False
     usage: Usage = field(default_factory=Usage)
@@ -185,6 +187,7 @@ def _status_handler(status: SessionStatus) -> _Handler:
         thread = digest.thread(event, getattr(payload, "session_thread_id", None))
         thread.set_status(status, event.time)
         if isinstance(payload, events.StatusIdle | events.ThreadStatusIdle):
+            thread.stop_reason = payload.stop_reason.type
             _await_calls(digest, thread, event, payload.stop_reason)
 
     return handle

@@ -169,17 +169,23 @@ class Sessions:
         return session_object(await self.find(principal, session_id), self.clock())
 
     async def page(self, principal: Principal, request: ListSessions) -> TwoWayPage[SessionObject]:
-        if principal.agent_id is not None:
-            if request.agent_id not in (None, principal.agent_id):
-                return TwoWayPage(data=[])
-            request = replace(request, agent_id=principal.agent_id)
-        page = await self._list.page(principal.tenant, request)
+        page = await self.loaded_page(principal, request)
         now = self.clock()
         return TwoWayPage(
             data=[session_object(item, now) for item in page.data],
             next_page=page.next_page,
             prev_page=page.prev_page,
         )
+
+    async def loaded_page(
+        self, principal: Principal, request: ListSessions
+    ) -> TwoWayPage[LoadedSession]:
+        """A page of a list, each session with the state of its log."""
+        if principal.agent_id is not None:
+            if request.agent_id not in (None, principal.agent_id):
+                return TwoWayPage(data=[])
+            request = replace(request, agent_id=principal.agent_id)
+        return await self._list.page(principal.tenant, request)
 
     async def update(
         self, principal: Principal, session_id: str, request: UpdateSession

@@ -15,7 +15,7 @@ from mainspring.core.clock import from_micros
 from mainspring.core.content import Block
 from mainspring.core.envelope import AnyPayload, Event, UnknownPayload
 from mainspring.core.errors import BlobNotFound
-from mainspring.core.events import WorkflowRunEnded, WorkflowRunFailed
+from mainspring.core.events import WorkflowRunCreated, WorkflowRunEnded, WorkflowRunFailed
 from mainspring.harness.state.outcome_state import outcome_id
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem
@@ -178,6 +178,8 @@ class EventRenderer:
     """Renders events of any number of sessions."""
 
     log: SessionLog
+    message_name: str | None = None
+    """The name of each event's message on a stream; `None`: its type."""
 
     async def render(self, view: EventView, events_: Sequence[Event]) -> RenderedEvents:
         """Render the events of the view, in order."""
@@ -349,6 +351,17 @@ def _failed(_event_id: str, payload: events.SessionFailed, fields: WireEvent) ->
     _known_error_type(fields["error"], payload.error.type, _SESSION_ERRORS)
 
 
+_RUN_FIELDS = frozenset(WorkflowRunCreated.__struct_fields__) - {
+    *("workflow_run_id", "name", "phases", "description")
+}
+"""What the API does not have of a run's first event: what it was started with."""
+
+
+def _run_created(_event_id: str, _payload: WorkflowRunCreated, fields: WireEvent) -> None:
+    for name in _RUN_FIELDS:
+        fields.pop(name, None)
+
+
 def _run_failed(_event_id: str, payload: WorkflowRunFailed, fields: WireEvent) -> None:
     _known_error_type(fields["error"], payload.error.type, _WORKFLOW_ERRORS)
 
@@ -390,6 +403,7 @@ _FIELD_FIXES: dict[type[AnyPayload], Callable[[str, Any, WireEvent], None]] = {
     events.SessionFailed: _failed,
     events.SessionUsage: _usage,
     events.ModelRequestEnded: _request_error_flag,
+    WorkflowRunCreated: _run_created,
     WorkflowRunFailed: _run_failed,
     WorkflowRunEnded: _run_ended,
 }

@@ -98,7 +98,7 @@ class StreamRoutes:
             tenant=call.tenant,
             session_id=call["session_id"],
             thread_id=call.path.get("thread_id"),
-            after=_cursor(call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
+            after=log_position(call.request.headers.get(LAST_EVENT_ID_HEADER), query.after),
             previews=frozenset(query.event_deltas),
             is_internal="internal" in query.include,
         )
@@ -111,7 +111,8 @@ class StreamRoutes:
             )
 
 
-def _cursor(last_event_id: str | None, after: int | None) -> int | None:
+def log_position(last_event_id: str | None, after: int | None) -> int | None:
+    """Where a stream continues. Raises: InvalidInput."""
     if not last_event_id:
         return after
     if not (last_event_id.isascii() and last_event_id.isdigit() and len(last_event_id) <= 18):

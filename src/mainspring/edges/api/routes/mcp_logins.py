@@ -11,7 +11,7 @@ from yarl import URL
 
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.edges.api.route import ApiCall, Empty, route
-from mainspring.edges.api.routes.front_page import PAGE_HEADERS
+from mainspring.edges.dashboard.pages import PAGE_HEADERS
 from mainspring.service.vaults.mcp_logins import CreateMcpLogin, McpLogin, McpLogins
 
 _CALLBACK = "/v1/mainspring/mcp_logins/callback"

@@ -1,0 +1,1 @@
+"""`mainspring workflow`: check, start and steer workflows."""

@@ -1,0 +1,121 @@
+"""Opens the workflows of a folder and what runs them, for the commands of the group."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import msgspec
+import typer
+from anyio import to_thread
+
+from mainspring.config import Settings, is_postgres
+from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.approval_prompt import is_interactive
+from mainspring.edges.cli.printing import Screen, confirm
+from mainspring.edges.cli.session_runner import open_session_runner
+from mainspring.error_table import with_hints
+from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.workflows.definition import Workflow
+from mainspring.runtime.workflows.engine import read_run
+from mainspring.runtime.workflows.run_budget import RunLedger
+from mainspring.runtime.workflows.run_files import RunFiles
+from mainspring.runtime.workflows.session_steps import SessionSteps
+from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles, programs
+from mainspring.wiring.thread_workspace import open_worktrees
+
+_SHOWN_CHARS = 400
+"""How much of a program is shown before it is trusted; `show` prints all of it."""
+
+
+def workflow_files(settings: Settings) -> WorkflowFiles:
+    return WorkflowFiles(root=Path(settings.folder).absolute(), home=Path(settings.home))
+
+
+async def find_trusted(
+    settings: Settings, name: str, *, trusts: bool = False
+) -> tuple[WorkflowFile, RunFiles]:
+    """A workflow that may run. At a terminal, the user can trust it now.
+
+    Raises: InvalidInput: nobody trusts it as it is now, or it is not valid.
+    """
+    files = workflow_files(settings)
+    workflow = await to_thread.run_sync(files.find, name)
+    collected = await to_thread.run_sync(files.collect, workflow)
+    trust = await to_thread.run_sync(files.trust, workflow, collected)
+    if trust in ("user", "trusted"):
+        return workflow, collected
+    why = "has changed since it was trusted" if trust == "changed" else "is not trusted yet"
+    if not trusts and not is_interactive():
+        refusal = InvalidInput(f"workflow {workflow.name} {why}")
+        raise with_hints(refusal, f"read it, then: mainspring workflow trust {workflow.name}")
+    show_before_trust(settings, collected)
+    if not trusts and not confirm(settings, f"Workflow {workflow.name} {why}. Trust it?"):
+        raise InvalidInput(f"workflow {workflow.name} {why}")
+    await to_thread.run_sync(files.pin, workflow, collected, clock.now())
+    return workflow, collected
+
+
+def show_before_trust(settings: Settings, files: RunFiles) -> None:
+    """Print what a workflow can do: its files and its programs."""
+    screen = Screen(settings, stderr=True)
+    for kind, place in files.files.items():
+        screen.paragraph((f"{kind}  ", "dim"), (place, ""))
+    for name in files.workflows:
+        for node, text in programs(files.workflow(name)):
+            screen.line((f"{name} {node}", "bold"), ("  runs", "dim"))
+            shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]} ..."
+            screen.raw("".join(f"    {line}\n" for line in shown.splitlines()))
+
+
+@asynccontextmanager
+async def open_steps(
+    settings: Settings, options: RunOptions, run_id: str | None
+) -> AsyncGenerator[SessionSteps, None]:
+    """What runs the nodes: the agent of this folder, with the options of the command."""
+    async with open_session_runner(settings, options, None, answered_later=True) as runner:
+        spent = None if run_id is None else (await read_run(runner.runtime.log, run_id)).cost_usd
+        ledger = RunLedger(limit_usd=options.max_cost_usd)
+        if spent is not None:
+            ledger.spent_usd = spent
+        runtime = runner.runtime
+        workspace = options.workspace or Path(settings.folder)
+        runtime.options = replace(runtime.options, workspace=workspace.absolute())
+        yield SessionSteps(
+            runtime=runtime,
+            agent=runner.agent,
+            run_id=run_id or "",
+            open_worktrees=open_worktrees,
+            worktrees=_worktrees(settings),
+            budget=replace(runtime.budget, ledger=ledger),
+        )
+
+
+def _worktrees(settings: Settings) -> Path:
+    if is_postgres(settings.store):
+        return Path(settings.home, ".mainspring", "workflow-worktrees")
+    return Path(settings.store).parent / "workflow-worktrees"
+
+
+def parse_inputs(workflow: Workflow, pairs: Sequence[str], file: str | None) -> dict[str, object]:
+    """Inputs from options and from a JSON file; the options win."""
+    inputs: dict[str, object] = {}
+    if file is not None:
+        try:
+            inputs = msgspec.json.decode(Path(file).read_bytes(), type=dict[str, object])
+        except (OSError, msgspec.DecodeError) as error:
+            raise InvalidInput(f"{file}: {error}") from error
+    for pair in pairs:
+        name, separator, text = pair.partition("=")
+        if not separator:
+            raise typer.BadParameter(f"{pair!r} is not NAME=VALUE")
+        inputs[name] = text
+    for name, spec in workflow.inputs.items():
+        if name not in inputs and spec.required and is_interactive():
+            hint = f" ({spec.description})" if spec.description else ""
+            inputs[name] = cast("str", typer.prompt(f"{name}{hint}"))
+    return inputs

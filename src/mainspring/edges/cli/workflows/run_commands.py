@@ -1,0 +1,406 @@
+"""Commands that start and steer runs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, TypeAlias
+
+import typer
+from anyio import to_thread
+
+from mainspring.config import Settings
+from mainspring.core.envelope import Event, encode_line
+from mainspring.core.errors import InvalidInput, LeaseHeld, NotFound
+from mainspring.core.events import WorkflowRunControlled
+from mainspring.core.events.workflow import NodeAction
+from mainspring.core.sender import local_user
+from mainspring.edges.cli.options import JsonOption
+from mainspring.edges.cli.printing import Screen, print_note, print_result
+from mainspring.edges.cli.run_arguments import ModeChoice, parse_limit
+from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.workflows.opening import (
+    find_trusted,
+    open_steps,
+    parse_inputs,
+    workflow_files,
+)
+from mainspring.edges.cli.workflows.run_view import (
+    RunView,
+    gate_views,
+    live_printer,
+    print_run,
+    run_view,
+)
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.approvals import Answer, answer_approval
+from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.workflows.engine import (
+    RunRequest,
+    fork_run,
+    read_run,
+    run_files,
+    run_workflow,
+    start_run,
+)
+from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLimits
+from mainspring.runtime.workflows.run_state import RunState
+
+DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130
+_EXIT = {"completed": DONE, "failed": FAILED, "cancelled": STOPPED}
+
+RunArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="RUN", help="The run's id, a unique part of it, or `last`.")
+]
+NodeArgument: TypeAlias = Annotated[
+    str, typer.Argument(metavar="NODE", help="A node of the workflow.")
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineOptions:
+    """The options of every command that runs nodes."""
+
+    agent: Annotated[
+        str | None,
+        typer.Option("--agent", metavar="DIR", help="The agent's folder. [default: this folder]"),
+    ] = None
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", metavar="NAME", help="The model of nodes that name none."),
+    ] = None
+    mode: Annotated[
+        ModeChoice | None,
+        typer.Option("--mode", help="What nodes may do without asking.", show_choices=True),
+    ] = None
+    max_cost: Annotated[
+        str | None,
+        typer.Option("--max-cost", metavar="USD", help="The cost limit of the whole run."),
+    ] = None
+    max_steps: Annotated[
+        int,
+        typer.Option("--max-steps", min=1, metavar="N", help="How many nodes the run may start."),
+    ] = MAX_STEPS
+    parallel: Annotated[
+        int, typer.Option("--parallel", min=1, metavar="N", help="Nodes at the same time.")
+    ] = PARALLEL
+    unsandboxed: Annotated[
+        bool,
+        typer.Option(
+            "--dangerously-run-unsandboxed",
+            help="If no sandbox works, run programs anyway, with all your permissions.",
+        ),
+    ] = False
+
+    def run_options(self) -> RunOptions:
+        return RunOptions(
+            agent=None if self.agent is None else Path(self.agent),
+            model=self.model,
+            mode=self.mode,
+            max_cost_usd=None if self.max_cost is None else parse_limit(self.max_cost),
+            is_unsandboxed=self.unsandboxed,
+        )
+
+    def limits(self) -> RunLimits:
+        cost = None if self.max_cost is None else parse_limit(self.max_cost)
+        return RunLimits(max_steps=self.max_steps, parallel=self.parallel, max_cost_usd=cost)
+
+
+async def run(  # parameters: the options of one command
+    settings: Settings,
+    *,
+    name: Annotated[
+        str, typer.Argument(metavar="WORKFLOW", help="A workflow's name, or its file.")
+    ],
+    arguments: Annotated[
+        str, typer.Argument(metavar="[ARGUMENTS]", help="What the workflow reads as $ARGUMENTS.")
+    ] = "",
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input. Can be repeated."),
+    ] = None,
+    input_file: Annotated[
+        str | None, typer.Option("--inputs", metavar="FILE", help="Inputs as a JSON object.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="The same key again continues the same run."),
+    ] = None,
+    engine: EngineOptions,
+    json: JsonOption = False,
+) -> int:
+    """Run a workflow. Exit status: 0 completed, 3 waiting for an answer, 1 failed, 130
+    cancelled."""
+    _, files = await find_trusted(settings, name)
+    definition = files.workflow(files.main)
+    given = parse_inputs(definition, inputs or (), input_file)
+    async with open_steps(settings, engine.run_options(), None) as steps:
+        request = RunRequest(
+            files=files,
+            arguments=arguments,
+            inputs=given,
+            run_key=key,
+            workspace=steps.runtime.options.workspace,
+        )
+        run_id, is_new = await start_run(steps.runtime.log, request, local_user(settings.user))
+        steps.run_id = run_id
+        screen = Screen(settings, stderr=True)
+        if not is_new:
+            print_note(settings, f"the run with the key {key} exists: {screen.id_text(run_id)}")
+        show = _json_printer(settings) if json else live_printer(screen)
+        state = await run_workflow(
+            steps.runtime.log, run_id, steps, limits=engine.limits(), on_event=show
+        )
+        return await _report(settings, steps.runtime.log, run_id, state, json=json)
+
+
+async def resume(
+    settings: Settings, *, run_id: RunArgument, engine: EngineOptions, json: JsonOption = False
+) -> int:
+    """Continue a run: after an answer, a pause or a crash. Nodes that failed run again."""
+    return await _continue(settings, run_id, engine, "resume", json=json, retries_failed=True)
+
+
+async def retry(
+    settings: Settings,
+    *,
+    run_id: RunArgument,
+    node: NodeArgument,
+    engine: EngineOptions,
+    json: JsonOption = False,
+) -> int:
+    """Run a node again, and every node behind it."""
+    return await _continue(settings, run_id, engine, "retry", node=node, json=json)
+
+
+async def skip(
+    settings: Settings,
+    *,
+    run_id: RunArgument,
+    node: NodeArgument,
+    engine: EngineOptions,
+    json: JsonOption = False,
+) -> int:
+    """Continue without a node that failed. An approval cannot be skipped."""
+    return await _continue(settings, run_id, engine, "skip", node=node, json=json)
+
+
+async def pause(settings: Settings, *, run_id: RunArgument) -> int:
+    """Start no further node of a run. `resume` continues it."""
+    return await _control(settings, run_id, "pause")
+
+
+async def cancel(
+    settings: Settings,
+    *,
+    run_id: RunArgument,
+    reason: Annotated[str, typer.Argument(metavar="[REASON]", help="Why.")] = "cancelled",
+    engine: EngineOptions,
+) -> int:
+    """End a run. What is running is stopped."""
+    await _control(settings, run_id, "cancel", text=reason, quiet=True)
+    return await _continue(settings, run_id, engine, None, json=False)
+
+
+async def respond(
+    settings: Settings,
+    *,
+    run_id: RunArgument,
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[NODE] DECISION [TEXT]", help="The gate, the decision, and what to add."
+        ),
+    ],
+) -> int:
+    """Answer a gate. The answer counts only for what the gate shows; `resume` continues the run."""
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, run_id)
+        state = await read_run(log, row.id)
+        gates = {gate.node: gate for gate in gate_views(state)}
+        node = words[0] if words[0] in gates else None
+        rest = words[1:] if node is not None else words
+        if node is None and len(gates) == 1:
+            node = next(iter(gates))
+        if node is None or not rest:
+            names = ", ".join(gates) or "none"
+            raise InvalidInput(f"name the gate and a decision; gates that wait: {names}")
+        decision, text = rest[0], " ".join(rest[1:])
+        gate = gates[node]
+        if decision not in gate.choices:
+            raise InvalidInput(f"{decision} is not a decision; choose {', '.join(gate.choices)}")
+        approval = next(item for item in state.open_approvals if item.id == gate.approval_id)
+        allowed = approval.request.choices
+        is_denied = decision == "reject" and decision not in allowed
+        answer = Answer(
+            decision="deny" if is_denied else "allow",
+            text=text or None,
+            choice=decision if decision in allowed else None,
+        )
+        sender = local_user(settings.user)
+        client_id = f"answer-{approval.id}-{approval.asked}"
+        await log.submit(
+            row.id, answer_approval(approval, answer), sender=sender, client_id=client_id
+        )
+        name = Screen(settings).id_text(row.id)
+    print_note(settings, f"answered: {decision}; continue: mainspring workflow resume {name}")
+    return DONE
+
+
+async def fork(
+    settings: Settings,
+    *,
+    run_id: RunArgument,
+    node: Annotated[
+        str | None, typer.Option("--at", metavar="NODE", help="Begin again with this node.")
+    ] = None,
+    json: JsonOption = False,
+) -> int:
+    """Create a run that begins with another run's finished nodes. `resume` runs it."""
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, run_id)
+        fork_id = await fork_run(log, row.id, node, local_user(settings.user))
+    view = {"run_id": fork_id, "forked_from": row.id}
+    text = f"forked: mainspring workflow resume {Screen(settings).id_text(fork_id)}"
+    return print_result(settings, view, (text, ""), json=json)
+
+
+async def show(settings: Settings, *, run_id: RunArgument, json: JsonOption = False) -> int:
+    """Show a run: its nodes with status, time and cost, and the gates that wait."""
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, run_id)
+        view = await load_view(settings, log, row.id)
+    screen = Screen(settings)
+    if json:
+        screen.json(view)
+    else:
+        print_run(screen, view)
+    return DONE
+
+
+async def logs(
+    settings: Settings,
+    *,
+    run_id: RunArgument,
+    node: Annotated[
+        str | None, typer.Argument(metavar="[NODE]", help="Only the output of this node.")
+    ] = None,
+) -> int:
+    """Print the outputs of a run's nodes, with earlier attempts."""
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, run_id)
+        state = await read_run(log, row.id)
+        screen = Screen(settings)
+        for item in (*state.earlier, *state.nodes.values()):
+            if node is not None and item.path != node:
+                continue
+            text = item.output
+            if item.output_blob is not None:
+                text = (await log.blob(item.output_blob)).decode("utf-8", "replace")
+            attempt = f" attempt {item.attempt}" if item.attempt > 1 else ""
+            screen.line((item.path, "bold"), (f"{attempt}  {item.status}", "dim"))
+            screen.raw("".join(f"{line}\n" for line in (text or item.error or "").splitlines()))
+    return DONE
+
+
+async def load_view(settings: Settings, log: SessionLog, run_id: str) -> RunView:
+    state = await read_run(log, run_id)
+    pinned = await run_files(log, state)
+    files = workflow_files(settings)
+    try:
+        current = await to_thread.run_sync(lambda: files.collect(files.find(pinned.main)).hash)
+        changed = current != pinned.hash
+    except (InvalidInput, NotFound):
+        changed = True
+    return run_view(state, run_id, pinned.workflow(pinned.main), changed=changed)
+
+
+@asynccontextmanager
+async def _existing(settings: Settings, run_id: str) -> AsyncGenerator[str, None]:
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, run_id)
+        await read_run(log, row.id)
+        full = row.id
+    yield full
+
+
+async def _control(
+    settings: Settings,
+    run_id: str,
+    action: NodeAction,
+    *,
+    node: str | None = None,
+    text: str | None = None,
+    quiet: bool = False,
+) -> int:
+    async with open_existing_log(settings) as log:
+        row = await find_session(log, run_id)
+        state = await read_run(log, row.id)
+        workflow = (await run_files(log, state)).workflow(state.created.name)
+        found = None if node is None else workflow.node(node)
+        if node is not None and found is None:
+            raise InvalidInput(f"{workflow.name} has no node {node} at its top level")
+        if action == "skip" and found is not None and found.kind == "approval":
+            raise InvalidInput(f"{node} is an approval: answer it, it cannot be skipped")
+        control = WorkflowRunControlled(
+            workflow_run_id=state.id, action=action, node=node, text=text
+        )
+        await log.submit(row.id, control, sender=local_user(settings.user))
+    if not quiet:
+        print_note(settings, f"{action}: sent to the run")
+    return DONE
+
+
+async def _continue(  # parameters: what each of four commands adds
+    settings: Settings,
+    run_id: str,
+    engine: EngineOptions,
+    action: NodeAction | None,
+    *,
+    node: str | None = None,
+    json: bool,
+    retries_failed: bool = False,
+) -> int:
+    if action is not None:
+        await _control(settings, run_id, action, node=node, quiet=True)
+    async with _existing(settings, run_id) as full:
+        pass
+    async with open_steps(settings, engine.run_options(), full) as steps:
+        screen = Screen(settings, stderr=True)
+        show = _json_printer(settings) if json else live_printer(screen)
+        try:
+            state = await run_workflow(
+                steps.runtime.log,
+                full,
+                steps,
+                limits=engine.limits(),
+                retries_failed=retries_failed,
+                on_event=show,
+            )
+        except LeaseHeld:
+            print_note(settings, "another process runs it and has your message")
+            return DONE
+        return await _report(settings, steps.runtime.log, full, state, json=json)
+
+
+def _json_printer(settings: Settings) -> Callable[[Event], None]:
+    screen = Screen(settings)
+
+    def show(event: Event) -> None:
+        screen.json_line(encode_line(event))
+
+    return show
+
+
+async def _report(
+    settings: Settings, log: SessionLog, run_id: str, state: RunState, *, json: bool
+) -> int:
+    view = await load_view(settings, log, run_id)
+    screen = Screen(settings)
+    if json:
+        screen.json(view)
+    else:
+        print_run(screen, view)
+    return _EXIT.get(state.status, WAITS)

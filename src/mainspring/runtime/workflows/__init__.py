@@ -1,0 +1,1 @@
+"""Workflows: graphs of steps in YAML, in the format of Archon, that run as durable sessions."""

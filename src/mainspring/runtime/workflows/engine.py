@@ -1,0 +1,288 @@
+"""Starts and runs workflows. A run is a session; its log is the only state, so any process can
+continue where another one stopped."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+import anyio
+from msgspec import Struct
+
+from mainspring.core import ids
+from mainspring.core.envelope import Event
+from mainspring.core.errors import InvalidInput, SessionExists
+from mainspring.core.events import (
+    ErrorDetail,
+    SessionCreated,
+    WorkflowNodeReset,
+    WorkflowPhase,
+    WorkflowResult,
+    WorkflowRunCreated,
+    WorkflowRunEnded,
+    WorkflowRunIdle,
+    WorkflowRunRunning,
+)
+from mainspring.core.events.session import RetryStatus
+from mainspring.core.sender import Origin, Sender
+from mainspring.harness.event_sink import ignore_event
+from mainspring.log.session_lease import hold_session
+from mainspring.log.session_log import SessionLog
+from mainspring.log.task_groups import run_in_background, unwrap_single_error
+from mainspring.runtime.definition_files.json_file import as_object
+from mainspring.runtime.workflows.node_kinds import run_node
+from mainspring.runtime.workflows.run_context import RunContext, RunLimits, run_folder_name
+from mainspring.runtime.workflows.run_files import RunFiles, decode_files, encode_files
+from mainspring.runtime.workflows.run_scope import Scope
+from mainspring.runtime.workflows.run_state import RunState, require_run
+from mainspring.runtime.workflows.scheduler import GraphRun, final_output
+from mainspring.runtime.workflows.step_runner import StepResult, StepRunner
+from mainspring.runtime.workflows.subworkflows import resolve_inputs
+
+EVIDENCE_FILE = "evidence.json"
+_BLOB_TYPE = "application/json"
+
+
+class RunRequest(Struct, frozen=True, kw_only=True):
+    """What a run is started with."""
+
+    files: RunFiles
+    arguments: str = ""
+    inputs: dict[str, object] = {}
+    run_key: str | None = None
+    workspace: Path | None = None
+    origin: Origin | None = None
+
+
+async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tuple[str, bool]:
+    """Create a run; returns its id, and whether it is new. The same run key gives the same run.
+
+    Raises: InvalidInput: the workflow is not valid, or an input is unknown or missing.
+    """
+    workflow = request.files.workflow(request.files.main)
+    inputs = resolve_inputs(workflow, request.inputs)
+    key = request.run_key
+    run_id = ids.new_id(ids.SESSION)
+    if key is not None:
+        run_id = ids.stable_id(ids.SESSION, "workflow", sender.id, workflow.name, key)
+    created = SessionCreated(
+        agent_name=f"workflow:{workflow.name}",
+        title=f"workflow {workflow.name}",
+        origin=request.origin or Origin(type="workflow", id=run_id),
+        metadata={"workflow_run": run_id, "workflow": workflow.name},
+    )
+    is_new = True
+    try:
+        await log.create(created, session_id=run_id, sender=sender)
+    except SessionExists:
+        is_new = False
+    async with hold_session(log, run_id) as writer:
+        if not is_new and await log.read(run_id, types=["workflow_run.created"], limit=1):
+            return run_id, False
+        blob = await writer.put_blob(encode_files(request.files), media_type=_BLOB_TYPE)
+        await writer.append(
+            WorkflowRunCreated(
+                workflow_run_id=run_id,
+                name=workflow.name,
+                description=workflow.description,
+                phases=tuple(WorkflowPhase(id=node.id, name=node.id) for node in workflow.nodes),
+                definition=blob.hash,
+                file=request.files.files.get(f"workflow {workflow.name}"),
+                arguments=request.arguments,
+                inputs=inputs or None,
+                run_key=key,
+                workspace=None if request.workspace is None else str(request.workspace),
+            )
+        )
+    return run_id, is_new
+
+
+async def read_run(log: SessionLog, run_id: str) -> RunState:
+    """Raises: SessionNotFound. InvalidInput: the session is not a run."""
+    return require_run(await log.read(run_id), run_id)
+
+
+async def run_files(log: SessionLog, state: RunState) -> RunFiles:
+    """The files that a run uses, as they were when it started."""
+    return decode_files(await log.blob(state.created.definition or ""))
+
+
+async def run_workflow(
+    log: SessionLog,
+    run_id: str,
+    runner: StepRunner,
+    *,
+    limits: RunLimits | None = None,
+    retries_failed: bool = False,
+    on_event: Callable[[Event], None] = ignore_event,
+) -> RunState:
+    """Run a workflow until it ends or waits for a person. Safe to call after any crash, on any
+    machine. `retries_failed`: nodes that failed, and those behind them, run again.
+
+    Raises:
+        LeaseHeld: another process runs it.
+        SessionNotFound. InvalidInput: the session is not a run.
+    """
+    limits = limits or RunLimits()
+    async with hold_session(log, run_id) as writer:
+        state = require_run(await log.read(run_id), run_id)
+        files = await run_files(log, state)
+        created = state.created
+        workspace = None if created.workspace is None else Path(created.workspace)
+        folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
+        context = RunContext(
+            session_id=run_id,
+            log=log,
+            writer=writer,
+            state=state,
+            files=files,
+            runner=runner,
+            limits=limits,
+            limiter=anyio.CapacityLimiter(limits.parallel),
+            variables=_variables(run_id, folder),
+            on_event=on_event,
+            steps=len(state.nodes) if limits.max_steps else 0,
+        )
+        workflow = files.workflow(files.main)
+        await context.receive()
+        if retries_failed and state.status in ("failed", "cancelled"):
+            await _reset_failed(context)
+        elif state.has_ended and not context.is_changed:
+            return state
+        await context.append(WorkflowRunRunning(workflow_run_id=created.workflow_run_id))
+        if workflow.uses_worktree:
+            workspace = await runner.open_worktree(run_folder_name(run_id), workspace)
+            folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
+            context.variables = _variables(run_id, folder)
+        scope = Scope(
+            prefix="",
+            nodes=workflow.nodes,
+            workflow=workflow,
+            inputs=created.inputs or {},
+            arguments=created.arguments,
+            workspace=workspace,
+        )
+        await _run_to_end(context, scope, folder)
+    return state
+
+
+def _variables(run_id: str, folder: Path) -> Mapping[str, str]:
+    return {
+        "ARTIFACTS_DIR": f"{folder}/artifacts",
+        "STATE_DIR": f"{folder.parent}/state",
+        "WORKFLOW_ID": run_id,
+        "DOCS_DIR": "docs/",
+    }
+
+
+async def _reset_failed(context: RunContext) -> None:
+    workflow = context.files.workflow(context.files.main)
+    failed = [
+        node.id
+        for node in workflow.nodes
+        if (state := context.state.nodes.get(node.id)) is not None
+        and state.status in ("failed", "cancelled")
+    ]
+    names = dict.fromkeys(name for node in failed for name in context.behind(node))
+    if names:
+        run_id = context.state.id
+        reset = WorkflowNodeReset(workflow_run_id=run_id, nodes=tuple(names), reason="resumed")
+        await context.append(reset)
+
+
+async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
+    status = "waiting"
+    while status == "waiting" and context.stop_reason is None:
+        received = context.received
+        status = await _run_graph(context, scope)
+        await context.receive()
+        if context.received == received:
+            break
+    run_id = context.state.id
+    if context.over_limit is not None:
+        error = _error(context.over_limit)
+        result = WorkflowResult(type="error", error=error)
+        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+    elif context.stop_reason is not None:
+        await _end_running(context, context.stop_reason)
+        error = _error(context.stop_reason)
+        result = WorkflowResult(type="stopped", error=error)
+        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+    elif status == "waiting":
+        await context.append(WorkflowRunIdle(workflow_run_id=run_id))
+    else:
+        result = _result(await final_output(context, scope, scope.workflow.returns), scope, folder)
+        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+
+
+async def _run_graph(context: RunContext, scope: Scope) -> str:
+    """One pass over the whole graph; messages from the inbox reach it while it runs."""
+    status = "waiting"
+    cancel_scope = anyio.CancelScope()
+
+    async def watch_inbox() -> None:
+        watch = context.writer.watch_inbox()
+        while True:
+            await watch.wait()
+            await context.receive()
+            if context.stop_reason is not None:
+                cancel_scope.cancel()
+
+    with cancel_scope, unwrap_single_error():
+        async with run_in_background(watch_inbox):
+            status = await GraphRun(context, scope, run_node).run()
+    return status
+
+
+async def _end_running(context: RunContext, reason: str) -> None:
+    running = [node for node in context.state.nodes.values() if not node.is_ended]
+    for node in running:
+        await context.append(context.ended(node.path, "cancelled", reason=reason))
+
+
+def _result(result: StepResult, scope: Scope, folder: Path) -> WorkflowResult:
+    if result.status == "cancelled":
+        return WorkflowResult(type="stopped", error=_error(result.error))
+    if result.status == "failed":
+        return WorkflowResult(type="error", error=_error(result.error))
+    workflow = scope.workflow
+    if workflow.requires_evidence and not (folder / "artifacts" / EVIDENCE_FILE).is_file():
+        missing = f"{EVIDENCE_FILE} is not among the artifacts, which evidence_policy requires"
+        return WorkflowResult(type="error", error=_error(missing))
+    fields = as_object(result.structured) or {}
+    if workflow.outcome_field is not None and fields.get(workflow.outcome_field) is not True:
+        return WorkflowResult(type="error", error=_error(f"{workflow.outcome_field} is not true"))
+    return WorkflowResult(type="completed")
+
+
+def _error(message: str) -> ErrorDetail:
+    return ErrorDetail(
+        type="program_error", message=message, retry_status=RetryStatus(type="terminal")
+    )
+
+
+async def fork_run(
+    log: SessionLog, run_id: str, node: str | None, sender: Sender, fork_id: str | None = None
+) -> str:
+    """A new run with the history of another one, up to the start of a node.
+
+    Raises: SessionNotFound. InvalidInput: it is not a run, or the node has not started.
+    """
+    events = await log.read(run_id)
+    require_run(events, run_id)
+    at = None
+    if node is not None:
+        starts = [
+            event.seq
+            for event in events
+            if getattr(event.payload, "node", None) == node
+            and event.type == "workflow_run.node_started"
+        ]
+        if not starts:
+            raise InvalidInput(f"{node} has not started in this run")
+        at = starts[-1] - 1
+    with suppress(SessionExists):
+        row = await log.fork(run_id, at=at, fork_id=fork_id, sender=sender)
+        return row.id
+    return fork_id or run_id

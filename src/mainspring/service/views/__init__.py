@@ -1,0 +1,1 @@
+"""Views of logs for people: lists, changes, parts of a log. The dashboard is made of them."""

@@ -1,0 +1,169 @@
+"""The records of a service over the sessions of one person's machine. Those of sessions are
+computed from their logs, which `run` and `chat` write; all others are stored apart from them, for
+as long as the service runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from mainspring.core import events
+from mainspring.core.clock import from_micros
+from mainspring.core.errors import NotFound, SessionNotFound
+from mainspring.core.sender import UNKNOWN_ORIGIN
+from mainspring.log.lru_cache import LruCache
+from mainspring.log.records import (
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    Records,
+    RecordWithContent,
+    Remove,
+)
+from mainspring.log.session_log import SessionLog
+from mainspring.log.store import Head, SessionRow
+from mainspring.service.access.principal import CLI_PRINCIPAL
+from mainspring.service.resources.agents import ModelConfig, ServiceAccount
+from mainspring.service.resources.environments import CloudConfig
+from mainspring.service.sessions.session_agent import SessionAgent
+from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
+from mainspring.service.storage.repository import SESSION_KIND
+
+LOCAL_TENANT = "(this machine)"
+"""No tenant of a service has this id."""
+_CREATED = ("session.created", "session.forked", "session.updated")
+_CACHED = 10_000
+
+
+@dataclass(slots=True)
+class LocalRecords:
+    """Implements `Records`."""
+
+    log: SessionLog
+    others: Records
+    _rows: LruCache[str, tuple[int, RecordRow]] = field(default_factory=lambda: LruCache(_CACHED))
+    """By session, with the end of the log that it was computed from."""
+
+    async def get(self, kind: str, id_: str) -> RecordRow:
+        if kind != SESSION_KIND:
+            return await self.others.get(kind, id_)
+        try:
+            return await self._session(await self.log.session(id_))
+        except SessionNotFound:
+            raise NotFound(kind, id_) from None
+
+    async def list(self, query: RecordQuery) -> list[RecordRow]:
+        if query.kind != SESSION_KIND:
+            return await self.others.list(query)
+        found: list[RecordRow] = []
+        before = None if query.after is None else _position(query.after)
+        while page := await self.log.store.sessions(before=before, limit=query.limit):
+            before = page[-1]
+            for row in page:
+                record = await self._session(row)
+                if query.label in (None, record.label) and _is_within(query, row):
+                    found.append(record)
+            if len(found) >= query.limit or len(page) < query.limit:
+                break
+        return found[: query.limit]
+
+    async def _session(self, row: SessionRow) -> RecordRow:
+        cached = self._rows.get(row.id)
+        if cached is not None and cached[0] == row.head.seq:
+            return cached[1]
+        record = await self._record(row)
+        stored = RecordRow(
+            tenant=LOCAL_TENANT,
+            kind=SESSION_KIND,
+            id=row.id,
+            created=row.created,
+            updated=row.created,
+            body=msgspec.json.encode(record),
+            label=record.agent.id,
+        )
+        self._rows.put(row.id, (row.head.seq, stored))
+        return stored
+
+    async def _record(self, row: SessionRow) -> SessionRecord:
+        name, title, version, origin = "agent", None, None, UNKNOWN_ORIGIN
+        for event in await self.log.read(row.id, types=_CREATED):
+            match event.payload:
+                case events.SessionCreated() as created:
+                    name, title = created.agent_name or name, created.title
+                    version, origin = created.agent_version, created.origin or origin
+                case events.SessionForked(title=str(renamed)):
+                    title = renamed
+                case events.SessionUpdated(title=str(renamed)):
+                    title = renamed
+                case _:
+                    pass
+        created_at = from_micros(row.created)
+        return SessionRecord(
+            id=row.id,
+            agent=SessionAgent(
+                id=name,
+                name=name,
+                version=int(version) if version is not None and version.isdecimal() else 0,
+                model=ModelConfig(id=""),
+                execution_identity=ServiceAccount(),
+                mcp_servers=(),
+                skills=(),
+                tools=(),
+            ),
+            environment_id="",
+            environment=CloudConfig(),
+            created_at=created_at,
+            updated_at=created_at,
+            created_by=SessionCreator(key_id=CLI_PRINCIPAL, name=""),
+            title=title,
+            origin=origin,
+        )
+
+    async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
+        """The log is what a session is: changes of its record only follow."""
+        own = [change for change in changes if change.row.kind == SESSION_KIND]
+        others = [change for change in changes if change.row.kind != SESSION_KIND]
+        written = await self.others.write(*others) if others else ()
+        return (*(item.row for item in own if not isinstance(item, Remove)), *written)
+
+    async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        return [(row.created, row.id) for row in await self.list(query)]
+
+    async def count(self, query: RecordQuery) -> int:
+        return await self.others.count(query)
+
+    async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
+        return await self.others.named(kind, name, tenant=tenant, parent=parent)
+
+    async def content(self, kind: str, id_: str) -> bytes:
+        return await self.others.content(kind, id_)
+
+    async def tally(self, counters: Sequence[tuple[str, int]]) -> list[int]:
+        return await self.others.tally(counters)
+
+    async def forget_tallies(self, prefix: str) -> None:
+        await self.others.forget_tallies(prefix)
+
+    async def everything(
+        self, *, after: RecordRow | None = None, limit: int = 100
+    ) -> list[RecordRow]:
+        return await self.others.everything(after=after, limit=limit)
+
+    async def whole(self, kind: str, id_: str) -> RecordWithContent:
+        return await self.others.whole(kind, id_)
+
+    async def tallies(self, *, after: str = "", limit: int = 1000) -> list[tuple[str, int]]:
+        return await self.others.tallies(after=after, limit=limit)
+
+
+def _position(row: RecordRow) -> SessionRow:
+    """A position in the list of sessions, to continue after it."""
+    return SessionRow(id=row.id, thread_id="", created=row.created, updated=0, head=Head(0, b""))
+
+
+def _is_within(query: RecordQuery, row: SessionRow) -> bool:
+    after = query.created_from is None or row.created >= query.created_from
+    return after and (query.created_upto is None or row.created <= query.created_upto)
