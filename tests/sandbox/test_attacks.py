@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from tests.abilities import require_bubblewrap, require_sandbox
 from tests.sandbox.attacks.attack import PRELUDE
 from tests.sandbox.attacks.attack_run import ATTACKS, Outcome
 
@@ -90,14 +91,16 @@ def test_without_a_sandbox_every_harmless_attack_succeeds(only: str, least: int)
 
 
 def test_no_attack_succeeds_against_the_default_backend():
+    backend = require_sandbox()
     outcome = run_attacks("default")
-    assert outcome.box == "bubblewrap (isolated)"
+    assert outcome.box == f"{backend.name} (isolated)"
     assert (outcome.won, len(outcome.ran)) == ([], len(ATTACKS))
 
 
 @needs_root
 @pytest.mark.parametrize("only", ["outside", pytest.param("", marks=pytest.mark.slow)])
 def test_no_attack_succeeds_against_the_default_backend_of_an_ordinary_user(only: str):
+    require_bubblewrap()
     outcome = run_attacks("default", python_for(ORDINARY_UID), ORDINARY_UID, only)
     assert outcome.box == "bubblewrap (isolated)"
     assert (outcome.won, outcome.ran) == ([], [item.name for item in ATTACKS if only in item.name])

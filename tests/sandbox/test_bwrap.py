@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 import anyio
 import pytest
 from anyio import to_thread
+from tests.abilities import require_bubblewrap
 from tests.sandbox.conftest import sh
 from tests.written_files import write_file
 
@@ -241,6 +242,7 @@ async def test_the_box_description_depends_only_on_the_flags(
 
 @pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be others")
 def test_an_ordinary_user_gets_the_same_sandbox():
+    require_bubblewrap()
     import_paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
     script = (
         "import anyio, os, sys; from pathlib import Path\n"

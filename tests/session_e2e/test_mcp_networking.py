@@ -5,6 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
+from tests.abilities import require_network
 from tests.mcp.loopback_server import Answer, LoopbackServer, loopback_server
 from tests.session_e2e.session_setup import Scene
 
@@ -13,6 +14,11 @@ from mainspring.core.events import NetworkRequested
 from mainspring.wiring.settings_files import trust
 
 SERVER = Path(__file__).parents[2] / "tests/mcp/fetching_server.py"
+
+
+@pytest.fixture(autouse=True)
+def _networked() -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
+    require_network()
 
 
 def page(text: str) -> LoopbackServer:

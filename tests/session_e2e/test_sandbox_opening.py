@@ -5,6 +5,7 @@ from contextlib import AsyncExitStack
 
 import anyio
 import pytest
+from tests.abilities import require_network
 from tests.session_e2e.session_setup import Scene
 
 from mainspring.capabilities.providers.scripted import calls, says
@@ -57,6 +58,7 @@ async def test_the_log_names_the_sandbox_before_the_first_program(scene: Scene):
 async def test_a_sandbox_that_cannot_be_opened_fails_the_call_and_the_next_call_retries(
     settings: Settings, pool: SandboxPool, scene: Scene
 ):
+    require_network()
     paths = session_paths(settings, scene.workspace, "s1")
     vault = scene.write(settings.vault, "this is no vault")
     sandbox = await pool.open_session("s1", paths, read_environment(NETWORKED))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import anyio
 import pytest
+from tests.abilities import require_network
 from tests.session_e2e.session_setup import MODEL, Scene, at_work, begin
 
 from mainspring.capabilities.providers.scripted import calls
@@ -95,6 +96,7 @@ async def test_a_sandbox_in_use_is_kept_regardless_of_idle_ones(sessions: Sessio
 
 
 async def test_a_session_whose_sandbox_was_closed_gets_a_new_one(sessions: Sessions):
+    require_network()
     first = await sessions.work("a", **NETWORKED)
     for name in ("a", "b"):
         await sessions.work(name)

@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.streams.tls import TLSListener
+from tests.abilities import require_network
 from tests.network.internet import PUBLIC, Origin, ok
 from tests.session_e2e.session_setup import Scene, read_by_model
 from tests.vault.planted import planted
@@ -115,6 +116,7 @@ except OSError as error:
 async def test_a_program_uses_a_secret_without_seeing_it(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ):
+    require_network()
     secret = "the real value 0815"
     authority = scene.write(scene.outside / "authority.pem", PUBLIC.certificate.decode())
     monkeypatch.setenv("SSL_CERT_FILE", str(authority))

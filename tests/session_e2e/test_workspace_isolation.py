@@ -136,7 +136,9 @@ async def test_programs_cannot_change_protected_paths(scene: Scene):
         *(calls("bash", command=f"sh {i}.sh") for i in ("tries", "move")), mode="bypassPermissions"
     ) as play:
         await play.run()
-        assert "Read-only file system" in (await play.results())[0]
+        refusals = ("Read-only file system", "Operation not permitted", "Permission denied")
+        tried = (await play.results())[0]
+        assert any(refusal in tried for refusal in refusals)
     assert {name: state(scene.workspace / name) for name in PROTECTED_PATHS} == before
     assert all((scene.workspace / name).exists() for name in PROTECTED_PATHS)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import anyio
 import anyio.lowlevel
 import pytest
-from tests.abilities import require_sandbox
+from tests.abilities import require_bubblewrap, require_sandbox
 from tests.at_once import at_once
 from tests.tools.open_sandbox import OpenSandbox
 from tests.tools.shells import Session
@@ -114,6 +114,7 @@ async def test_a_shell_that_skips_its_exit_handler_leaves_the_state_unchanged(
 async def test_a_state_that_does_not_fit_leaves_the_previous_one(session: Session):
     if not isinstance(session.sandbox, KeeperSandbox):
         pytest.skip("only its /tmp has an end")
+    require_bubblewrap("only the /tmp of a namespace has a size")
     await session.text("export KEPT=before")
     filled = "export KEPT=after; head -c 1G /dev/zero > /tmp/a; head -c 1G /dev/zero > /tmp/b; true"
     assert "no room in /tmp" in await session.text(filled)

@@ -335,7 +335,7 @@ async def _open_transport(
 
 async def _start_program(server: ServerEntry, key: str, host: ServerHost) -> OpenTransport:
     if (sandbox := host.sandbox) is None:
-        raise McpFailed("it would need a sandbox, and there is none")
+        raise McpFailed("it would need a sandbox, and there is none: `mainspring doctor` says why")
     name = f"mcp{hashlib.sha256(key.encode()).hexdigest()[:9]}"  # short, as part of a socket's path
     program = ServerProgram(argv=(server.command, *server.args))
     if host.packages is not None:
