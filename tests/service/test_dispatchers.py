@@ -11,7 +11,7 @@ from tests.service.dispatcher_setup import Doing, Open, at_work, embedded_in, fl
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreUnavailable
-from mainspring.service.jobs.dispatcher import ATTEMPTS, Job
+from mainspring.service.jobs.dispatcher import ATTEMPTS, Backlog, Job
 
 
 @pytest.fixture(params=["embedded", "fleet"])
@@ -42,6 +42,23 @@ async def test_a_job_put_before_a_worker_started_is_done(dispatchers: Open):
         await dispatcher.put(job("a"))
     async with dispatchers() as dispatcher, at_work(dispatcher, doing):
         await doing.until(lambda: doing.done == ["a"])
+
+
+async def test_due_jobs_that_nobody_has_taken_are_counted_and_the_oldest_has_an_age(
+    dispatchers: Open,
+):
+    doing = Doing()
+    async with dispatchers() as dispatcher:
+        assert await dispatcher.backlog() == Backlog(0, 0.0)
+        await dispatcher.put(job("a"))
+        await dispatcher.remind([job("b")])
+        await dispatcher.put(job("c"), at=clock.now() + timedelta(hours=1))
+        backlog = await dispatcher.backlog()
+        assert backlog.jobs == 2, "one is not due yet"
+        assert 0 <= backlog.oldest_seconds < 600
+        async with at_work(dispatcher, doing):
+            await doing.until(lambda: len(doing.done) == 2)
+        assert await dispatcher.backlog() == Backlog(0, 0.0)
 
 
 async def test_waiting_jobs_with_one_key_are_merged(dispatchers: Open):

@@ -19,7 +19,7 @@ from mainspring.core.events import KnownPayload, StopReason, Usage
 from mainspring.core.model import TextDelta
 from mainspring.core.ports import PostResult
 from mainspring.log.task_groups import run_in_background
-from mainspring.service.jobs.dispatcher import Job
+from mainspring.service.jobs.dispatcher import Backlog, Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.telemetry.instrumentation import (
     MeteredDispatcher,
@@ -293,5 +293,15 @@ async def test_store_gauges_are_read_on_request_and_nan_if_unavailable(metrics: 
     await StoreGauges(metrics, sessions_parked=three, approvals_waiting=away)()
     assert value(metrics, "sessions_parked") == 3
     assert isnan(value(metrics, "approvals_waiting") or 0)
-    assert isnan(value(metrics, "jobs_waiting") or 0)
     assert value(metrics, "store_errors_total", where="metrics") == 1
+
+
+async def test_the_gauges_of_jobs_are_those_of_the_dispatcher(metrics: Metrics):
+    async def backlog() -> Backlog:
+        return Backlog(jobs=3, oldest_seconds=90.5)
+
+    gauges = StoreGauges(metrics, backlog=backlog)
+    assert isnan(value(metrics, "jobs_waiting") or 0)
+    await gauges()
+    assert value(metrics, "jobs_waiting") == 3
+    assert value(metrics, "oldest_job_seconds") == 90.5

@@ -21,7 +21,7 @@ from mainspring.core.events import (
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.jobs.dispatcher import ATTEMPTS, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.dispatcher import ATTEMPTS, Backlog, FailureHandler, Job, JobHandler
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.storage.repository import ListQuery
 
@@ -42,6 +42,9 @@ class ManualDispatcher:
 
     async def cancel(self, task: str, key: str) -> None:
         raise NotImplementedError
+
+    async def backlog(self) -> Backlog:
+        return Backlog(len(self.jobs), 0.0)
 
     async def work(
         self,

@@ -110,8 +110,8 @@ def edit_tool(files: SessionFiles) -> Tool:
 
     async def probe(call: Call) -> ToolResult | None:
         change = msgspec.convert(dict(call.input), _Input)
-        source = await files.text_if_present(change.file_path)
-        if source is None or not _is_applied(source.plain, change):
+        path = change.file_path
+        if not await files.has_effect(call, path, lambda text: _is_applied(text.plain, change)):
             return None
         return ToolResult.text(f"{change.file_path} was changed.")
 

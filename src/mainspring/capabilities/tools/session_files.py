@@ -138,13 +138,20 @@ class SessionFiles:
         text = diff if len(diff) <= _MAX_SHOWN else f"{diff[:_MAX_SHOWN]}\n[diff truncated]"
         return ToolResult((TextBlock(f"Changed {planned.path}:\n{text}"),), details={"diff": diff})
 
-    async def text_if_present(self, path: str) -> DecodedText | None:
-        """The text of a file; `None` also if it cannot be read, or is not text."""
+    async def has_effect(
+        self, call: Call, path: str, is_effect: Callable[[DecodedText], bool]
+    ) -> bool:
+        """Whether an interrupted change of a file has happened. Then the model knows the file, as
+        after a change without an interruption."""
         try:
             file_state = await self.read_if_present(path)
         except ToolEnvironmentError:
-            return None
-        return None if file_state is None else decode_text(file_state.content)
+            return False
+        text = None if file_state is None else decode_text(file_state.content)
+        if file_state is None or text is None or not is_effect(text):
+            return False
+        self._note(call, path, file_state.version)
+        return True
 
     def changing_tool(self, tool: Tool, plan: PlanChange) -> Tool:
         """A tool that changes the file `file_path`, with its objections and the preview of its

@@ -39,10 +39,10 @@ def write_tool(files: SessionFiles) -> Tool:
 
     async def probe(call: Call) -> ToolResult | None:
         write_input = msgspec.convert(dict(call.input), _Input)
-        current = await files.text_if_present(write_input.file_path)
-        if current is None or current.plain != to_lf(write_input.content):
+        path, content = write_input.file_path, to_lf(write_input.content)
+        if not await files.has_effect(call, path, lambda current: current.plain == content):
             return None
-        return ToolResult.text(f"{write_input.file_path} was written.")
+        return ToolResult.text(f"{path} was written.")
 
     @tool(probe=probe, max_chars=100_000, on_interrupt="block")
     async def write(call: Call, file_path: str, content: str) -> ToolResult:

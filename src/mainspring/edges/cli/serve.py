@@ -285,6 +285,7 @@ def _gauge_readers(service: Service, metrics: Metrics) -> StoreGauges:
         sessions_parked=partial(count, RecordQuery(kind=parking.KIND)),
         deliveries_dead=partial(count, RecordQuery(kind=DELIVERY_KIND, label="dead")),
         approvals_waiting=partial(count, waiting),
+        backlog=service.infrastructure.dispatcher.backlog,
     )
 
 

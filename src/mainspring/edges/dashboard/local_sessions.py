@@ -17,7 +17,7 @@ from anyio.abc import TaskGroup
 from mainspring.core.errors import LeaseHeld, MainspringError, NotFound, SessionNotFound
 from mainspring.edges.cli.session_runner import SessionRunner
 from mainspring.log.store import all_sessions
-from mainspring.service.jobs.dispatcher import FailureHandler, Job, JobHandler
+from mainspring.service.jobs.dispatcher import Backlog, FailureHandler, Job, JobHandler
 from mainspring.service.jobs.worker import WAKE_TASK
 from mainspring.service.service import Service
 from mainspring.service.sessions.preview_deltas import PreviewPublisher
@@ -50,6 +50,9 @@ class LocalDispatcher:
 
     async def cancel(self, task: str, key: str) -> None:
         """Nothing here waits for long."""
+
+    async def backlog(self) -> Backlog:
+        return Backlog(len(self._woken), 0.0)
 
     async def work(
         self,

@@ -36,6 +36,14 @@ FailureHandler: TypeAlias = Callable[[Job, Exception], Awaitable[None]]
 """Called after `ATTEMPTS` failures of a job, with the last error."""
 
 
+class Backlog(Struct, frozen=True):
+    """The jobs that are due and that no worker has taken."""
+
+    jobs: int
+    oldest_seconds: float
+    """How long the oldest one has been due; 0 if there is none."""
+
+
 class Dispatcher(Protocol):
     async def put(self, job: Job, *, at: datetime | None = None) -> None:
         """Enqueue a job for now or for that time; it is durable when this returns. If one with its
@@ -51,6 +59,8 @@ class Dispatcher(Protocol):
     async def cancel(self, task: str, key: str) -> None:
         """Cancel a job that still waits."""
         ...
+
+    async def backlog(self) -> Backlog: ...
 
     async def work(
         self,

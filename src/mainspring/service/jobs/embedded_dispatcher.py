@@ -22,6 +22,7 @@ from mainspring.core.errors import NotFound, StaleVersion, StoreFailed
 from mainspring.log.records import Records
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import (
+    Backlog,
     Backoff,
     FailureHandler,
     Job,
@@ -141,6 +142,15 @@ class EmbeddedDispatcher:
         self._soon.pop(name, None)
         self._records_of.discard(name)
         self._turns.discard(name)
+
+    async def backlog(self) -> Backlog:
+        """With the reminders of this process, which have no record."""
+        now = self._clock()
+        count, oldest = await self._records.backlog(now)
+        reminders = [at for name, (_, at) in self._soon.items() if name not in self._records_of]
+        due = [at for at in reminders if at <= now]
+        seconds = (now - min([*due, oldest or now])).total_seconds()
+        return Backlog(count + len(due), max(0.0, seconds))
 
     async def work(
         self,

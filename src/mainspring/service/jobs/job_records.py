@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from mainspring.core.clock import Clock, from_micros, to_micros
 from mainspring.core.errors import AlreadyExists, NotFound, StaleVersion
-from mainspring.log.records import Put, RecordRow, Records, Remove, Replace
+from mainspring.log.records import Put, RecordQuery, RecordRow, Records, Remove, Replace
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.storage.repository import Repository
 
@@ -70,6 +70,13 @@ class JobRecords:
         """Jobs due by then with their times, the longest due first."""
         due = await self._jobs.due(upto, limit=limit)
         return [(job.job, from_micros(row.due or 0)) for row, job in due]
+
+    async def backlog(self, now: datetime) -> tuple[int, datetime | None]:
+        """The number of due jobs, and since when the oldest one is due."""
+        query = RecordQuery(kind=_WAITING_KIND, due_upto=to_micros(now), limit=1)
+        oldest = await self._records.list(query)
+        count = await self._records.count(query)
+        return count, from_micros(oldest[0].due or 0) if oldest else None
 
     async def take(self, name: str) -> StoredJob | None:
         """Claim a waiting job; `None` if it is gone, or a job of that name already runs."""

@@ -29,6 +29,7 @@ from mainspring.log.postgres.connect import Address, Connection, Pool, connect
 from mainspring.log.task_groups import retry_unavailable, run_in_background
 from mainspring.service.jobs import postgres_statements as sql
 from mainspring.service.jobs.dispatcher import (
+    Backlog,
     Backoff,
     FailureHandler,
     Job,
@@ -143,6 +144,10 @@ class PostgresDispatcher:
     async def cancel(self, task: str, key: str) -> None:
         name = Job(task=task, key=key, tenant="").name
         await retry_unavailable(lambda: self._db.rows(sql.CANCEL, name=name))
+
+    async def backlog(self) -> Backlog:
+        [row] = await self._db.rows(sql.BACKLOG)
+        return Backlog(row["jobs"], max(0.0, row["oldest_seconds"]))
 
     async def work(
         self,

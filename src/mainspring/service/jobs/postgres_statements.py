@@ -58,6 +58,14 @@ FIND_JOBS: Final = """
     select distinct queueing_lock from procrastinate_jobs
      where queueing_lock = any(%(names)s::text[]) and status in ('todo', 'doing')
 """
+BACKLOG: Final = """
+    select count(*) as jobs,
+           coalesce(extract(epoch from now() - min(coalesce(j.scheduled_at, (
+             select max(e.at) from procrastinate_events e where e.job_id = j.id)))), 0)::float
+             as oldest_seconds
+      from procrastinate_jobs j
+     where j.status = 'todo' and (j.scheduled_at is null or j.scheduled_at <= now())
+"""
 REMIND: Final = f"""
     insert into procrastinate_jobs
         (queue_name, task_name, priority, lock, queueing_lock, args)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, TypeAlias, get_args
 
 import anyio
@@ -27,7 +28,7 @@ from mainspring.core.events import (
     UserToolResult,
 )
 from mainspring.harness.stop_reasons import EndReason
-from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.dispatcher import Backlog, Dispatcher, FailureHandler, Job, JobHandler
 from mainspring.service.telemetry.metrics import OTHER_LABEL, Metrics
 from mainspring.service.telemetry.run_observers import RunSubject
 from mainspring.service.telemetry.session_spans import (
@@ -158,6 +159,9 @@ class MeteredDispatcher:
     async def cancel(self, task: str, key: str) -> None:
         await self.dispatcher.cancel(task, key)
 
+    async def backlog(self) -> Backlog:
+        return await self.dispatcher.backlog()
+
     async def work(
         self,
         handle: JobHandler,
@@ -205,6 +209,7 @@ class StoreGauges:
         sessions_parked: CountRows | None = None,
         approvals_waiting: CountRows | None = None,
         deliveries_dead: CountRows | None = None,
+        backlog: Callable[[], Awaitable[Backlog]] | None = None,
     ) -> None:
         self._metrics = metrics
         current: tuple[tuple[Gauge, CountRows | None], ...] = (
@@ -212,21 +217,40 @@ class StoreGauges:
             (metrics.approvals_waiting, approvals_waiting),
             (metrics.deliveries_dead, deliveries_dead),
         )
+        self._backlog = backlog
         self._counts = [(gauge, count) for gauge, count in current if count is not None]
-        for gauge in (metrics.jobs_waiting, *(gauge for gauge, _ in current)):
+        for gauge in (*self._job_gauges, *(gauge for gauge, _ in current)):
             gauge.set(float("nan"))  # unknown is not zero
+
+    @property
+    def _job_gauges(self) -> tuple[Gauge, Gauge]:
+        return self._metrics.jobs_waiting, self._metrics.oldest_job_seconds
 
     async def __call__(self) -> None:
         """Query for two seconds at most; a failed query gives NaN."""
         async with anyio.create_task_group() as group:
             for gauge, count in self._counts:
-                group.start_soon(self._update, gauge, count)
+                group.start_soon(self._update, (gauge,), partial(_counted, count))
+            if self._backlog is not None:
+                group.start_soon(self._update, self._job_gauges, partial(_measured, self._backlog))
 
-    async def _update(self, gauge: Gauge, count: CountRows) -> None:
-        value = float("nan")
+    async def _update(
+        self, gauges: Sequence[Gauge], query: Callable[[], Awaitable[Sequence[float]]]
+    ) -> None:
+        values: Sequence[float] = [float("nan")] * len(gauges)
         try:
             with anyio.fail_after(_COUNT_SECONDS):
-                value = await count()
+                values = await query()
         except (MainspringError, TimeoutError):
             self._metrics.store_errors.labels("metrics").inc()
-        gauge.set(value)
+        for gauge, value in zip(gauges, values, strict=True):
+            gauge.set(value)
+
+
+async def _counted(count: CountRows) -> Sequence[float]:
+    return [await count()]
+
+
+async def _measured(backlog: Callable[[], Awaitable[Backlog]]) -> Sequence[float]:
+    measured = await backlog()
+    return [measured.jobs, measured.oldest_seconds]

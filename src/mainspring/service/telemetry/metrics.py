@@ -120,6 +120,9 @@ class Metrics:
             "deliveries_dead", "Undelivered webhook deliveries in the store."
         )
         self.jobs_waiting = self._gauge("jobs_waiting", "Due jobs in the store.")
+        self.oldest_job_seconds = self._gauge(
+            "oldest_job_seconds", "How long the oldest due job in the store has waited."
+        )
 
     def follow(self, gauge: Gauge, count: Callable[[], float]) -> None:
         """Call `count` each time the gauge is read."""
