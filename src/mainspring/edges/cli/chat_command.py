@@ -83,6 +83,7 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
+    settings = arguments.applied_to(settings)
     options = await open_worktree(settings, arguments)
     async with open_session_runner(settings, options, arguments.session()) as runner:
         keyboard = Keyboard(colour=settings.color)

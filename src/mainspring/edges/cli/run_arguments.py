@@ -133,6 +133,21 @@ class RunArguments:
             " without asking. Can be repeated; recorded in the session.",
         ),
     ] = None
+    retry_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--retry-seconds",
+            min=0,
+            metavar="SECONDS",
+            help="How long to wait for a model that does not answer; 0: fail at once."
+            " [default: $MAINSPRING_MODEL_RETRY_SECONDS, else 600]",
+        ),
+    ] = None
+
+    def applied_to(self, settings: Settings) -> Settings:
+        if self.retry_seconds is None:
+            return settings
+        return replace(settings, model_retry_seconds=self.retry_seconds)
 
     def session(self) -> str | None:
         """The session to continue, as `find_session` takes it."""

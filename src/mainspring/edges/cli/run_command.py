@@ -38,7 +38,6 @@ from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
 from mainspring.runtime.slash_commands import mode_of
-from mainspring.wiring.providers import hint_for
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import print_mode
@@ -94,6 +93,7 @@ async def run(
 ) -> int:
     """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
     was reached, 1 failed, 130 interrupted."""
+    settings = arguments.applied_to(settings)
     resumed = arguments.session()
     if printing.is_printed:
         printing.check(prompt)
@@ -297,9 +297,8 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             await _print_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
             notes.paragraph(("interrupted", "yellow"))
-        case "model_error" if result.detail:  # the error was printed when it happened
-            if hint := hint_for(result.detail):
-                notes.paragraph((f"hint: {hint}", "dim"))
+        case "model_error":  # the error was printed when it happened
+            return
         case reason:
             detail = f": {result.detail}" if result.detail else ""
             notes.paragraph((f"{reason.replace('_', ' ')}{detail}", "bold red"))
