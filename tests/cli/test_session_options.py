@@ -28,7 +28,9 @@ def tools(upstream: Upstream) -> set[str]:
 
 
 @pytest.fixture(params=FORMS)
-def form(request: pytest.FixtureRequest, mainspring: Run, upstream: Upstream, place: Path) -> Any:
+def form(
+    request: pytest.FixtureRequest, mainspring: Run, upstream: Upstream, place: Path
+) -> tuple[str, ...]:
     """A form of the command, with a session to resume whose agent is pinned."""
     (place / "AGENTS.md").write_text("You are a clerk.\n")
     if "-c" in FORMS[request.param]:
