@@ -14,7 +14,8 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 StopCause: TypeAlias = Literal["time", "memory", "processes", "disk", "output", "cancelled", "lost"]
-IsolationLevel: TypeAlias = Literal["isolated", "degraded", "none"]
+IsolationLevel: TypeAlias = Literal["isolated", "degraded", "container", "none"]
+"""`container`: only the container around everything isolates programs, as its operator declared."""
 FileChangeKind: TypeAlias = Literal["added", "modified", "removed"]
 
 

@@ -32,6 +32,12 @@ _MAX_CRITERIA = 20
 _MAX_TREE_ROWS = 14
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
+_LEVELS = {
+    "degraded": "commands ran in a sandbox that leaves modes and dates of your files to them",
+    "container": "commands ran in a container that is declared to be the boundary",
+    "none": "commands ran without a sandbox",
+}
+
 
 @dataclass(slots=True)
 class _PendingCall:
@@ -228,6 +234,8 @@ class EventRenderer:
                 self._show(
                     (f"{name} reports: ", "dim"), (truncate(plain_text(content)), ""), is_cut=True
                 )
+            case events.SandboxOpened(level=level) if level in _LEVELS and not self.is_live:
+                self.note(_LEVELS[level], "yellow")
             case events.SessionWoken() if self.is_live:
                 self.note("resumes where it stopped")
             case events.OutcomeEvaluationEnded() | events.ToolCallInDoubt():
