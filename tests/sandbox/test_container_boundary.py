@@ -1,5 +1,5 @@
-"""A container that is declared to be the boundary: programs run under a uid of the session's own, and
-only owners, modes and the system call filter keep them from Mainspring's own files and processes."""
+"""A container that is declared to be the boundary: programs run under a uid of the session's own,
+and only owners, modes and the system call filter keep them from files and processes of ours."""
 
 import os
 import shutil
@@ -27,9 +27,9 @@ pytestmark = pytest.mark.skipif(
 )
 BOUNDARY = Landlock(owns_uid=True, is_in_boundary=True)
 _PYTHON = "python3 -c '{}'"
-_TRACE = 'import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) != 0)'
+_TRACE = "import ctypes, sys; sys.exit(ctypes.CDLL(None).ptrace(16, {pid}, 0, 0) != 0)"
 _CONNECT = 'import socket; socket.create_connection(("127.0.0.1", {port}), 5)'
-_PACKET = 'import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)'
+_PACKET = "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0)"
 _ROOT = "import os; os.setuid(0)"
 _ABSTRACT = 'import socket; socket.socket(socket.AF_UNIX).connect("\\0{name}")'
 _LIMIT = "import resource; resource.prlimit({pid}, resource.RLIMIT_NOFILE, (9, 9))"
@@ -126,7 +126,7 @@ async def test_a_program_that_ends_its_guard_leaves_nothing_running(site: Sandbo
         ran = await sh(sandbox, "setsid sleep 4217 & sleep 0.1; kill -9 -1; true")
     assert ran.status != 0 or ran.stop_cause is not None
     with anyio.fail_after(60):
-        while _runs("4217"):
+        while _runs("4217"):  # noqa: ASYNC110 -- of other processes there is no event
             await anyio.sleep(0.05)
 
 
