@@ -104,7 +104,9 @@ async def run_printed(
     is_streamed_in = printing.input_format == STREAM_JSON
     text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed, unattended=True) as runner:
+    async with open_session_runner(
+        settings, options, resumed, unattended=True, runs_at_once=not is_streamed_in
+    ) as runner:
         if is_streamed_in:
             return await _run_input(settings, printing, runner)
         session = await _open_session(settings, printing, runner)

@@ -102,7 +102,7 @@ async def run(
         raise typer.BadParameter("write what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
     options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed) as runner:
+    async with open_session_runner(settings, options, resumed, runs_at_once=True) as runner:
         if text is not None:
             reject_slash_command(runner.agent, text)
         session = runner.session or await runner.start()

@@ -141,19 +141,22 @@ _SECOND_PRESS_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def open_session_runner(
+async def open_session_runner(  # parameters: how a command asks, and when it runs
     settings: Settings,
     options: RunOptions,
     resume: str | None,
     *,
     answered_later: bool = False,
     unattended: bool = False,
+    runs_at_once: bool = False,
     change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Opens an agent and its model; reports all problems with them before a session begins.
 
     `answered_later`: calls that need a person wait for an answer from elsewhere.
     `unattended`: nobody is asked, even at a terminal.
+    `runs_at_once`: the session runs at once, so its first run uses the settings files that are read
+    here.
     `change_agent`: applied to the agent that was opened.
     """
     if resume is not None:
@@ -173,7 +176,8 @@ async def open_session_runner(
         is_headless=not is_attended and not answered_later,
         warn=notices.warn,
     )
-    async with open_runtime(settings, options=at_terminal) as runtime:
+    reused = loaded_policy if runs_at_once else None
+    async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
         recorded = None if row is None else await summarize_session(runtime.log, row)
         read_agent = partial(
