@@ -98,15 +98,10 @@ async def run_printed(
     resumed = arguments.session()
     is_streamed_in = printing.is_streamed_in
     text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
-<<<<<<< HEAD
-    options = await open_worktree(settings, arguments)
-    async with open_session_runner(
-        settings, options, resumed, unattended=True, runs_at_once=not is_streamed_in
-    ) as runner:
-=======
-    async with open_chosen_session(settings, arguments, unattended=True) as (runner, _):
+    async with open_chosen_session(
+        settings, arguments, unattended=True, runs_at_once=not is_streamed_in
+    ) as (runner, _):
         outcome.check(text, is_defined=runner.has_new_outcome)
->>>>>>> main
         if is_streamed_in:
             return await _run_input(settings, printing, runner)
         session = runner.session or await runner.start()

@@ -100,13 +100,8 @@ async def run(
     if prompt is None and resumed is None and sys.stdin.isatty():
         raise typer.BadParameter("write what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
-<<<<<<< HEAD
-    options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed, runs_at_once=True) as runner:
-=======
-    async with open_chosen_session(settings, arguments) as (runner, _):
+    async with open_chosen_session(settings, arguments, runs_at_once=True) as (runner, _):
         outcome.check(text, is_defined=runner.has_new_outcome)
->>>>>>> main
         if text is not None:
             reject_slash_command(runner.agent, text)
         session = runner.session or await runner.start()

@@ -163,13 +163,19 @@ class SessionRunner:
 
 @asynccontextmanager
 async def open_chosen_session(
-    settings: Settings, arguments: RunArguments, *, unattended: bool = False
+    settings: Settings,
+    arguments: RunArguments,
+    *,
+    unattended: bool = False,
+    runs_at_once: bool = False,
 ) -> AsyncGenerator[tuple[SessionRunner, RunOptions], None]:
     """As `open_session_runner`, with the options of the command line: the runner of the session to
     continue, or of a fork of it, or of new ones."""
     resumed, updates = arguments.session(), arguments.permission_updates()
     options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed, unattended=unattended) as runner:
+    async with open_session_runner(
+        settings, options, resumed, unattended=unattended, runs_at_once=runs_at_once
+    ) as runner:
         runner = replace(runner, updates=updates)
         session = runner.session
         if session is not None:
