@@ -234,19 +234,26 @@ class EventRenderer:
                 self._show(
                     (f"{name} reports: ", "dim"), (truncate(plain_text(content)), ""), is_cut=True
                 )
-            case events.SandboxOpened(level=level) if level in _LEVELS and not self.is_live:
-                self.note(_LEVELS[level], "yellow")
             case events.SessionWoken() if self.is_live:
                 self.note("resumes where it stopped")
-            case events.OutcomeEvaluationEnded() | events.ToolCallInDoubt():
+            case (
+                events.OutcomeEvaluationEnded() | events.ToolCallInDoubt() | events.SandboxOpened()
+            ):
                 self._show_check(payload)
             case events.UserInterrupt() if not self.is_live:
                 self.note("interrupted")
             case _:
                 pass
 
-    def _show_check(self, payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
-        """The verdict of a grader, or a call that was running at a crash."""
+    def _show_check(
+        self,
+        payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt | events.SandboxOpened,
+    ) -> None:
+        """The verdict of a grader, a call that was running at a crash, or missing isolation."""
+        if isinstance(payload, events.SandboxOpened):
+            if payload.level in _LEVELS and not self.is_live:
+                self.note(_LEVELS[payload.level], "yellow")
+            return None
         if isinstance(payload, events.ToolCallInDoubt):
             id_ = payload.tool_use_id
             name = self._calls[id_].name if id_ in self._calls else short_id(id_)
