@@ -165,13 +165,19 @@ class SessionRunner:
 
 @asynccontextmanager
 async def open_chosen_session(
-    settings: Settings, arguments: RunArguments, *, unattended: bool = False
+    settings: Settings,
+    arguments: RunArguments,
+    *,
+    unattended: bool = False,
+    runs_at_once: bool = False,
 ) -> AsyncGenerator[tuple[SessionRunner, RunOptions], None]:
     """As `open_session_runner`, with the options of the command line: the runner of the session to
     continue, or of a fork of it, or of new ones."""
     resumed, updates = arguments.session(), arguments.permission_updates()
     options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed, unattended=unattended) as runner:
+    async with open_session_runner(
+        settings, options, resumed, unattended=unattended, runs_at_once=runs_at_once
+    ) as runner:
         runner = replace(runner, updates=updates)
         session = runner.session
         if session is not None:
@@ -185,19 +191,22 @@ _SECOND_PRESS_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def open_session_runner(
+async def open_session_runner(  # parameters: how a command asks, and when it runs
     settings: Settings,
     options: RunOptions,
     resume: str | None,
     *,
     answered_later: bool = False,
     unattended: bool = False,
+    runs_at_once: bool = False,
     change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Opens an agent and its model; reports all problems with them before a session begins.
 
     `answered_later`: calls that need a person wait for an answer from elsewhere.
     `unattended`: nobody is asked, even at a terminal.
+    `runs_at_once`: the session runs at once, so its first run uses the settings files that are read
+    here.
     `change_agent`: applied to the agent that was opened.
     """
     if resume is not None:
@@ -218,7 +227,8 @@ async def open_session_runner(
         is_headless=not is_attended and not answered_later,
         warn=notices.warn,
     )
-    async with open_runtime(settings, options=at_terminal) as runtime:
+    reused = loaded_policy if runs_at_once else None
+    async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
         row = None if resume is None else await find_session(settings, runtime.log, resume)
         recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
