@@ -139,11 +139,8 @@ def read_settings(
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
-<<<<<<< HEAD
         model_retry_seconds=_seconds(environ, "MAINSPRING_MODEL_RETRY_SECONDS"),
-=======
         container_is_boundary=environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0"),
->>>>>>> main
     )
 
 

@@ -18,12 +18,9 @@ from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
 from mainspring.service.evals import scheduled_evals
-<<<<<<< HEAD
+from mainspring.service.evolution import campaigns
 from mainspring.service.jobs.dispatcher import Job, PutJob
 from mainspring.service.jobs.parking import WAKE_TASK
-=======
-from mainspring.service.evolution import campaigns
->>>>>>> main
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores

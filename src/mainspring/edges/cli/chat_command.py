@@ -82,13 +82,7 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
-<<<<<<< HEAD
-    settings = arguments.applied_to(settings)
-    options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, arguments.session()) as runner:
-=======
     async with open_chosen_session(settings, arguments) as (runner, options):
->>>>>>> main
         keyboard = Keyboard(colour=settings.color)
         keyboard.open()
         folder = Path(settings.folder, options.workspace or ".")

@@ -251,14 +251,10 @@ class EventRenderer:
             case _:
                 pass
 
-<<<<<<< HEAD
     def _show_lines(self, lines: Iterable[StyledText]) -> None:
         for text, style in lines:
             self.note(text, style)
 
-    def _show_check(self, payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
-        """The verdict of a grader, or a call that was running at a crash."""
-=======
     def _show_check(
         self,
         payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt | events.SandboxOpened,
@@ -268,7 +264,6 @@ class EventRenderer:
             if payload.level in _LEVELS and not self.is_live:
                 self.note(_LEVELS[payload.level], "yellow")
             return None
->>>>>>> main
         if isinstance(payload, events.ToolCallInDoubt):
             id_ = payload.tool_use_id
             name = self._calls[id_].name if id_ in self._calls else short_id(id_)

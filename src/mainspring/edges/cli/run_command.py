@@ -92,7 +92,6 @@ async def run(
 ) -> int:
     """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
     was reached, 1 failed, 130 interrupted."""
-    settings = arguments.applied_to(settings)
     resumed = arguments.session()
     printing.check(prompt, json=json)
     if printing.is_printed:
