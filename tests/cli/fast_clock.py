@@ -23,7 +23,7 @@ def fast_timing() -> Timing:
 
 
 if __name__ == "__main__":
-    providers.Timing = fast_timing  # pyright: ignore[reportAttributeAccessIssue]
+    providers.Timing = fast_timing
     service_worker.FIRST_OUTAGE_SECONDS /= SPEED
     service_worker.MAX_OUTAGE_SECONDS /= SPEED
     main()
