@@ -16,6 +16,8 @@ from mainspring.core.errors import InvalidInput, SessionExists
 from mainspring.core.events import (
     ErrorDetail,
     SessionCreated,
+    StatusIdle,
+    StatusRunning,
     WorkflowNodeReset,
     WorkflowPhase,
     WorkflowResult,
@@ -24,7 +26,7 @@ from mainspring.core.events import (
     WorkflowRunIdle,
     WorkflowRunRunning,
 )
-from mainspring.core.events.session import RetryStatus
+from mainspring.core.events.session import RetryStatus, StopReason
 from mainspring.core.sender import Origin, Sender
 from mainspring.harness.event_sink import ignore_event
 from mainspring.log.session_lease import hold_session
@@ -150,7 +152,9 @@ async def run_workflow(
             await _reset_failed(context)
         elif state.has_ended and not context.is_changed:
             return state
-        await context.append(WorkflowRunRunning(workflow_run_id=created.workflow_run_id))
+        await context.append(
+            StatusRunning(), WorkflowRunRunning(workflow_run_id=created.workflow_run_id)
+        )
         if workflow.uses_worktree:
             workspace = await runner.open_worktree(run_folder_name(run_id), workspace)
             folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
@@ -201,19 +205,28 @@ async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
             break
     run_id = context.state.id
     if context.over_limit is not None:
-        error = _error(context.over_limit)
-        result = WorkflowResult(type="error", error=error)
-        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+        result = WorkflowResult(type="error", error=_error(context.over_limit))
     elif context.stop_reason is not None:
         await _end_running(context, context.stop_reason)
-        error = _error(context.stop_reason)
-        result = WorkflowResult(type="stopped", error=error)
-        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+        result = WorkflowResult(type="stopped", error=_error(context.stop_reason))
     elif status == "waiting":
-        await context.append(WorkflowRunIdle(workflow_run_id=run_id))
+        await context.append(WorkflowRunIdle(workflow_run_id=run_id), _idle(context))
+        return
     else:
         result = _result(await final_output(context, scope, scope.workflow.returns), scope, folder)
-        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+    ended = WorkflowRunEnded(workflow_run_id=run_id, result=result)
+    await context.append(ended, _idle(context, result))
+
+
+def _idle(context: RunContext, result: WorkflowResult | None = None) -> StatusIdle:
+    """The status of the run as a session."""
+    if result is not None:
+        detail = None if result.error is None else result.error.message
+        reason = "budget_reached" if context.over_limit is not None else "end_turn"
+        return StatusIdle(stop_reason=StopReason(type=reason), reason=result.type, detail=detail)
+    if context.state.is_paused_by_user:
+        return StatusIdle(stop_reason=StopReason(type="end_turn"), reason="paused")
+    return StatusIdle(stop_reason=StopReason(type="requires_action"), reason="requires_action")
 
 
 async def _run_graph(context: RunContext, scope: Scope) -> str:

@@ -14,7 +14,6 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld, NotFound
-from mainspring.core.events import WorkflowRunControlled
 from mainspring.core.events.workflow import NodeAction
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.options import JsonOption
@@ -27,15 +26,8 @@ from mainspring.edges.cli.workflows.opening import (
     parse_inputs,
     workflow_files,
 )
-from mainspring.edges.cli.workflows.run_view import (
-    RunView,
-    gate_views,
-    live_printer,
-    print_run,
-    run_view,
-)
+from mainspring.edges.cli.workflows.run_view import live_printer, print_run
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.approvals import Answer, answer_approval
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import (
     RunRequest,
@@ -46,7 +38,9 @@ from mainspring.runtime.workflows.engine import (
     start_run,
 )
 from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLimits
+from mainspring.runtime.workflows.run_control import GateReply, answer_gate, control_event
 from mainspring.runtime.workflows.run_state import RunState
+from mainspring.runtime.workflows.run_view import RunView, gate_views, run_view
 
 DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130
 _EXIT = {"completed": DONE, "failed": FAILED, "cancelled": STOPPED}
@@ -219,31 +213,14 @@ async def respond(
     async with open_existing_log(settings) as log:
         row = await find_session(log, run_id)
         state = await read_run(log, row.id)
-        gates = {gate.node: gate for gate in gate_views(state)}
-        node = words[0] if words[0] in gates else None
+        nodes = [gate.node for gate in gate_views(state, row.id)]
+        node = words[0] if words[0] in nodes else None
         rest = words[1:] if node is not None else words
-        if node is None and len(gates) == 1:
-            node = next(iter(gates))
-        if node is None or not rest:
-            names = ", ".join(gates) or "none"
-            raise InvalidInput(f"name the gate and a decision; gates that wait: {names}")
-        decision, text = rest[0], " ".join(rest[1:])
-        gate = gates[node]
-        if decision not in gate.choices:
-            raise InvalidInput(f"{decision} is not a decision; choose {', '.join(gate.choices)}")
-        approval = next(item for item in state.open_approvals if item.id == gate.approval_id)
-        allowed = approval.request.choices
-        is_denied = decision == "reject" and decision not in allowed
-        answer = Answer(
-            decision="deny" if is_denied else "allow",
-            text=text or None,
-            choice=decision if decision in allowed else None,
-        )
-        sender = local_user(settings.user)
-        client_id = f"answer-{approval.id}-{approval.asked}"
-        await log.submit(
-            row.id, answer_approval(approval, answer), sender=sender, client_id=client_id
-        )
+        if not rest:
+            raise typer.BadParameter("the decision is missing")
+        decision = rest[0]
+        reply = GateReply(decision=decision, node=node, text=" ".join(rest[1:]))
+        await answer_gate(log, row.id, reply, local_user(settings.user))
         name = Screen(settings).id_text(row.id)
     print_note(settings, f"answered: {decision}; continue: mainspring workflow resume {name}")
     return DONE
@@ -337,16 +314,7 @@ async def _control(
 ) -> int:
     async with open_existing_log(settings) as log:
         row = await find_session(log, run_id)
-        state = await read_run(log, row.id)
-        workflow = (await run_files(log, state)).workflow(state.created.name)
-        found = None if node is None else workflow.node(node)
-        if node is not None and found is None:
-            raise InvalidInput(f"{workflow.name} has no node {node} at its top level")
-        if action == "skip" and found is not None and found.kind == "approval":
-            raise InvalidInput(f"{node} is an approval: answer it, it cannot be skipped")
-        control = WorkflowRunControlled(
-            workflow_run_id=state.id, action=action, node=node, text=text
-        )
+        control = await control_event(log, row.id, action, node=node, text=text)
         await log.submit(row.id, control, sender=local_user(settings.user))
     if not quiet:
         print_note(settings, f"{action}: sent to the run")
