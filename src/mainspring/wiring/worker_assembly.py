@@ -26,6 +26,7 @@ from mainspring.wiring.service_workspaces import (
     open_mounts,
     workspace_cleaner,
 )
+from mainspring.wiring.thread_workspace import open_worktrees
 from mainspring.wiring.toolbox_builder import ToolboxBuilder
 from mainspring.wiring.user_vault import known_secrets
 
@@ -65,6 +66,7 @@ async def open_worker(
             ),
             outputs_of=lambda session_id: OutputFolder(infrastructure.workspaces / session_id),
             cleaner=workspace_cleaner(settings, infrastructure.store.records, sandboxes),
+            open_worktrees=open_worktrees,
         )
         async with run_worker(service, telemetry, config, ports, beat=beat) as worker:
             yield worker

@@ -18,7 +18,6 @@ from mainspring.core.events import (
     SessionCreated,
     StatusIdle,
     StatusRunning,
-    WorkflowNodeReset,
     WorkflowPhase,
     WorkflowResult,
     WorkflowRunCreated,
@@ -55,6 +54,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     run_key: str | None = None
     workspace: Path | None = None
     origin: Origin | None = None
+    run_id: str | None = None
+    """Its id, if the caller has chosen it."""
 
 
 async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tuple[str, bool]:
@@ -65,8 +66,8 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
     workflow = request.files.workflow(request.files.main)
     inputs = resolve_inputs(workflow, request.inputs)
     key = request.run_key
-    run_id = ids.new_id(ids.SESSION)
-    if key is not None:
+    run_id = request.run_id or ids.new_id(ids.SESSION)
+    if key is not None and request.run_id is None:
         run_id = ids.stable_id(ids.SESSION, "workflow", sender.id, workflow.name, key)
     created = SessionCreated(
         agent_name=f"workflow:{workflow.name}",
@@ -116,11 +117,10 @@ async def run_workflow(
     runner: StepRunner,
     *,
     limits: RunLimits | None = None,
-    retries_failed: bool = False,
     on_event: Callable[[Event], None] = ignore_event,
 ) -> RunState:
     """Run a workflow until it ends or waits for a person. Safe to call after any crash, on any
-    machine. `retries_failed`: nodes that failed, and those behind them, run again.
+    machine.
 
     Raises:
         LeaseHeld: another process runs it.
@@ -148,9 +148,7 @@ async def run_workflow(
         )
         workflow = files.workflow(files.main)
         await context.receive()
-        if retries_failed and state.status in ("failed", "cancelled"):
-            await _reset_failed(context)
-        elif state.has_ended and not context.is_changed:
+        if state.has_ended and not context.is_changed:
             return state
         await context.append(
             StatusRunning(), WorkflowRunRunning(workflow_run_id=created.workflow_run_id)
@@ -178,21 +176,6 @@ def _variables(run_id: str, folder: Path) -> Mapping[str, str]:
         "WORKFLOW_ID": run_id,
         "DOCS_DIR": "docs/",
     }
-
-
-async def _reset_failed(context: RunContext) -> None:
-    workflow = context.files.workflow(context.files.main)
-    failed = [
-        node.id
-        for node in workflow.nodes
-        if (state := context.state.nodes.get(node.id)) is not None
-        and state.status in ("failed", "cancelled")
-    ]
-    names = dict.fromkeys(name for node in failed for name in context.behind(node))
-    if names:
-        run_id = context.state.id
-        reset = WorkflowNodeReset(workflow_run_id=run_id, nodes=tuple(names), reason="resumed")
-        await context.append(reset)
 
 
 async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:

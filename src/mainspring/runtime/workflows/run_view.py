@@ -56,7 +56,13 @@ class RunView(Struct, frozen=True, kw_only=True):
     gates: tuple[GateView, ...]
 
 
-def node_view(node: NodeState, status: str, depends_on: tuple[str, ...]) -> NodeView:
+def node_view(
+    node: NodeState,
+    status: str,
+    depends_on: tuple[str, ...] = (),
+    *,
+    output_chars: int | None = None,
+) -> NodeView:
     return NodeView(
         node=node.path,
         kind=node.kind,
@@ -67,14 +73,22 @@ def node_view(node: NodeState, status: str, depends_on: tuple[str, ...]) -> Node
         cost_usd=str(node.cost_usd),
         depends_on=depends_on,
         session_id=node.session_id,
-        output=node.output,
+        output=node.output[:output_chars],
         error=node.error,
         reason=node.reason,
     )
 
 
-def run_view(state: RunState, session_id: str, workflow: Workflow, *, changed: bool) -> RunView:
-    """The state of a run with nodes that have not started, in the order of the file."""
+def run_view(
+    state: RunState,
+    session_id: str,
+    workflow: Workflow,
+    *,
+    changed: bool,
+    output_chars: int | None = None,
+) -> RunView:
+    """The state of a run with nodes that have not started, in the order of the file.
+    `output_chars`: how much of each output it has."""
     gates = gate_views(state, session_id)
     waiting = {gate.node for gate in gates}
     nodes: list[NodeView] = []
@@ -86,7 +100,8 @@ def run_view(state: RunState, session_id: str, workflow: Workflow, *, changed: b
         own = [item for path, item in state.nodes.items() if path.startswith(f"{node.id}/")]
         for item in (started, *own):
             status = "waiting" if item.path in waiting and not item.is_ended else item.status
-            nodes.append(node_view(item, status, node.depends_on if item is started else ()))
+            needs = node.depends_on if item is started else ()
+            nodes.append(node_view(item, status, needs, output_chars=output_chars))
     error = None if state.result is None or state.result.error is None else state.result.error
     return RunView(
         id=session_id,

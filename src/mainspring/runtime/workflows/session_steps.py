@@ -4,12 +4,12 @@ than their runner has."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import anyio
 import msgspec
@@ -38,6 +38,7 @@ from mainspring.runtime.workflows.definition import EFFORTS, Node
 from mainspring.runtime.workflows.program_model import NAME, TOOL, ProgramModel
 from mainspring.runtime.workflows.program_text import MAX_VARIABLE_BYTES
 from mainspring.runtime.workflows.references import parse_json
+from mainspring.runtime.workflows.run_budget import run_budget
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 
 RUNS_FOLDER = ".workflow-runs"
@@ -51,6 +52,14 @@ protected files still apply, and so does the sandbox."""
 _TRANSIENT = frozenset(("model_error", "recovery_exhausted"))
 
 
+OnSession: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Called before a session of a node runs, with its id and the node's path."""
+
+
+async def ignore_session(_session_id: str, _path: str) -> None:
+    pass
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionSteps:
     """A `StepRunner`."""
@@ -58,17 +67,27 @@ class SessionSteps:
     runtime: Runtime
     agent: Agent
     """The runner's own agent: nodes get a part of what it may use."""
-    run_id: str
     open_worktrees: Callable[[Path, Path], Worktrees | None]
     """Takes a workspace and the folder for its worktrees."""
     worktrees: Path
+    run_id: str = ""
     budget: Budget | None = None
+    on_session: OnSession = ignore_session
     on_approval: OnApproval | None = None
     folder: Path | None = None
     """The run's folder in its workspace."""
 
     def __post_init__(self) -> None:
         self.runtime.models.put(NAME, ProgramModel())
+
+    async def begin(self, run_id: str, limit_usd: Decimal | None) -> None:
+        """Take over a run, whose sessions share its budget.
+
+        Raises: SessionNotFound. InvalidInput: it is not a run.
+        """
+        self.run_id = run_id
+        runtime = self.runtime
+        self.budget = await run_budget(runtime.log, run_id, limit_usd, runtime.budget)
 
     async def run_agent(self, step: AgentStep) -> StepResult:
         agent = self._agent(step)
@@ -122,6 +141,7 @@ class SessionSteps:
         return await self._program_result(session, step)
 
     async def open_worktree(self, name: str, workspace: Path | None) -> Path:
+        workspace = workspace or self.runtime.options.workspace
         if workspace is None:
             raise InvalidInput("a worktree needs a workspace")
         worktrees = self.open_worktrees(workspace, self.worktrees)
@@ -170,10 +190,11 @@ class SessionSteps:
             budget=self.budget or base.budget,
             sender=base.sender,
         )
+        await self.on_session(session_id, path)
         try:
             return await runtime.start(
                 agent,
-                title=f"{path}",
+                title=path,
                 origin=Origin(type="workflow", id=self.run_id),
                 metadata={"workflow_run": self.run_id, "workflow_node": path},
                 session_id=session_id,
@@ -198,11 +219,10 @@ class SessionSteps:
             cost = Decimal(str(node.max_budget_usd))
             smaller = cost if limits.max_cost_usd is None else min(cost, limits.max_cost_usd)
             limits = replace(limits, max_cost_usd=smaller)
-        wanted = node.model or workflow.model
-        model = base.model if wanted is None else self.runtime.models.related(wanted, base.model)
-        fallback = node.fallback_model or workflow.fallback_model
-        if fallback is not None:
-            model = f"{model},{self.runtime.models.related(fallback, base.model)}"
+        wanted = (node.model or workflow.model, node.fallback_model or workflow.fallback_model)
+        names = [name for name in wanted if name is not None and not base.has_one_model]
+        related = [self.runtime.models.related(name, base.model) for name in names]
+        model = ",".join(related if wanted[0] and related else [base.model, *related])
         effort = node.effort or workflow.effort
         checks = [*base.checks]
         if (schema := node.output_format) is not None:

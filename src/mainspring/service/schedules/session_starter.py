@@ -17,6 +17,7 @@ from mainspring.service.schedules.deployment_types import (
     DreamAction,
     EvalAction,
     InitialEvent,
+    WorkflowAction,
 )
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
@@ -89,6 +90,14 @@ class EvalStarter(Protocol):
     async def is_busy(self, tenant: str, run_id: str) -> bool: ...
 
 
+class WorkflowStarter(Protocol):
+    async def start_planned(
+        self, principal: Principal, request: SessionStartRequest, action: WorkflowAction
+    ) -> str:
+        """Start a run, once per key; returns its session. Raises: NotFound, InvalidInput."""
+        ...
+
+
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
@@ -98,6 +107,7 @@ class ServiceSessionStarter:
     event_sender: EventSender
     start_dream: StartDream | None = None
     evals: EvalStarter | None = None
+    workflows: WorkflowStarter | None = None
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
@@ -127,6 +137,9 @@ class ServiceSessionStarter:
                 return await self.start_dream(principal, request.agent.id, action, request.key)
             case EvalAction() if self.evals is not None:
                 return await self.evals.start(tenant, action, request.budget, request.key)
+            case WorkflowAction() if self.workflows is not None:
+                principal = _principal(tenant, request.origin)
+                return await self.workflows.start_planned(principal, request, action)
             case _:
                 raise InvalidInput("this action cannot be started here")
 

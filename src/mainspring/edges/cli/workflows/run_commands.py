@@ -130,7 +130,7 @@ async def run(  # parameters: the options of one command
     _, files = await find_trusted(settings, name)
     definition = files.workflow(files.main)
     given = parse_inputs(definition, inputs or (), input_file)
-    async with open_steps(settings, engine.run_options(), None) as steps:
+    async with open_steps(settings, engine.run_options()) as steps:
         request = RunRequest(
             files=files,
             arguments=arguments,
@@ -139,7 +139,7 @@ async def run(  # parameters: the options of one command
             workspace=steps.runtime.options.workspace,
         )
         run_id, is_new = await start_run(steps.runtime.log, request, local_user(settings.user))
-        steps.run_id = run_id
+        await steps.begin(run_id, engine.limits().max_cost_usd)
         screen = Screen(settings, stderr=True)
         if not is_new:
             print_note(settings, f"the run with the key {key} exists: {screen.id_text(run_id)}")
@@ -154,7 +154,7 @@ async def resume(
     settings: Settings, *, run_id: RunArgument, engine: EngineOptions, json: JsonOption = False
 ) -> int:
     """Continue a run: after an answer, a pause or a crash. Nodes that failed run again."""
-    return await _continue(settings, run_id, engine, "resume", json=json, retries_failed=True)
+    return await _continue(settings, run_id, engine, "resume", json=json)
 
 
 async def retry(
@@ -329,22 +329,21 @@ async def _continue(  # parameters: what each of four commands adds
     *,
     node: str | None = None,
     json: bool,
-    retries_failed: bool = False,
 ) -> int:
     if action is not None:
         await _control(settings, run_id, action, node=node, quiet=True)
     async with _existing(settings, run_id) as full:
         pass
-    async with open_steps(settings, engine.run_options(), full) as steps:
+    async with open_steps(settings, engine.run_options()) as steps:
         screen = Screen(settings, stderr=True)
         show = _json_printer(settings) if json else live_printer(screen)
+        await steps.begin(full, engine.limits().max_cost_usd)
         try:
             state = await run_workflow(
                 steps.runtime.log,
                 full,
                 steps,
                 limits=engine.limits(),
-                retries_failed=retries_failed,
                 on_event=show,
             )
         except LeaseHeld:
