@@ -194,7 +194,7 @@ def _run_services(
         run_observers=telemetry.run_observers,
         expiry=_workspace_expiry(service),
         workflow_runner=WorkflowRunner(
-            records=infrastructure.store.records,
+            store=infrastructure.store,
             sessions=service.sessions.sessions.repository,
             worktrees=workspaces / SERVED_STATE_FOLDER / "workflow-worktrees",
             open_worktrees=ports.open_worktrees,

@@ -41,6 +41,8 @@ from mainspring.runtime.workflows.scheduler import GraphRun, final_output
 from mainspring.runtime.workflows.step_runner import StepResult, StepRunner
 from mainspring.runtime.workflows.subworkflows import resolve_inputs
 
+RUN_AGENT = "workflow:"
+"""The beginning of the agent's name in the session of a run."""
 EVIDENCE_FILE = "evidence.json"
 _BLOB_TYPE = "application/json"
 
@@ -70,7 +72,7 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
     if key is not None and request.run_id is None:
         run_id = ids.stable_id(ids.SESSION, "workflow", sender.id, workflow.name, key)
     created = SessionCreated(
-        agent_name=f"workflow:{workflow.name}",
+        agent_name=f"{RUN_AGENT}{workflow.name}",
         title=f"workflow {workflow.name}",
         origin=request.origin or Origin(type="workflow", id=run_id),
         metadata={"workflow_run": run_id, "workflow": workflow.name},
@@ -132,7 +134,9 @@ async def run_workflow(
         files = await run_files(log, state)
         created = state.created
         workspace = None if created.workspace is None else Path(created.workspace)
-        folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
+        name, parent = run_folder_name(run_id), (await log.session(run_id)).parent_id
+        before = None if parent is None else run_folder_name(parent)
+        folder = await runner.prepare_folder(workspace, name, before)
         context = RunContext(
             session_id=run_id,
             log=log,
@@ -154,8 +158,8 @@ async def run_workflow(
             StatusRunning(), WorkflowRunRunning(workflow_run_id=created.workflow_run_id)
         )
         if workflow.uses_worktree:
-            workspace = await runner.open_worktree(run_folder_name(run_id), workspace)
-            folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
+            workspace = await runner.open_worktree(name, workspace)
+            folder = await runner.prepare_folder(workspace, name, before)
             context.variables = _variables(run_id, folder)
         scope = Scope(
             prefix="",

@@ -4,6 +4,7 @@ than their runner has."""
 from __future__ import annotations
 
 import shlex
+import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -149,10 +150,12 @@ class SessionSteps:
             raise InvalidInput(f"{workspace} is not a git repository, so it has no worktrees")
         return (await worktrees.open(name)).path
 
-    async def prepare_folder(self, workspace: Path | None, run_id: str) -> Path:
+    async def prepare_folder(
+        self, workspace: Path | None, name: str, before: str | None = None
+    ) -> Path:
         root = (workspace or self.runtime.options.workspace or Path()).absolute()
-        self.folder = root / RUNS_FOLDER / run_id
-        await to_thread.run_sync(_prepare, root, run_id)
+        self.folder = root / RUNS_FOLDER / name
+        await to_thread.run_sync(_prepare, root, name, before)
         return self.folder
 
     async def wait(self, seconds: float) -> None:
@@ -297,17 +300,19 @@ class SessionSteps:
             return ""
 
 
-def _prepare(root: Path, run_id: str) -> None:
+def _prepare(root: Path, name: str, before: str | None) -> None:
     """Create the folders of a run. A link in their place is not followed."""
     folder = root / RUNS_FOLDER
-    for place in (folder, folder / "state", folder / run_id):
+    own = folder / name
+    is_new = not own.exists()
+    parts = [own / part for part in ("artifacts", "values", "errors")]
+    for place in (folder, folder / "state", own, *parts):
         place.mkdir(exist_ok=True)
         if place.is_symlink():
             raise InvalidInput(f"{place} is a link; remove it")
-    for name in ("artifacts", "values", "errors"):
-        (folder / run_id / name).mkdir(exist_ok=True)
-        if (folder / run_id / name).is_symlink():
-            raise InvalidInput(f"{folder / run_id / name} is a link; remove it")
+    inherited = None if before is None else folder / before / "artifacts"
+    if is_new and inherited is not None and inherited.is_dir() and not inherited.is_symlink():
+        shutil.copytree(inherited, parts[0], symlinks=True, dirs_exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="ascii")

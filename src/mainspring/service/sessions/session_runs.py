@@ -38,7 +38,12 @@ from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
 from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
 from mainspring.service.sessions.resource_types import SessionResource, StoreResource, token_context
-from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, mounted_stores
+from mainspring.service.sessions.session_mounts import (
+    ForkSource,
+    ForkWorkspaces,
+    Mounts,
+    mounted_stores,
+)
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
@@ -81,6 +86,10 @@ class RunsWorkflows(Protocol):
     ) -> None:
         """Run the workflow of a session, until it ends or waits. `runtime` and `agent`: those of
         the session, from which its nodes get theirs."""
+        ...
+
+    async def fork_source(self, tenant: str, run_id: str) -> ForkSource | None:
+        """The files that a forked run begins with."""
         ...
 
 
@@ -250,7 +259,10 @@ class SessionRuns:
         redaction = self._redaction_for(usable) if usable else self._redaction
         workspace = self._services.workspaces / record.id
         if log_row.parent_id is not None:
-            await self._services.forks.create(log_row, record.resources, workspace)
+            source = None
+            if record.workflow_run_id is not None:
+                source = await self._services.workflow_runner.fork_source(tenant, record.id)
+            await self._services.forks.create(log_row, record.resources, workspace, source)
         mapped = await self._map(tenant, record, workspace, usable)
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),

@@ -16,12 +16,13 @@ from mainspring.core.errors import AlreadyExists
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.ports import Worktrees
 from mainspring.core.sender import Origin
-from mainspring.log.records import Records
+from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime
+from mainspring.service.sessions.session_mounts import ForkSource
 from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.workflow_run_record import run_records
 from mainspring.service.storage.repository import Repository
-from mainspring.service.workflows.run_record import run_records
 
 if TYPE_CHECKING:
     from mainspring.runtime.workflows import engine, session_steps
@@ -32,11 +33,17 @@ else:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowRunner:
-    records: Records
+    store: Store
     sessions: Repository[SessionRecord]
     worktrees: Path
     """The folder for the worktrees of all runs."""
     open_worktrees: Callable[[Path, Path], Worktrees | None]
+
+    async def fork_source(self, tenant: str, run_id: str) -> ForkSource | None:
+        run = await run_records(self.store.records).get(tenant, run_id)
+        if run.fork_source is None:
+            return None
+        return ForkSource(session=await self.store.session(run.fork_source), seq=run.fork_seq)
 
     async def run(
         self,
@@ -48,7 +55,7 @@ class WorkflowRunner:
         on_event: Callable[[Event], None],
     ) -> None:
         """Raises: LeaseHeld: another worker runs it."""
-        runs = run_records(self.records)
+        runs = run_records(self.store.records)
         run = await runs.get(tenant, record.id)
 
         async def add_record(session_id: str, path: str) -> None:

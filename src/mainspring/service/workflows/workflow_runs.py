@@ -10,22 +10,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 from msgspec.structs import replace
 
 from mainspring.core import ids
+from mainspring.core.envelope import event_types
 from mainspring.core.errors import (
     AlreadyExists,
     InvalidInput,
     MainspringError,
     NotFound,
+    SessionHasForks,
     StaleVersion,
 )
+from mainspring.core.events import WorkspaceSnapshotted
 from mainspring.core.events.workflow import NodeAction
 from mainspring.core.sender import Origin
 from mainspring.log.lru_cache import LruCache
+from mainspring.log.session_log import SessionLog
 from mainspring.runtime.workflows.engine import (
     RunRequest,
     fork_run,
@@ -66,14 +71,15 @@ from mainspring.service.sessions.session_record import (
     Title,
 )
 from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.workflow_run_record import RUN_KIND, RunRecord, run_records
 from mainspring.service.storage.metadata import Metadata
 from mainspring.service.storage.pagination import Page
-from mainspring.service.storage.repository import ListQuery
-from mainspring.service.workflows.run_record import RUN_KIND, RunRecord, run_records
+from mainspring.service.storage.repository import ListQuery, all_pages
 from mainspring.service.workflows.stored_workflows import Workflows
 
 _OPEN: tuple[RunStatus, ...] = ("pending", "running", "paused")
 _CACHED_RUNS = 64
+_PAGE = 200
 _SHOWN_CHARS = 2_000
 """The part of a node's output in a run; its own resource has all of it."""
 Arguments = Annotated[str, Meta(max_length=100_000)]
@@ -121,8 +127,8 @@ class RespondToRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class ForkRun(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    at: NodePath | None = None
-    """The node to begin again with; `null`: the fork has all that the run has done."""
+    at: NodePath
+    """The node to begin again with, in the workspace as it was then."""
 
 
 class RunLine(Struct, frozen=True, kw_only=True):
@@ -270,6 +276,22 @@ class WorkflowRuns:
                 f"{len(page.data)} runs of {workflow} have not ended; the limit is {most}"
             )
 
+    async def delete(self, principal: Principal, run_id: str) -> None:
+        """Delete a run with the sessions of its nodes, unless a fork still needs them.
+
+        Raises: NotFound. StaleVersion: it is running. SessionHasForks.
+        """
+        await self._load(principal, run_id)
+        repository = self.sessions.repository
+        nodes = await all_pages(
+            partial(repository.page, principal.tenant), ListQuery(parent=run_id, limit=_PAGE)
+        )
+        await self.sessions.delete(principal, run_id)
+        for node in nodes:
+            with suppress(SessionHasForks):
+                await self.sessions.delete(principal, node.id)
+        await run_records(repository.records).remove(principal.tenant, run_id)
+
     async def page(self, principal: Principal, query: ListQuery) -> Page[RunLine]:
         page = await run_records(self.sessions.repository.records).page(principal.tenant, query)
         lines: list[RunLine] = []
@@ -341,7 +363,7 @@ class WorkflowRuns:
 
         Raises: NotFound. InvalidInput: the node has not started.
         """
-        await self._load(principal, run_id)
+        state, _ = await self._load(principal, run_id)
         record = await self.sessions.record(principal, run_id)
         runs = run_records(self.sessions.repository.records)
         run = await runs.get(principal.tenant, run_id)
@@ -363,7 +385,16 @@ class WorkflowRuns:
         except MainspringError:
             await self.sessions.repository.remove(principal.tenant, fork_id)
             raise
-        new = replace(run, id=fork_id, created_at=now, status="pending", key=None)
+        source, seq = await _files_before(self.sessions.log, state, request.at)
+        new = replace(
+            run,
+            id=fork_id,
+            created_at=now,
+            status="pending",
+            key=None,
+            fork_source=source,
+            fork_seq=seq,
+        )
         await runs.put(principal.tenant, new)
         await self._steer(principal, fork, "resume", client_id="start")
         return await self.get(principal, fork_id)
@@ -404,3 +435,19 @@ class WorkflowRuns:
             error=None if result is None or result.error is None else result.error.message,
             key=run.key,
         )
+
+
+async def _files_before(log: SessionLog, state: RunState, path: str) -> tuple[str | None, int]:
+    """Where the workspace is stored as it was when a node began: in the node's own session, else in
+    the newest one before it; the session, and after which of its events."""
+    nodes = sorted((*state.earlier, *state.nodes.values()), key=lambda item: item.started_at)
+    own = [item for item in nodes if item.path == path or item.path.startswith(f"{path}/")]
+    before = [item for item in nodes if item.started_at < own[0].started_at] if own else []
+    candidates = [*((item, False) for item in own[:1]), *((item, True) for item in before[::-1])]
+    for node, is_earlier in candidates:
+        if node.session_id is None:
+            continue
+        snapshots = await log.read(node.session_id, types=event_types(WorkspaceSnapshotted))
+        if snapshots:
+            return node.session_id, snapshots[-1].seq if is_earlier else 0
+    return None, 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 from msgspec import Struct
 
@@ -44,6 +44,11 @@ class ListRuns(ShortPageQuery, frozen=True, kw_only=True):
 
 class NodeQuery(Struct, frozen=True, kw_only=True):
     node: NodePath
+
+
+class DeletedRun(Struct, frozen=True, kw_only=True):
+    id: str
+    type: Literal["workflow_run_deleted"] = "workflow_run_deleted"
 
 
 class CheckedWorkflows(Struct, frozen=True, kw_only=True):
@@ -104,6 +109,15 @@ class WorkflowRunRoutes:
     )
     async def get(self, call: ApiCall[Empty, Empty]) -> RunView:
         return await self.runs.get(call.who, call["workflow_run_id"])
+
+    @route(
+        "DELETE /v1/mainspring/workflow_runs/{workflow_run_id}",
+        "Delete a run with the sessions of its nodes",
+        role="user",
+    )
+    async def delete(self, call: ApiCall[Empty, Empty]) -> DeletedRun:
+        await self.runs.delete(call.who, call["workflow_run_id"])
+        return DeletedRun(id=call["workflow_run_id"])
 
     @route(
         "GET /v1/mainspring/workflow_runs/{workflow_run_id}/node",

@@ -26,6 +26,10 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     parallel: int = PARALLEL
     max_cost_usd: str | None = None
     key: str | None = None
+    fork_source: str | None = None
+    """Of a fork: the session whose files it began with."""
+    fork_seq: int = 0
+    """After which event of that session."""
 
     @property
     def limits(self) -> RunLimits:
