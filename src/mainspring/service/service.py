@@ -35,6 +35,7 @@ from mainspring.service.dreams.dreams import DreamDependencies, Dreams, SuiteSou
 from mainspring.service.evals.alarms import Alarms
 from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner, ScheduledEvals
+from mainspring.service.evolution.campaigns import Campaigns, OpenCampaigns
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
@@ -49,6 +50,7 @@ from mainspring.service.schedules.deployment_runner import DeploymentRunner, run
 from mainspring.service.schedules.deployment_store import DeploymentStore
 from mainspring.service.schedules.deployment_types import (
     Action,
+    CampaignAction,
     DreamAction,
     EvalAction,
     WorkflowAction,
@@ -117,6 +119,7 @@ class AgentFolderPorts:
     read_project: Callable[[], ProjectFiles]
     open_agent: Callable[[], Agent]
     open_runner: OpenSuiteRunner
+    open_campaigns: OpenCampaigns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -140,6 +143,8 @@ class Infrastructure:
     agent_folder: AgentFolderPorts
     allow_http: bool = False
     """Whether webhooks may have URLs without TLS."""
+    is_single_tenant: bool = False
+    """Whether programs are not isolated well enough for more than one tenant."""
 
     @property
     def store(self) -> Store:
@@ -154,6 +159,7 @@ class Service:
     memory_services: MemoryServices
     dreams: Dreams
     evals: EvalServices
+    campaigns: Campaigns
     webhooks: WebhookServices
     sessions: SessionServices
     views: ViewServices
@@ -177,6 +183,12 @@ def build_service(infrastructure: Infrastructure) -> Service:
     dreams = _build_dreams(infrastructure, memory, services)
     evals = _build_evals(infrastructure, webhooks.outbox)
     workflows = _build_workflows(infrastructure, services)
+    campaigns = Campaigns(
+        log=infrastructure.log,
+        put=infrastructure.dispatcher.put,
+        folder=infrastructure.agent_folder.folder,
+        open_campaigns=infrastructure.agent_folder.open_campaigns,
+    )
     return Service(
         infrastructure=infrastructure,
         resources=resources,
@@ -184,17 +196,22 @@ def build_service(infrastructure: Infrastructure) -> Service:
         memory_services=memory,
         dreams=dreams,
         evals=evals,
+        campaigns=campaigns,
         webhooks=webhooks,
         sessions=services,
         views=_build_views(services),
         workflows=workflows,
         schedules=_build_schedules(
-            infrastructure, resources, services, webhooks.outbox, (dreams, evals, workflows.runs)
+            infrastructure,
+            resources,
+            services,
+            webhooks.outbox,
+            _Actions(dreams, evals, workflows.runs, campaigns),
         ),
         access=AccessServices(
             keys=Keys(records),
             browser_sessions=BrowserSessions(records, infrastructure.seal),
-            tenants=Tenants(records),
+            tenants=Tenants(records, is_single=infrastructure.is_single_tenant),
             halts=Halts(records),
             ledger=DailyBudgetLedger(records),
             audit=Audit(records),
@@ -385,14 +402,24 @@ def _build_sessions(
     return services
 
 
+@dataclass(frozen=True, slots=True)
+class _Actions:
+    """What deployments start besides sessions."""
+
+    dreams: Dreams
+    evals: EvalServices
+    workflow_runs: WorkflowRuns
+    campaigns: Campaigns
+
+
 def _build_schedules(
     infrastructure: Infrastructure,
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
-    actions: tuple[Dreams, EvalServices, WorkflowRuns],
+    actions: _Actions,
 ) -> ScheduleServices:
-    dreams, evals, workflow_runs = actions
+    evals, workflow_runs = actions.evals, actions.workflow_runs
     pin_agent = resource_services.agents.reference
     records = infrastructure.store.records
     store = DeploymentStore(
@@ -406,9 +433,10 @@ def _build_schedules(
     starter = ServiceSessionStarter(
         session_services.sessions,
         session_services.event_sender,
-        dreams.start_scheduled,
+        actions.dreams.start_scheduled,
         evals.scheduled,
         workflow_runs,
+        actions.campaigns,
     )
 
     async def check_action(tenant: str, action: Action) -> None:
@@ -417,7 +445,7 @@ def _build_schedules(
                 await evals.scheduled.check(tenant, action)
             case WorkflowAction():
                 await workflow_runs.check(tenant, action.workflow, action.inputs)
-            case DreamAction():
+            case DreamAction() | CampaignAction():
                 pass
             case _:
                 assert_never(action)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.core.events import Evidence
 from mainspring.harness.state.open_approval import OpenApproval
-from mainspring.runtime.workflows.definition import Workflow
+from mainspring.runtime.workflows.definition import Node, Workflow
 from mainspring.runtime.workflows.run_state import NodeState, RunState
 
 
@@ -95,7 +95,7 @@ def run_view(
     for node in workflow.nodes:
         started = state.nodes.get(node.id)
         if started is None:
-            nodes.append(_pending(node.id, node.kind, node.depends_on))
+            nodes.append(pending_node(node))
             continue
         own = [item for path, item in state.nodes.items() if path.startswith(f"{node.id}/")]
         for item in (started, *own):
@@ -119,16 +119,16 @@ def run_view(
     )
 
 
-def _pending(node_id: str, kind: str, depends_on: tuple[str, ...]) -> NodeView:
+def pending_node(node: Node) -> NodeView:
     return NodeView(
-        node=node_id,
-        kind=kind,
+        node=node.id,
+        kind=node.kind,
         status="pending",
         attempt=0,
         started_at=None,
         ended_at=None,
         cost_usd="0",
-        depends_on=depends_on,
+        depends_on=node.depends_on,
         session_id=None,
         output="",
         error=None,

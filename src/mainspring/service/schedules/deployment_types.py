@@ -139,7 +139,12 @@ class WorkflowAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="w
     """Start none while so many runs of the workflow have not ended."""
 
 
-Action: TypeAlias = DreamAction | EvalAction | WorkflowAction
+class CampaignAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="campaign"):
+    """Starts a campaign on the agent of the folder that the service runs in, as its `evolve.yaml`
+    says, instead of a session. An extension."""
+
+
+Action: TypeAlias = DreamAction | EvalAction | CampaignAction | WorkflowAction
 
 
 class Deployment(Struct, frozen=True, kw_only=True):

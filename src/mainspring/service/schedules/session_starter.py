@@ -14,6 +14,7 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.deployment_types import (
     Action,
+    CampaignAction,
     DreamAction,
     EvalAction,
     InitialEvent,
@@ -98,6 +99,14 @@ class WorkflowStarter(Protocol):
         ...
 
 
+class CampaignStarter(Protocol):
+    async def start_scheduled(self, tenant: str, key: str) -> str:
+        """Start a campaign, once per key; returns its session. Raises: InvalidInput."""
+        ...
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool: ...
+
+
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
@@ -108,6 +117,7 @@ class ServiceSessionStarter:
     start_dream: StartDream | None = None
     evals: EvalStarter | None = None
     workflows: WorkflowStarter | None = None
+    campaigns: CampaignStarter | None = None
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
@@ -140,6 +150,8 @@ class ServiceSessionStarter:
             case WorkflowAction() if self.workflows is not None:
                 principal = _principal(tenant, request.origin)
                 return await self.workflows.start_planned(principal, request, action)
+            case CampaignAction() if self.campaigns is not None:
+                return await self.campaigns.start_scheduled(tenant, request.key)
             case _:
                 raise InvalidInput("this action cannot be started here")
 
@@ -153,7 +165,8 @@ class ServiceSessionStarter:
         try:
             session = await self.sessions.get(_principal(tenant), session_id)
         except NotFound:
-            return self.evals is not None and await self.evals.is_busy(tenant, session_id)
+            others = filter(None, (self.evals, self.campaigns))
+            return any([await other.is_busy(tenant, session_id) for other in others])
         return session.status in ("running", "rescheduling")
 
 

@@ -6,7 +6,7 @@ as long as the service runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -182,7 +182,7 @@ def _run(session: RecordRow) -> RecordRow | None:
     name = session.label.removeprefix(RUN_AGENT)
     run = RunRecord(id=session.id, workflow=name, created_at=created_at)
     body = msgspec.json.encode(run)
-    return msgspec.structs.replace(session, kind=RUN_KIND, body=body, parent=name, label="")
+    return replace(session, kind=RUN_KIND, body=body, parent=name, label="")
 
 
 def _matches(query: RecordQuery, row: RecordRow) -> bool:

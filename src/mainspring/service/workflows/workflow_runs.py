@@ -47,6 +47,7 @@ from mainspring.runtime.workflows.run_view import (
     gate_node,
     node_view,
     open_gates,
+    pending_node,
     run_view,
 )
 from mainspring.runtime.workflows.subworkflows import resolve_inputs
@@ -311,10 +312,14 @@ class WorkflowRuns:
         return run_view(state, run_id, workflow, changed=changed, output_chars=_SHOWN_CHARS)
 
     async def node(self, principal: Principal, run_id: str, path: str) -> NodeAttempts:
-        """A node by its path. Raises: NotFound: it has not started."""
-        state, _ = await self._load(principal, run_id)
+        """A node by its path. Raises: NotFound: there is none, or it is within a node and has not
+        started."""
+        state, files = await self._load(principal, run_id)
         if (current := state.nodes.get(path)) is None:
-            raise NotFound("node", path)
+            node = files.workflow(files.main).node(path)
+            if node is None:
+                raise NotFound("node", path)
+            return NodeAttempts(node=pending_node(node), earlier=())
         text = current.output
         if current.output_blob is not None:
             text = (await self.sessions.log.blob(current.output_blob)).decode("utf-8", "replace")
