@@ -1,4 +1,4 @@
-"""Workflows through the API: stored, run by a worker that is killed, answered, steered, scheduled."""
+"""Workflows through the API: stored, run by workers, answered, steered, scheduled."""
 
 from collections.abc import Mapping
 from typing import Any
