@@ -14,6 +14,7 @@ from statistics import fmean
 
 import msgspec
 from anyio import to_thread
+from msgspec.structs import replace
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock
@@ -53,8 +54,11 @@ from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner,
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
 from mainspring.improve.evolution.model_proposer import AskImprover
+from mainspring.improve.evolution.ports import RunTrials
+from mainspring.improve.evolution.program import ProgramFile
+from mainspring.improve.evolution.program_history import ProgramHistory
 from mainspring.improve.evolution.recorded_ports import RecordedPorts
-from mainspring.improve.evolution.sealed_gate import GatePolicy
+from mainspring.improve.evolution.sealed_gate import GatePolicy, stream_policy
 from mainspring.improve.evolution.search import SearchPolicy
 from mainspring.improve.evolution.static_checks import StaticChecks, case_quotes
 from mainspring.log.session_lease import hold_session
@@ -83,24 +87,56 @@ class FolderCampaigns:
     author: str = ""
     """The name of the improver."""
     report: Callable[[str], None] = lambda _: None
+    program: ProgramFile | None = None
+    """The program that is improved, instead of the agent."""
 
     @property
     def agent(self) -> str:
-        return agent_of(self.folder)
+        """The name of what is improved, in the log."""
+        name = agent_of(self.folder)
+        return name if self.program is None else f"{name}#{self.program.file}"
 
-    async def start(self, *, trigger: str = "manual", campaign_id: str | None = None) -> str:
+    def read(self) -> Candidate:
+        """The current version. Blocks. Raises: InvalidInput."""
+        if self.program is not None:
+            return self.program.read(self.folder)
+        return read_texts(self.folder, harness_files=self.settings.harness)
+
+    def read_change(self, folder: Path) -> Candidate:
+        """The current version with the texts of another folder, which has only those that change.
+
+        Raises: InvalidInput.
+        """
+        current = self.read()
+        if self.program is not None:
+            return self.program.read(folder)
+        changed = read_texts(folder, harness_files=self.settings.harness)
+        if not changed.texts:
+            raise InvalidInput(f"{folder} has no file that a campaign may change")
+        return Candidate({**current.texts, **changed.texts})
+
+    async def start(
+        self,
+        *,
+        trigger: str = "manual",
+        campaign_id: str | None = None,
+        proposal: Candidate | None = None,
+    ) -> str:
         """Record a new campaign on the current version, and return its id. `campaign_id`: chosen by
-        a caller that must not start it twice.
+        a caller that must not start it twice. `proposal`: a change that somebody else has made, for
+        the gate to decide about; nothing is searched then.
 
         Raises: InvalidInput: campaigns are paused, another one runs, or the plan is impossible.
         """
         ledger = await self._ready()
-        base = await to_thread.run_sync(read_texts, self.folder)
+        base = await to_thread.run_sync(self.read)
         await self._record_current(ledger, base)
         campaign_id = campaign_id or ids.new_id("camp")
         if any(item.campaign_id == campaign_id for item in ledger.campaigns):
             return campaign_id
         plan = self.plan(campaign_id, base)
+        if proposal is not None:
+            plan = _plan_of_proposal(plan, len(ledger.campaigns))
         encoded = msgspec.json.encode(plan)
         created = EvolutionCreated(
             campaign_id=campaign_id,
@@ -110,12 +146,15 @@ class FolderCampaigns:
             plan=f"sha256:{hashlib.sha256(encoded).hexdigest()}",
             base=base.hash,
             trigger=trigger,
+            proposal=None if proposal is None else proposal.hash,
             preset=self.settings.preset,
         )
         await create_campaign(self.log, created, sender=self.sender)
         async with hold_session(self.log, campaign_session(campaign_id)) as writer:
             await writer.put_blob(encoded, media_type="application/json")
             await store_candidate(writer, base)
+            if proposal is not None:
+                await store_candidate(writer, proposal)
         return campaign_id
 
     def plan(self, campaign_id: str, base: Candidate) -> Plan:
@@ -177,16 +216,22 @@ class FolderCampaigns:
     async def _run(self, campaign: Campaign, journal: Journal) -> None:
         plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=Plan)
         base = await read_candidate(self.log, campaign.created.base)
+        place = self.place / plan.campaign_id
         async with OpenRunners(self.open_runner) as runners:
-            runs = FolderTrials(
+            runs: RunTrials = FolderTrials(
                 log=self.log,
                 folder=self.folder,
                 base=base,
                 suite_file=self.suite_file,
                 runners=runners,
-                place=self.place / plan.campaign_id,
+                place=place,
                 name=f"campaign {plan.campaign_id}",
             )
+            history = None
+            if self.program is not None:
+                runs = self.program.trials(self.folder, base)
+                history = ProgramHistory(place)
+                await history.begin(base)
             ports = RecordedPorts(
                 log=self.log,
                 agent=self.agent,
@@ -199,10 +244,14 @@ class FolderCampaigns:
                 journal=journal,
                 plan=plan,
                 base=base,
+                clock=self.clock,
+                started=campaign.time,
+                history=history,
+                task="" if self.program is None else self.program.program.text,
             )
-            await self._improve(ports)
+            await self._improve(ports, campaign.created.proposal)
 
-    async def _improve(self, ports: RecordedPorts) -> None:
+    async def _improve(self, ports: RecordedPorts, proposal: str | None) -> None:
         plan = ports.plan
         if (refusal := await ports.control()) is not None:
             ended = EvolutionEnded(campaign_id=plan.campaign_id, status="failed", reason=refusal)
@@ -217,15 +266,19 @@ class FolderCampaigns:
             meter=ports.meter,
             record=ports.record,
         )
-        await improver.run(ports.base)
+        if proposal is None:
+            await improver.run(ports.base)
+        else:
+            await improver.consider(ports.base, await read_candidate(self.log, proposal))
 
     def checks(self) -> StaticChecks:
         settings, cases = self.settings, self.suite_file.suite.cases
         return StaticChecks(
             preset=PRESETS[settings.preset],
             tracks=settings.tracks,
-            pinned=("evolve.yaml", "evals/*", *settings.pinned),
+            pinned=("evolve.yaml", "program.md", "evals/*", *settings.pinned),
             protected=settings.protected,
+            harness_files=settings.harness if self.program is None else (self.program.file,),
             quotes=case_quotes(cases),
             names=frozenset(case.id for case in cases),
         )
@@ -374,6 +427,14 @@ class Estimate:
     cost_usd: Decimal
     seconds: float
     basis: str
+
+
+def _plan_of_proposal(plan: Plan, number: int) -> Plan:
+    """A stream of proposals is screened first, on other cases each time, so that neither a lucky
+    proposal nor many of them wear the sealed cases out."""
+    sealed = list(plan.sealed)
+    Random(f"{number} {plan.seed}").shuffle(sealed)
+    return replace(plan, sealed=tuple(sealed), gate=stream_policy(plan.gate, len(sealed)), gates=1)
 
 
 def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
