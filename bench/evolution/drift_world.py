@@ -9,8 +9,9 @@ from collections.abc import Sequence
 import anyio
 
 from mainspring.core.events import EvolutionResult
-from mainspring.improve.evolution.drift import DriftAlarm, rerun
+from mainspring.improve.evolution.drift import CONFIRM, DriftAlarm
 from mainspring.improve.evolution.observation import Observation, Trial
+from mainspring.improve.evolution.sealed_gate import SealedGate
 
 CASES = tuple(str(at) for at in range(150))
 
@@ -26,7 +27,7 @@ def is_confirmed(rng: random.Random, good: float, now: float) -> bool:
     async def run(trials: Sequence[Trial]) -> list[tuple[Observation, Observation]]:
         return [(result(rng, trial, now), result(rng, trial, good)) for trial in trials]
 
-    return anyio.run(rerun, CASES, run).decision == "promote"
+    return anyio.run(SealedGate(policy=CONFIRM).decide, CASES, run).decision == "promote"
 
 
 def result(rng: random.Random, trial: Trial, rate: float) -> EvolutionResult:

@@ -1,22 +1,22 @@
-"""Raises an alarm when an agent does worse than it did, and says whether the version is to blame.
-Pure, but for the trials of the paired re-run."""
+"""Raises an alarm when an agent does worse than it did. Pure."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
-from mainspring.core.events import EvolutionDecision
-from mainspring.improve.evolution.sealed_gate import GatePolicy, RunPairs, SealedGate
+from mainspring.improve.evolution.sealed_gate import GatePolicy
 
+DRIFT = "drift"
+"""The trigger of a campaign that is a paired re-run."""
 _DROP = 0.2
 """The drop that the alarm is designed for; larger ones are found sooner, smaller ones later."""
 _THRESHOLD = 6.4
 """The evidence for a drop, in natural logarithms of odds, that raises the alarm."""
 _LOWEST, _HIGHEST = 0.05, 0.98
 CONFIRM = GatePolicy(alpha=0.05)
-"""How a re-run decides that the earlier version is better."""
+"""How the paired re-run decides that the last good version does better now than the one in use, so
+that the version, not the world, is to blame."""
 
 
 @dataclass(slots=True)
@@ -41,10 +41,3 @@ class DriftAlarm:
 
     def reset(self) -> None:
         self.evidence = 0.0
-
-
-async def rerun(cases: Sequence[str], run: RunPairs) -> EvolutionDecision:
-    """Run the version in use and the last good one on the same cases, now. `promote` means that the
-    last good one is better, and thus that the version in use, not the world, has become worse.
-    `run`: gives the version in use first."""
-    return await SealedGate(policy=CONFIRM).decide(cases, run)

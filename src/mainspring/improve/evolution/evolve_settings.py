@@ -53,6 +53,8 @@ class EvolveSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Trials of each sealed case."""
     regressions: bool = False
     """Whether a confirmed regression opens a campaign by itself."""
+    hard: tuple[str, ...] = ()
+    """Graders of real sessions whose failure rolls a version back at once."""
     minutes: Annotated[float, Meta(gt=0)] | None = None
     """How long the search may take; the gate then decides about what it has."""
     harness: tuple[str, ...] = ()

@@ -48,6 +48,7 @@ from mainspring.improve.evolution.campaign_log import (
 from mainspring.improve.evolution.campaign_views import approval_hash
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
+from mainspring.improve.evolution.drift import CONFIRM, DRIFT
 from mainspring.improve.evolution.evolve_settings import PRESETS, EvolveSettings
 from mainspring.improve.evolution.folder_texts import read_texts, track_of, write_texts
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
@@ -102,6 +103,15 @@ class FolderCampaigns:
             return self.program.read(self.folder)
         return read_texts(self.folder, harness_files=self.settings.harness)
 
+    @property
+    def suite_name(self) -> str:
+        return self.suite_file.suite.name
+
+    async def candidate(self, number: int) -> Candidate:
+        """The texts of a version. Raises: InvalidInput: there is no such version."""
+        ledger = await read_ledger(self.log, self.agent)
+        return await read_candidate(self.log, ledger.version(number).hash)
+
     def read_change(self, folder: Path) -> Candidate:
         """The current version with the texts of another folder, which has only those that change.
 
@@ -136,7 +146,7 @@ class FolderCampaigns:
             return campaign_id
         plan = self.plan(campaign_id, base)
         if proposal is not None:
-            plan = _plan_of_proposal(plan, len(ledger.campaigns))
+            plan = _plan_of_proposal(plan, len(ledger.campaigns), trigger)
         encoded = msgspec.json.encode(plan)
         created = EvolutionCreated(
             campaign_id=campaign_id,
@@ -202,7 +212,8 @@ class FolderCampaigns:
             if campaign.ended is None:
                 await self._run(campaign, journal)
         campaign = await read_campaign(self.log, campaign_id)
-        if campaign.promotions and self.settings.policy == "apply":
+        is_applied = self.settings.policy == "apply" and campaign.created.trigger != DRIFT
+        if campaign.promotions and is_applied:
             await self.promote(campaign_id)
         return campaign
 
@@ -249,9 +260,9 @@ class FolderCampaigns:
                 history=history,
                 task="" if self.program is None else self.program.program.text,
             )
-            await self._improve(ports, campaign.created.proposal)
+            await self._improve(ports, campaign.created)
 
-    async def _improve(self, ports: RecordedPorts, proposal: str | None) -> None:
+    async def _improve(self, ports: RecordedPorts, created: EvolutionCreated) -> None:
         plan = ports.plan
         if (refusal := await ports.control()) is not None:
             ended = EvolutionEnded(campaign_id=plan.campaign_id, status="failed", reason=refusal)
@@ -262,14 +273,14 @@ class FolderCampaigns:
             trials=partial(ports.trials, "metric"),
             sealed=partial(ports.trials, "sealed"),
             propose=ports.propose,
-            check=self.checks(),
+            check=_no_check if created.trigger == DRIFT else self.checks(),
             meter=ports.meter,
             record=ports.record,
         )
-        if proposal is None:
+        if created.proposal is None:
             await improver.run(ports.base)
         else:
-            await improver.consider(ports.base, await read_candidate(self.log, proposal))
+            await improver.consider(ports.base, await read_candidate(self.log, created.proposal))
 
     def checks(self) -> StaticChecks:
         settings, cases = self.settings, self.suite_file.suite.cases
@@ -429,9 +440,11 @@ class Estimate:
     basis: str
 
 
-def _plan_of_proposal(plan: Plan, number: int) -> Plan:
+def _plan_of_proposal(plan: Plan, number: int, trigger: str) -> Plan:
     """A stream of proposals is screened first, on other cases each time, so that neither a lucky
-    proposal nor many of them wear the sealed cases out."""
+    proposal nor many of them wear the sealed cases out. A re-run after an alarm is not."""
+    if trigger == DRIFT:
+        return replace(plan, gate=CONFIRM, gates=1)
     sealed = list(plan.sealed)
     Random(f"{number} {plan.seed}").shuffle(sealed)
     return replace(plan, sealed=tuple(sealed), gate=stream_policy(plan.gate, len(sealed)), gates=1)
@@ -446,6 +459,11 @@ def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
         chosen = Random("sealed").sample(names, round(_SEALED_SHARE * len(names)))
         sealed = [case.id for case in cases if case.id in chosen]
     return [case.id for case in cases if case.id not in sealed], sealed
+
+
+def _no_check(_: Candidate, __: Candidate) -> str | None:
+    """An earlier version was checked before it was used."""
+    return None
 
 
 def _next_number(ledger: Ledger) -> int:

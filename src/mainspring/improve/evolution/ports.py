@@ -67,7 +67,7 @@ class Propose(Protocol):
 
 
 class Check(Protocol):
-    def __call__(self, current: Candidate, candidate: Candidate) -> str | None:
+    def __call__(self, current: Candidate, candidate: Candidate, /) -> str | None:
         """Why the candidate is refused without a trial; `None`: it is not."""
         ...
 

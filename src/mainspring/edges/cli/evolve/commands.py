@@ -29,6 +29,7 @@ from mainspring.improve.evolution.evolve_settings import (
     write_first_settings,
 )
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.watch import VersionWatch
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 app = command_group()
@@ -257,6 +258,21 @@ async def rollback(
         restored = await campaigns.roll_back(version, reason)
         Screen(settings).line((f"version {restored.number} ", "bold"), ("is in use again", "green"))
         return 0
+
+
+@command(app)
+async def watch(
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Look at the real sessions of the version in use: if they got worse, run it and the last good
+    version again, and roll back if the version is to blame. The exit status is 1 after an alarm."""
+    async with _open(settings, agent) as campaigns:
+        report = await VersionWatch(campaigns).check()
+        views.print_watch(settings, report, json=json)
+        return int(report.status in ("alarm", "kept", "rolled back"))
 
 
 @command(app)
