@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCheck
 from mainspring.files.atomic_file import read_bounded, write_atomic
-from mainspring.improve.evals.graders import Criterion, Judge, Level, Pairwise
+from mainspring.improve.evals.graders import Criterion, Grader, Judge, Level, Pairwise
 from mainspring.improve.evals.grading_context import GradingContext, check, shorten
 from mainspring.improve.evals.judge_bias import PairVerdict, pair_verdict
 from mainspring.improve.evals.suite import Case
@@ -198,7 +198,8 @@ class Judges:
     ) -> Verdict:
         digest = hashlib.sha256(msgspec.json.encode((model, system, question))).hexdigest()
         file = self.verdicts / f"{digest}.json"
-        cached = await to_thread.run_sync(read_bounded, file)
+        is_script = is_scripted(model)  # its replies change with its file
+        cached = None if is_script else await to_thread.run_sync(read_bounded, file)
         if cached is not None:
             return read(cached.decode())
         problem = InvalidInput("no reply")
@@ -210,9 +211,21 @@ class Judges:
             except InvalidInput as error:
                 problem = error
                 continue
-            await to_thread.run_sync(write_atomic, file, text.encode())
+            if not is_script:
+                await to_thread.run_sync(write_atomic, file, text.encode())
             return verdict
         raise InvalidInput(f"the judge {model} gave no verdict: {problem}")
+
+
+def is_scripted(model: str | None) -> bool:
+    """Whether replies come from a file in the agent's folder."""
+    return model is not None and model.startswith("scripted:")
+
+
+def scripted_models_of(graders: Iterable[Grader]) -> list[str]:
+    """The scripts that the judges among these graders are."""
+    judges = (item for item in graders if isinstance(item, Judge | Pairwise))
+    return sorted({item.model for item in judges if item.model and is_scripted(item.model)})
 
 
 def read_verdict(text: str, levels: Sequence[Level]) -> tuple[float, str]:
