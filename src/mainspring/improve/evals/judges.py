@@ -102,6 +102,8 @@ class Judges:
     judged_model: str
     calibrations: dict[str, Calibration] = field(default_factory=dict[str, Calibration])
     spent_usd: Decimal = Decimal(0)
+    content_of: Callable[[str], str] = lambda _: ""
+    """The hash of the file that a model is, if it is one."""
 
     async def judge(self, grader: Judge, context: GradingContext) -> tuple[float, list[EvalCheck]]:
         """Raises: InvalidInput: a judge gives no verdict."""
@@ -196,10 +198,11 @@ class Judges:
     async def _verdict(
         self, model: str, system: str, question: str, read: Callable[[str], Verdict]
     ) -> Verdict:
-        digest = hashlib.sha256(msgspec.json.encode((model, system, question))).hexdigest()
+        content = await to_thread.run_sync(self.content_of, model)
+        asked = (model, system, question, *filter(None, [content]))
+        digest = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
         file = self.verdicts / f"{digest}.json"
-        is_script = is_scripted(model)  # its replies change with its file
-        cached = None if is_script else await to_thread.run_sync(read_bounded, file)
+        cached = await to_thread.run_sync(read_bounded, file)
         if cached is not None:
             return read(cached.decode())
         problem = InvalidInput("no reply")
@@ -211,8 +214,7 @@ class Judges:
             except InvalidInput as error:
                 problem = error
                 continue
-            if not is_script:
-                await to_thread.run_sync(write_atomic, file, text.encode())
+            await to_thread.run_sync(write_atomic, file, text.encode())
             return verdict
         raise InvalidInput(f"the judge {model} gave no verdict: {problem}")
 

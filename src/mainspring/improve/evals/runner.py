@@ -204,7 +204,15 @@ class SuiteRunner:
             default_model=self.agent.model,
             judged_model=self.agent.model,
             calibrations=read_calibrations(suite_file),
+            content_of=self._content_of,
         )
+
+    def _content_of(self, model: str) -> str:
+        """The hash of a scripted model's file. Blocks."""
+        if is_scripted(model):
+            with suppress(OSError):  # one that is no file
+                return self.hash_scripts([model])
+        return ""
 
     def open_scripts(self, suite_file: SuiteFile) -> None:
         """Register the scripted models of cases and judges. Blocks.
