@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from msgspec import Struct, yaml
+from msgspec import Struct, structs, yaml
 from tests.runtime.memory.memory_setup import AGENT, a_note, memory_folder
 from tests.runtime.memory.test_session_learning import AGENT as LEARNER
 from tests.runtime.memory.test_session_learning import TUESDAY, log_of
@@ -44,10 +44,12 @@ def play(story: Story, place: Path, *, others: int = 0) -> MemoryFolder:
     folder = memory_folder(place / "memory")
     for number in range(others):
         subject = f"harbour {number} of line {number * 7}"
-        folder.save(replace(a_note(subject, f"The {subject} has {number} cranes."), trust="agent"), AGENT)
+        folder.save(
+            replace(a_note(subject, f"The {subject} has {number} cranes."), trust="agent"), AGENT
+        )
     for day, message in enumerate(story.say):
         log = [
-            replace(
+            structs.replace(
                 event,
                 id=f"sevt_{day}",
                 session_id=f"sesn_{day}",
@@ -71,7 +73,9 @@ def problems(story: Story, folder: MemoryFolder) -> list[str]:
         if path != INDEX_FILE and not path.startswith("project_harbour_")
     ]
     index = [line for line in folder.text(INDEX_FILE).splitlines() if "harbour" not in line]
-    titles = "\n".join([*index, *(f"{note.path}\n{note.name}\n{note.description}" for note in notes)])
+    titles = "\n".join(
+        [*index, *(f"{note.path}\n{note.name}\n{note.description}" for note in notes)]
+    )
     bodies = "\n".join(note.body for note in notes)
     found = [f"not kept: {text}" for text in story.keep if text not in bodies]
     found += [f"kept: {t}" for t in story.drop if t.lower() in f"{bodies}\n{titles}".lower()]
@@ -86,3 +90,9 @@ def problems(story: Story, folder: MemoryFolder) -> list[str]:
 @pytest.mark.parametrize("story", STORIES, ids=lambda story: story.title.replace(" ", "-"))
 def test_what_is_said_later_corrects_what_was_said_before(story: Story, tmp_path: Path):
     assert problems(story, play(story, tmp_path)) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("story", STORIES, ids=lambda story: story.title.replace(" ", "-"))
+def test_no_story_ends_differently_among_150_other_memories(story: Story, tmp_path: Path):
+    assert problems(story, play(story, tmp_path, others=150)) == []
