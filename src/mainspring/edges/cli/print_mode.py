@@ -98,7 +98,9 @@ async def run_printed(
     resumed = arguments.session()
     is_streamed_in = printing.is_streamed_in
     text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
-    async with open_chosen_session(settings, arguments, unattended=True) as (runner, _):
+    async with open_chosen_session(
+        settings, arguments, unattended=True, runs_at_once=not is_streamed_in
+    ) as (runner, _):
         outcome.check(text, is_defined=runner.has_new_outcome)
         if is_streamed_in:
             return await _run_input(settings, printing, runner)

@@ -100,7 +100,7 @@ async def run(
     if prompt is None and resumed is None and sys.stdin.isatty():
         raise typer.BadParameter("write what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
-    async with open_chosen_session(settings, arguments) as (runner, _):
+    async with open_chosen_session(settings, arguments, runs_at_once=True) as (runner, _):
         outcome.check(text, is_defined=runner.has_new_outcome)
         if text is not None:
             reject_slash_command(runner.agent, text)

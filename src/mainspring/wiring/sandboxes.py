@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mainspring.capabilities.sandbox import sandbox_pool as pools
 from mainspring.capabilities.sandbox.backend import SandboxSpec
@@ -18,15 +18,10 @@ from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Proxy
 from mainspring.config import FOLDER, Settings
 from mainspring.core.lazy_module import LazyModule
-from mainspring.harness.permissions.protected_path_watcher import (
-    PROTECTED_PATHS,
-    ProtectedPathWatcher,
-    find_repositories,
-    memory_paths,
-    still_protected,
-)
+from mainspring.harness.permissions.protected_path_watcher import still_protected
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
-from mainspring.wiring.sandbox_environment import egress_rules
+from mainspring.runtime.thread_setup.sandbox_plan import sandbox_folders, watched_paths
+from mainspring.wiring.sandbox_settings import egress_rules
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
@@ -45,6 +40,7 @@ def sandbox_pool(
         _SandboxPlans(settings),
         cache=Path(settings.home, FOLDER, "sandboxes.json"),
         is_unsandboxed=is_unsandboxed,
+        container_is_boundary=settings.container_is_boundary,
         most_idle=most_idle,
     )
 
@@ -53,21 +49,11 @@ class _SandboxPlans(Struct, frozen=True):
     settings: Settings
 
     def spec(self, request: SandboxRequest) -> SandboxSpec:
-        paths, environment = request.paths, request.environment
-        workspace = paths.workspace
+        environment = request.environment
+        folders = sandbox_folders(request.paths, environment.read_only)
         return SandboxSpec(
             session_id=request.session_id,
-            workspace=workspace,
-            aliases=tuple(Path(alias) for alias in paths.aliases),
-            state=paths.state,
-            read_only=(
-                *(Path(item).expanduser().absolute() for item in environment.read_only),
-                *paths.readable,
-            ),
-            distrusted=paths.distrusted,
-            hidden=tuple(workspace / item for item in paths.hidden),
-            private=paths.private,
-            protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
+            **structs.asdict(folders),
             sandbox_limits=environment.sandbox_limits,
             network=bool(environment.networking),
         )
@@ -75,18 +61,9 @@ class _SandboxPlans(Struct, frozen=True):
     async def prepare(
         self, request: SandboxRequest, spec: SandboxSpec, cleanup: AsyncExitStack
     ) -> PreparedSandbox:
-        paths = request.paths
-        repositories = paths.git_repositories or await to_thread.run_sync(
-            find_repositories, paths.workspace, paths.hidden
-        )
-        watched = (*repositories.control_files, *paths.watched)
-        memories = await to_thread.run_sync(memory_paths, paths.workspace)
-        watcher = await to_thread.run_sync(
-            ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
-        )
+        watched = await to_thread.run_sync(watched_paths, request.paths)
         share, proxy, variables = await _open_egress(self.settings, request, cleanup)
-        protected = (spec.workspace / path for path in (*watched, *memories))
-        spec = replace(spec, share=share, protected=(*spec.protected, *protected))
+        spec = replace(spec, share=share, protected=(*spec.protected, *watched.paths))
 
         def spec_of_another(name: str) -> SandboxSpec:
             return replace(
@@ -98,7 +75,7 @@ class _SandboxPlans(Struct, frozen=True):
         return PreparedSandbox(
             spec=spec,
             spec_of_another=spec_of_another,
-            path_watcher=watcher,
+            path_watcher=watched.watcher,
             variables=variables,
             proxy=proxy,
         )
