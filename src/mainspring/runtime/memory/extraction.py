@@ -122,6 +122,8 @@ def extract_candidates(log: Iterable[Event]) -> list[MemoryCandidate]:
             return []
         if isinstance(payload, events.UserMessage) and is_from_person(event):
             candidates += _from_message(event, plain_text(payload.content))
+        elif isinstance(payload, events.UserDefineOutcome) and is_from_person(event):
+            candidates += _from_message(event, payload.description)
         else:
             candidates += commands.apply(event)
     unique = {tuple(stems(item.text)): item for item in candidates}
