@@ -140,7 +140,7 @@ def test_without_evidence_the_two_most_similar_candidates_are_chosen():
 def test_what_failed_again_and_again_comes_after_what_was_never_tried():
     failed, untried, lucky = Utility(0.02, 9, 0.0), Utility(), Utility(0.65, 1, 1.0)
     tried = [("old", 1.0, failed), ("older", 0.9, failed), ("new", 0.5, untried)]
-    assert [name for name, _ in choose(tried, 0.0)][0] == "new"
+    assert next(name for name, _ in choose(tried, 0.0)) == "new"
     proven = Utility(0.98, 10, 10.0)
     assert [name for name, _ in choose([("lucky", 0.9, lucky), ("proven", 0.9, proven)], 0.0)] == [
         "proven",
