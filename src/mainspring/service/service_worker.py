@@ -9,8 +9,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
 
+from mainspring.core.ports import Worktrees
 from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.runtime.session_context import ToolboxFactory
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
@@ -38,6 +41,7 @@ from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, 
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
+from mainspring.service.workflows.workflow_runner import WorkflowRunner
 
 _FREQUENT_SECONDS = 30.0
 _PRODUCTION_SECONDS = 300.0
@@ -68,6 +72,8 @@ class WorkerPorts:
     outputs_of: Callable[[str], OutputFolder]
     """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
+    open_worktrees: Callable[[Path, Path], Worktrees | None]
+    """Takes a workspace and the folder for its worktrees."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,6 +195,12 @@ def _run_services(
         deltas=infrastructure.deltas,
         run_observers=telemetry.run_observers,
         expiry=_workspace_expiry(service),
+        workflow_runner=WorkflowRunner(
+            store=infrastructure.store,
+            sessions=service.sessions.sessions.repository,
+            worktrees=workspaces / SERVED_STATE_FOLDER / "workflow-worktrees",
+            open_worktrees=ports.open_worktrees,
+        ),
         before_idle=steps.before_idle,
         after_run=steps.after_run,
     )
