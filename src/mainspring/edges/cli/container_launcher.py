@@ -23,8 +23,8 @@ from mainspring.edges.cli.process_user import (
 
 _NO_COMMANDS = (
     "this container starts as an ordinary user and allows no user namespaces, so agents can run no"
-    " commands: start it as root (without --user, runAsUser), which this launcher gives up; `Containers`"
-    " in docs/operations.md lists what else helps"
+    " commands: start it as root, which this launcher gives up (no --user, no runAsUser);"
+    " `Containers` in docs/operations.md lists what else helps"
 )
 _DEFAULT_USER, _DEFAULT_HOME = "mainspring", "/var/lib/mainspring"
 
