@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -13,11 +14,12 @@ from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.capabilities.sandbox import sandbox_pool as pools
-from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.backend import PACKAGE_ROOT, SandboxSpec
 from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Proxy
 from mainspring.config import FOLDER, Settings
 from mainspring.core.lazy_module import LazyModule
+from mainspring.harness.permissions import abandoned_guards
 from mainspring.harness.permissions.protected_path_watcher import (
     PROTECTED_PATHS,
     ProtectedPathWatcher,
@@ -33,6 +35,11 @@ if TYPE_CHECKING:
     from mainspring.wiring import session_egress
 else:
     session_egress = LazyModule("mainspring.wiring.session_egress")  # most sessions have none
+
+_END_GUARD = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    " from mainspring.harness.permissions.abandoned_guards import main; main()"
+)
 
 SandboxPool: TypeAlias = pools.SandboxPool[SessionPaths]
 SandboxRequest: TypeAlias = pools.SandboxRequest[SessionPaths]
@@ -70,7 +77,12 @@ class _SandboxPlans(Struct, frozen=True):
             protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
             sandbox_limits=environment.sandbox_limits,
             network=bool(environment.networking),
+            guard=paths.state,
+            end_guard=(sys.executable, "-I", "-c", _END_GUARD, str(PACKAGE_ROOT), str(paths.state)),
         )
+
+    def end_abandoned_guards(self, states: Path) -> list[str]:
+        return abandoned_guards.end_abandoned_guards(states)
 
     async def prepare(
         self, request: SandboxRequest, spec: SandboxSpec, cleanup: AsyncExitStack

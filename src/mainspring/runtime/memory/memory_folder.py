@@ -16,6 +16,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import open_folder, read_beginning
+from mainspring.files.written_files import make_folders
 from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
 from mainspring.runtime.memory.memory_files import (
     MARKER,
@@ -115,7 +116,7 @@ class MemoryFolder:
 
     def encrypt(self) -> int:
         """Encrypt all files and versions and return their number. After a crash, run it again."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             files = replace(files, is_sealed=True)
@@ -294,7 +295,7 @@ class MemoryFolder:
 
     def record_edits(self) -> list[MemoryVersion]:
         """Record edits that were made outside Mainspring as versions."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             latest = {item.path: item for item in read_versions(files)}
@@ -317,7 +318,7 @@ class MemoryFolder:
     def _change(
         self, path: str, content: bytes | None, change: Change, expected: str | None
     ) -> MemoryVersion:
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             current = files.read(path)
