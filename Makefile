@@ -105,21 +105,24 @@ check-deps: $(READY)
 # Tests start hundreds of processes; none is to compile all of us anew, whatever the shell says.
 test test-slow: export PYTHONDONTWRITEBYTECODE :=
 
+# AGAIN="--last-failed -n 0" runs only what failed the last time, one test after the other.
+AGAIN :=
+
 # Four at once on two cores: many tests wait for processes, leases and clocks. Each takes the tests of
 # whole files, as far as the others leave it any: what a file's tests share is set up once.
 test: $(READY) $(DASHBOARD) ## run the tests, without the slow ones
-	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240
+	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240 $(AGAIN)
 
 # The properties, which `make test` tries with few examples, are tried with many.
 test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/12 runs the third of twelve parts
-	$(PY) -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(if $(SLICE),--slice $(SLICE))
+	$(PY) -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(if $(SLICE),--slice $(SLICE)) $(AGAIN)
 
 # Two at once: each has a browser and a server. Without a browser, and none to install, they are skipped.
 test-browser: $(READY) $(DASHBOARD) ## test the dashboard in a browser, which this installs if it can
-	MAINSPRING_TEST_BROWSER=$$($(PY) tools/dashboard.py --browser) $(PY) -m pytest -n 2 --dist loadfile tests/browser
+	MAINSPRING_TEST_BROWSER=$$($(PY) tools/dashboard.py --browser) $(PY) -m pytest -n 2 --dist loadfile tests/browser $(AGAIN)
 
 conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client and the MCP server
-	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_server_conformance.py
+	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_server_conformance.py $(AGAIN)
 
 bench: $(READY) ## measure; prints what it measured
 	$(PY) bench/run.py

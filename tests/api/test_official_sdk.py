@@ -2,13 +2,12 @@
 # pyright: basic, reportArgumentType=false, reportAttributeAccessIssue=false, reportGeneralTypeIssues=false
 # as its users write: with dictionaries, and without telling kinds of events apart by their classes
 
+import re
 import urllib.request
 from typing import Any
 
 import anthropic
 import pytest
-
-import mainspring
 
 TOOLSET = {
     "type": "agent_toolset_20260401",
@@ -273,12 +272,17 @@ def test_files_written_to_outputs_are_listed_and_downloaded(
     assert list(client.beta.files.list(scope_id=session.id)) == []
 
 
-def test_the_root_of_the_service_is_a_plain_page(client: anthropic.Anthropic):
+def test_the_root_of_the_service_is_a_page_that_runs_only_its_own_files(
+    client: anthropic.Anthropic,
+):
+    """The dashboard, or, in an installation without a build of it, a page about the API."""
     with urllib.request.urlopen(str(client.base_url), timeout=60) as answer:
         page, headers = answer.read().decode(), answer.headers
     assert headers.get_content_type() == "text/html"
-    assert mainspring.__version__ in page
-    assert "/v1/mainspring/openapi.json" in page
-    assert "<script" not in page
+    assert "<title>Mainspring" in page
+    scripts = re.findall(r"<script[^>]*>", page)
+    assert [tag for tag in scripts if not re.search(r' src="/dashboard/app\.js[^":]*"', tag)] == []
+    assert bool(scripts) or "/v1/mainspring/openapi.json" in page
     assert headers["content-security-policy"].startswith("default-src 'none'")
+    assert headers["x-frame-options"] == "DENY"
     assert headers["x-content-type-options"] == "nosniff"

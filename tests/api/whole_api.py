@@ -229,6 +229,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "resource_id": session["resources"][0]["id"],
         "dream_id": dream["id"],
         "alarm_id": alarm["id"],
+        "campaign_id": ids.new_id("camp"),  # campaigns belong to the tenant of the folder
         "deployment_id": deployment["id"],
         "deployment_run_id": run["id"],
         "webhook_id": webhook["id"],

@@ -54,10 +54,10 @@ from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import SESSION_KIND, ListQuery
 from mainspring.testing import Model
-from mainspring.wiring import sandbox_pool as sandbox_pools
+from mainspring.wiring import sandboxes as sandbox_pools
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.stores import open_log
-from mainspring.wiring.toolbox_builder import ToolboxBuilder
+from mainspring.wiring.thread_implementations import toolbox_builder
 
 TOOLSET: dict[str, Any] = {
     "type": "agent_toolset_20260401",
@@ -221,7 +221,7 @@ async def site(
             return MemoryStoreInfo(name=(await stores.get(tenant, store_id)).name)
 
         runner = Runner(folder / "workspaces", group, shelf=shelf, log=log)
-        runner.toolbox_factory = ToolboxBuilder(settings, shelf, pool, AllowAll())
+        runner.toolbox_factory = toolbox_builder(settings, shelf, pool, AllowAll())
         dependencies = SessionDependencies(
             agents=agents,
             environments=environments,

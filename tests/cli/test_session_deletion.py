@@ -14,7 +14,7 @@ from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings, read_settings
 from mainspring.core.events import SandboxOpened, SessionCreated, WorkspaceSnapshotted
-from mainspring.wiring.sandbox_environment import session_paths
+from mainspring.wiring.sandbox_settings import session_paths
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="snapshots are not for Windows")
 

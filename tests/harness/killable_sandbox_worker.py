@@ -30,7 +30,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.wiring.runtime_assembly import open_runtime
-from mainspring.wiring.sandbox_environment import session_paths
+from mainspring.wiring.sandbox_settings import session_paths
 
 AGENT = Agent(name="worker", model="scripted:sweep", built_ins=("*",))
 MILLISECONDS = "milliseconds"

@@ -16,7 +16,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.harness.permissions.policy import Policy, PolicyRule, is_hidden, relocate_policy
 from mainspring.runtime.agent_folder.folder_versions import diff_versions, record_version, rollback
 from mainspring.runtime.agent_folder.manifest import read_manifest
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 COPY = "/home/ada/proj/.mainspring/worktrees/s/one"
 

@@ -45,7 +45,8 @@ def exists(module: str) -> bool:
 
 def names(contract: dict[str, Any]) -> set[str]:
     lists = ("source_modules", "forbidden_modules", "modules", "layers")
-    return {name for key in lists for name in contract.get(key, [])}
+    layers = [layer for key in lists for layer in contract.get(key, [])]
+    return {name for layer in layers for name in layer.split(" | ")}
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from tests.races.race_run import SECONDS, Scene
 
 from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.core.errors import MainspringError
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 _ROUNDS = 20
 

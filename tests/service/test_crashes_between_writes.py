@@ -25,7 +25,13 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_record import Approval, MayAnswer
-from mainspring.service.jobs.dispatcher import Dispatcher, FailureHandler, Job, JobHandler
+from mainspring.service.jobs.dispatcher import (
+    Backlog,
+    Dispatcher,
+    FailureHandler,
+    Job,
+    JobHandler,
+)
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.resources.agents import CreateAgent
@@ -224,6 +230,9 @@ class UnavailableDispatcher(Dispatcher):
         raise StoreUnavailable("away")
 
     async def cancel(self, task: str, key: str) -> None:
+        raise StoreUnavailable("away")
+
+    async def backlog(self) -> Backlog:
         raise StoreUnavailable("away")
 
     async def work(

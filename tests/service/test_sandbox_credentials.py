@@ -6,8 +6,8 @@ import anyio
 
 from mainspring.config import read_settings
 from mainspring.core.ports import Credential
-from mainspring.wiring import sandbox_pool as sandbox_pools
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
+from mainspring.wiring import sandboxes as sandbox_pools
+from mainspring.wiring.sandbox_settings import read_environment, session_paths
 
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}
 

@@ -23,7 +23,7 @@ from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX, Expir
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, WorkspaceExpiry
 from mainspring.service.storage.repository import Notification
-from mainspring.wiring import sandbox_pool as sandbox_pools
+from mainspring.wiring import sandboxes as sandbox_pools
 from mainspring.wiring.service_assembly import open_service
 from mainspring.wiring.service_workspaces import workspace_cleaner
 

@@ -14,7 +14,7 @@ from tests.session_e2e.session_setup import Scene, read_results
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.capabilities.sandbox.sandbox_environment import PACKAGE_SETS
 from mainspring.core.errors import InvalidInput
-from mainspring.wiring.sandbox_environment import read_environment
+from mainspring.wiring.sandbox_settings import read_environment
 
 PATH = f"{Path(sys.executable).parent}:/usr/local/bin:/usr/bin:/bin"
 PYTHON = "python -c 'import acme_notes as a; print(a.VERSION, a.change())'"

@@ -17,7 +17,7 @@ SERVER = Path(__file__).parents[2] / "tests/mcp/fetching_server.py"
 
 
 @pytest.fixture(autouse=True)
-def _networked() -> None:  # pyright: ignore[reportUnusedFunction] -- pytest uses it
+def networked() -> None:
     require_network()
 
 

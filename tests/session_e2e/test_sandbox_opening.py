@@ -14,9 +14,9 @@ from mainspring.config import Settings, read_settings
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import SandboxOpened, ToolCallStarted
 from mainspring.core.ports import ExecRequest
-from mainspring.wiring import sandbox_pool as sandbox_pools
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring import sandboxes as sandbox_pools
+from mainspring.wiring.sandbox_settings import read_environment, session_paths
+from mainspring.wiring.sandboxes import SandboxPool
 
 SECONDS = 60
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}

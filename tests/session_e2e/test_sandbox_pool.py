@@ -17,9 +17,9 @@ from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Reply, Request, ToolInputDelta, ToolUse
 from mainspring.core.ports import ExecRequest
 from mainspring.runtime.session.session_paths import SessionPaths
-from mainspring.wiring import sandbox_pool as sandbox_pools
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import MAX_IDLE, SandboxPool
+from mainspring.wiring import sandboxes as sandbox_pools
+from mainspring.wiring.sandbox_settings import read_environment, session_paths
+from mainspring.wiring.sandboxes import MAX_IDLE, SandboxPool
 
 SECONDS = 60
 NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}}

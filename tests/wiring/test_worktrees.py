@@ -16,7 +16,7 @@ from mainspring.capabilities.sandbox import readonly_mounts
 from mainspring.capabilities.sandbox.confined_process import run_confined
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.ports import ClosedWorktree, Worktree
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests.repositories import git, repository
 from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox.confined_process import run_confined
 from mainspring.core.errors import ToolEnvironmentError
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 merge = partial(GitWorktrees.close, merge=True, message="did it")
 

@@ -62,6 +62,12 @@ class RunOptions:
     """Instead of the agent's."""
     max_cost_usd: Decimal | None = None
     """Instead of the agent's."""
+    instructions: str | None = None
+    """Instead of the agent's."""
+    more_instructions: str = ""
+    """In addition to the agent's."""
+    built_ins: tuple[str, ...] | None = None
+    """Names of built-in tools, instead of the agent's."""
     mode: Mode | None = None
     allow_protected: tuple[str, ...] = ()
     """Protected paths, relative to the workspace, that file tools may change."""

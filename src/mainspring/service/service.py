@@ -34,6 +34,7 @@ from mainspring.service.dreams.dreams import DreamDependencies, Dreams, SuiteSou
 from mainspring.service.evals.alarms import Alarms
 from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner, ScheduledEvals
+from mainspring.service.evolution.campaigns import Campaigns, OpenCampaigns
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.parking import WAKE_TASK, Parking
 from mainspring.service.memory_stores.memories import Memories
@@ -107,6 +108,7 @@ class AgentFolderPorts:
     read_project: Callable[[], ProjectFiles]
     open_agent: Callable[[], Agent]
     open_runner: OpenSuiteRunner
+    open_campaigns: OpenCampaigns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +146,7 @@ class Service:
     memory_services: MemoryServices
     dreams: Dreams
     evals: EvalServices
+    campaigns: Campaigns
     webhooks: WebhookServices
     sessions: SessionServices
     views: ViewServices
@@ -165,6 +168,12 @@ def build_service(infrastructure: Infrastructure) -> Service:
     services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     dreams = _build_dreams(infrastructure, memory, services)
     evals = _build_evals(infrastructure, webhooks.outbox)
+    campaigns = Campaigns(
+        log=infrastructure.log,
+        put=infrastructure.dispatcher.put,
+        folder=infrastructure.agent_folder.folder,
+        open_campaigns=infrastructure.agent_folder.open_campaigns,
+    )
     return Service(
         infrastructure=infrastructure,
         resources=resources,
@@ -172,11 +181,12 @@ def build_service(infrastructure: Infrastructure) -> Service:
         memory_services=memory,
         dreams=dreams,
         evals=evals,
+        campaigns=campaigns,
         webhooks=webhooks,
         sessions=services,
         views=_build_views(services),
         schedules=_build_schedules(
-            infrastructure, resources, services, webhooks.outbox, (dreams, evals)
+            infrastructure, resources, services, webhooks.outbox, (dreams, evals, campaigns)
         ),
         access=AccessServices(
             keys=Keys(records),
@@ -368,9 +378,9 @@ def _build_schedules(
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
-    actions: tuple[Dreams, EvalServices],
+    actions: tuple[Dreams, EvalServices, Campaigns],
 ) -> ScheduleServices:
-    dreams, evals = actions
+    dreams, evals, campaigns = actions
     pin_agent = resource_services.agents.reference
     records = infrastructure.store.records
     store = DeploymentStore(
@@ -386,6 +396,7 @@ def _build_schedules(
         session_services.event_sender,
         dreams.start_scheduled,
         evals.scheduled,
+        campaigns,
     )
     triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(

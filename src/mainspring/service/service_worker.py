@@ -16,6 +16,7 @@ from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
 from mainspring.service.evals import scheduled_evals
+from mainspring.service.evolution import campaigns
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores
@@ -152,6 +153,7 @@ async def run_worker(
     worker.register(dreams.TASK, partial(service.dreams.run, model=config.model))
     run_suite = partial(service.evals.scheduled.run, model=config.model)
     worker.register(scheduled_evals.TASK, run_suite)
+    worker.register(campaigns.TASK, service.campaigns.run)
     worker.register(approval_keeping.TASK, service.sessions.approvals.attend)
     worker.register(CLEAR_TASK, ports.cleaner.clear)
     worker.register(END_TASK, runs.end)

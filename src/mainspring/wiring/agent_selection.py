@@ -14,7 +14,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.agent_selection import AgentSelection
 from mainspring.wiring.providers import default_model
-from mainspring.wiring.sandbox_environment import read_environment
+from mainspring.wiring.sandbox_settings import read_environment
 from mainspring.wiring.settings_files import read_scripts
 
 if TYPE_CHECKING:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,7 +34,7 @@ from mainspring.log.records import Records
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session_paths import SessionPaths
 from mainspring.runtime.session_context import Models, SetupRequest
-from mainspring.wiring.sandbox_environment import egress_rules
+from mainspring.wiring.sandbox_settings import egress_rules
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.user_vault import user_vault
 
@@ -141,7 +141,7 @@ def web_tools(
     return {tool.spec.name: tool for tool in tools}
 
 
-def session_tree(paths: SessionPaths, policy: Policy, skills: Sequence[Path]) -> FolderWorkspace:
+def session_tree(paths: SessionPaths, policy: Policy, skills: Collection[Path]) -> FolderWorkspace:
     extra = [
         Root(path=Path(directory))
         for directory in policy.directories

@@ -27,8 +27,8 @@ from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.runtime_assembly import open_runtime
-from mainspring.wiring.sandbox_environment import session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
+from mainspring.wiring.sandbox_settings import session_paths
+from mainspring.wiring.sandboxes import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 
 

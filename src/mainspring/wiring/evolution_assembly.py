@@ -15,11 +15,12 @@ from mainspring.capabilities.providers.script_file import scripted_models
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, ProviderFailed
-from mainspring.core.sender import local_user
+from mainspring.core.sender import Sender, local_user
 from mainspring.improve.evals.judge_calls import new_request
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evolution.evolve_settings import EvolveSettings
+from mainspring.improve.evals.suite_files import named_suite
+from mainspring.improve.evolution.evolve_settings import EvolveSettings, read_settings
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.improve.evolution.model_proposer import AskImprover
 from mainspring.runtime.model_question import complete, reply_text
@@ -41,6 +42,8 @@ class CampaignOptions:
     is_unsandboxed: bool = False
     model: str | None = None
     """The agent's model, if it is not its own."""
+    sender: Sender | None = None
+    """Who acts; by default the user of this machine."""
     report: Callable[[str], None] = lambda _: None
 
 
@@ -61,12 +64,33 @@ async def open_campaigns(
             suite_file=options.suite,
             open_runner=partial(_open_runner, settings, options),
             ask=_improver(models, improver),
-            sender=local_user(settings.user),
+            sender=options.sender or local_user(settings.user),
             clock=clock.now,
             place=_state(settings) / "evolution",
             author=improver,
             report=options.report,
         )
+
+
+@asynccontextmanager
+async def open_folder_campaigns(
+    settings: Settings, sender: Sender | None
+) -> AsyncGenerator[FolderCampaigns, None]:
+    """The campaigns of the folder of the settings, for a service.
+
+    Raises: InvalidInput: it has no valid `evolve.yaml`, or no such suite.
+    """
+    folder = Path(settings.folder)
+    evolve = await to_thread.run_sync(read_settings, folder)
+    suite = await to_thread.run_sync(partial(named_suite, folder, evolve.suite, field="suite"))
+    options = CampaignOptions(
+        folder=folder,
+        settings=evolve,
+        suite=suite,
+        sender=sender or Sender(kind="system", id="campaigns"),
+    )
+    async with open_campaigns(settings, options) as campaigns:
+        yield campaigns
 
 
 def _state(settings: Settings) -> Path:

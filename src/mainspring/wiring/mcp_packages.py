@@ -21,8 +21,8 @@ from mainspring.config import Settings
 from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.runtime.mcp_server import McpServer
-from mainspring.wiring.sandbox_environment import session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_settings import session_paths
+from mainspring.wiring.sandboxes import SandboxPool
 
 _FOLDER = Path(".mainspring") / "mcp-packages"
 _ENVIRONMENT_FOLDER = Path(".mainspring") / "packages"

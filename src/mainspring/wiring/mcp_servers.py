@@ -60,8 +60,8 @@ from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.settings.session_servers import ProjectServers, read_plugins, server_parts
 from mainspring.runtime.settings.tool_pins import ServerHistory
 from mainspring.wiring.mcp_packages import sandbox_packages
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool, sandbox_pool
+from mainspring.wiring.sandbox_settings import read_environment, session_paths
+from mainspring.wiring.sandboxes import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import (
     load_policy,
     read_folder_policy,

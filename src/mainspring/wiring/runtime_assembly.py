@@ -23,14 +23,15 @@ from mainspring.runtime.session.message_content import Content
 from mainspring.runtime.session.run_arguments import RunOnceArguments, is_in_event_loop
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Runtime, ignore_delta
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.wiring.providers import default_model, open_model_registry
-from mainspring.wiring.sandbox_pool import MAX_IDLE, sandbox_pool
+from mainspring.wiring.sandboxes import MAX_IDLE, sandbox_pool
 from mainspring.wiring.stores import open_log
-from mainspring.wiring.toolbox_builder import ToolboxBuilder
+from mainspring.wiring.thread_implementations import toolbox_builder
 
 
 @asynccontextmanager
-async def open_runtime(
+async def open_runtime(  # parameters: what an embedding program may replace
     settings: Settings | None = None,
     *,
     store: str | None = None,
@@ -38,12 +39,14 @@ async def open_runtime(
     budget: Budget | None = None,
     options: RunOptions | None = None,
     idle_sandboxes: int = MAX_IDLE,
+    loaded: LoadedPolicy | None = None,
 ) -> AsyncGenerator[Runtime, None]:
     """A runtime with its log and models, until the block ends. By default the log is in
     `.mainspring/`.
 
     `authorizer` is for agents without built-in tools; with them, the settings files decide.
-    `idle_sandboxes`: how many sandboxes stay open between runs.
+    `idle_sandboxes`: how many sandboxes stay open between runs. `loaded`: the settings files as
+    they were just read, for the first run.
     """
     is_program = settings is None  # the command line looks into the agent's folder for scripts
     settings = settings or read_settings(store=store)
@@ -61,7 +64,9 @@ async def open_runtime(
         runtime = Runtime(
             log,
             models,
-            toolbox_factory=ToolboxBuilder(settings, models, sandboxes, authorizer or AllowAll()),
+            toolbox_factory=toolbox_builder(
+                settings, models, sandboxes, authorizer or AllowAll(), loaded=loaded
+            ),
             options=options,
             budget=budget,
             sender=local_user(settings.user),

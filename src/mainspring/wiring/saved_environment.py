@@ -17,10 +17,10 @@ from mainspring.core.ids import new_id
 from mainspring.runtime.environment_setup import CheckoutTrial, EnvironmentSetup
 from mainspring.runtime.saved_environments import SavedEnvironment, SavedEnvironments
 from mainspring.wiring.mcp_packages import with_packages
-from mainspring.wiring.sandbox_environment import read_environment, session_paths
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_settings import read_environment, session_paths
+from mainspring.wiring.sandboxes import SandboxPool
 from mainspring.wiring.settings_files import read_folder_policy
-from mainspring.wiring.thread_workspace import open_worktrees, shared_repository
+from mainspring.wiring.worktrees import open_worktrees, shared_repository
 
 
 def saved_environments(home: Path) -> SavedEnvironments:

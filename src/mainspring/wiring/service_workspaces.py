@@ -23,8 +23,8 @@ from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.sessions.expired_workspaces import WorkspaceCleaner
 from mainspring.service.sessions.resource_types import FileContent
 from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
-from mainspring.wiring.sandbox_environment import session_paths, state_folders
-from mainspring.wiring.sandbox_pool import SandboxPool
+from mainspring.wiring.sandbox_settings import session_paths, state_folders
+from mainspring.wiring.sandboxes import SandboxPool
 
 
 def workspace_cleaner(

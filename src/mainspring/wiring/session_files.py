@@ -19,9 +19,9 @@ from mainspring.runtime.session.rewind import RewindHistory
 from mainspring.runtime.session.session_paths import SessionPaths, hide_denied_paths
 from mainspring.runtime.session.session_removal import SessionRemoval
 from mainspring.runtime.settings.pinned_policy import read_pinned_policy
-from mainspring.wiring.sandbox_environment import session_paths, state_folders
+from mainspring.wiring.sandbox_settings import session_paths, state_folders
 from mainspring.wiring.settings_files import read_folder_policy
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 
 def session_removal(settings: Settings, log: SessionLog) -> SessionRemoval:

@@ -18,15 +18,15 @@ from mainspring.service.sessions.resource_types import file_content
 from mainspring.service.sessions.session_runs import RunRedaction
 from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 from mainspring.service.telemetry.telemetry_setup import Telemetry
-from mainspring.wiring.sandbox_environment import state_folders
-from mainspring.wiring.sandbox_pool import sandbox_pool
+from mainspring.wiring.sandbox_settings import state_folders
+from mainspring.wiring.sandboxes import sandbox_pool
 from mainspring.wiring.service_workspaces import (
     fork_workspaces,
     open_git_cloner,
     open_mounts,
     workspace_cleaner,
 )
-from mainspring.wiring.toolbox_builder import ToolboxBuilder
+from mainspring.wiring.thread_implementations import toolbox_builder
 from mainspring.wiring.user_vault import known_secrets
 
 
@@ -54,7 +54,7 @@ async def open_worker(
     async with sandbox_pool(settings) as sandboxes:
         await sandboxes.end_outdated(state_folders(settings).served_states)
         ports = WorkerPorts(
-            toolbox_factory=ToolboxBuilder(
+            toolbox_factory=toolbox_builder(
                 settings, infrastructure.models, sandboxes, AllowAll(), machine.networks
             ),
             known_secrets=known_secrets(settings),

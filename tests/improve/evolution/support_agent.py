@@ -41,11 +41,11 @@ def agent_parts() -> list[dict[str, object]]:
 def improver_parts() -> list[dict[str, object]]:
     """The first answer quotes a case, and is refused; the others are rules."""
     leak = "For the question do you know about the shipping of my lamp please answer well"
-    quoting = {
+    quoting: dict[str, object] = {
         "when": "contains 3 days (attempt 1)",
         "steps": [{"says": f'<append path="AGENTS.md">\n{leak}\n</append>'}],
     }
-    rules = [
+    rules: list[dict[str, object]] = [
         {
             "when": f"Cause: message: contains {answer}",
             "steps": [{"says": f'<append path="AGENTS.md">\n{rule}\n</append>'}],

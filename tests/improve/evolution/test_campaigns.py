@@ -17,8 +17,8 @@ from mainspring.improve.evolution.campaign_log import (
     read_candidate,
     read_ledger,
 )
+from mainspring.improve.evolution.campaign_views import approval_hash
 from mainspring.improve.evolution.evolve_settings import read_settings as read_evolve
-from mainspring.improve.evolution.folder_campaigns import approval_hash
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 

@@ -36,7 +36,7 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.testing import calls, says
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 P = TypeVar("P")
 SECONDS = 60

@@ -73,6 +73,10 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     program_seconds: Annotated[int, Meta(ge=1, le=MAX_PROGRAM_SECONDS)] = 600
     """The longest time limit that a call of `bash` can ask for."""
 
+    @property
+    def has_packages(self) -> bool:
+        return self.packages != EnvironmentPackages()
+
     def with_additions(
         self, packages: Mapping[str, Sequence[str]], folder: str
     ) -> SandboxEnvironment:

@@ -10,6 +10,7 @@ from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.alarms import AlarmRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
+from mainspring.edges.api.routes.campaigns import CampaignRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
 from mainspring.edges.api.routes.dreams import DreamRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
@@ -80,6 +81,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         MemoryRoutes(memory.memories, memory.versions, memory.search),
         DreamRoutes(service.dreams),
         AlarmRoutes(service.evals.alarms),
+        CampaignRoutes(service.campaigns),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),

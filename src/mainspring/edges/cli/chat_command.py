@@ -24,7 +24,7 @@ from mainspring.edges.cli.send import is_agent_command, send_message
 from mainspring.edges.cli.session_runner import (
     SessionRunner,
     UserLeft,
-    open_session_runner,
+    open_chosen_session,
     print_status,
 )
 from mainspring.edges.cli.slash_output import (
@@ -34,7 +34,6 @@ from mainspring.edges.cli.slash_output import (
     print_without_session,
 )
 from mainspring.edges.cli.terminal_input import Keyboard
-from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import SubmittedResult
 from mainspring.runtime.corrections import Corrections
@@ -83,8 +82,7 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
-    options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, arguments.session()) as runner:
+    async with open_chosen_session(settings, arguments) as (runner, options):
         keyboard = Keyboard(colour=settings.color)
         keyboard.open()
         folder = Path(settings.folder, options.workspace or ".")
@@ -356,7 +354,7 @@ class _Chat:
         runtime, model = self._runner.runtime, picked.model or self._agent.model
         runtime.models.open(model)
         self._agent = replace(self._agent, model=model, memory=picked.memory or self._agent.memory)
-        self._session = await runtime.resume(self._agent, picked.id)
+        self._session = await self._runner.resume(self._agent, picked.id)
         await chat_sessions.show_conversation(self._settings, runtime.log, picked.id)
         self._print_line(f"this is session {short_id(picked.id)} now", "dim")
 

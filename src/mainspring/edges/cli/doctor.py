@@ -28,7 +28,7 @@ from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.config import API_KEY_VARIABLES, Settings, is_postgres
 from mainspring.core.errors import MainspringError
 from mainspring.edges.cli.printing import Screen, byte_size, pad, plural
-from mainspring.wiring.sandbox_environment import private_files
+from mainspring.wiring.sandbox_settings import private_files
 from mainspring.wiring.stores import reach_postgres
 
 _MIN_SQLITE_VERSION = (3, 37, 0)

@@ -28,7 +28,7 @@ from mainspring.runtime.environment_setup import REQUEST, TOOL, EnvironmentSetup
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.saved_environments import EnvironmentPlan, SavedEnvironment
 from mainspring.runtime.session.run_result import RunResult
-from mainspring.wiring.sandbox_pool import sandbox_pool
+from mainspring.wiring.sandboxes import sandbox_pool
 from mainspring.wiring.saved_environment import environment_setup, saved_environments
 
 app = command_group()

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -18,14 +18,12 @@ from mainspring.config import Settings
 from mainspring.core import clock, events
 from mainspring.core.content import Block
 from mainspring.core.envelope import Event
-from mainspring.core.events import Permission, PermissionUpdate, RuleText
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
 from mainspring.edges.cli.printing import Screen, sanitize_text
 from mainspring.edges.cli.run_arguments import (
     STDIO,
-    STREAM_JSON,
     OutcomeArguments,
     PrintArguments,
     RunArguments,
@@ -42,7 +40,7 @@ from mainspring.edges.cli.run_command import (
 from mainspring.edges.cli.session_runner import (
     SessionRunner,
     UserLeft,
-    open_session_runner,
+    open_chosen_session,
     run_interruptible,
 )
 from mainspring.edges.cli.stream_input import (
@@ -51,12 +49,9 @@ from mainspring.edges.cli.stream_input import (
     StreamInput,
     UserInput,
 )
-from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.harness.context.xray import decode_prefix
-from mainspring.harness.permissions.rule import parse_rule
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.log.task_groups import unwrap_single_error
-from mainspring.runtime.definition_files.frontmatter_fields import split
 from mainspring.runtime.export_sessions.api_blocks import media_of
 from mainspring.runtime.export_sessions.claude_code_stream import (
     ClaudeCodeStream,
@@ -101,38 +96,19 @@ async def run_printed(
     prompt: str | None,
 ) -> int:
     resumed = arguments.session()
-    is_streamed_in = printing.input_format == STREAM_JSON
+    is_streamed_in = printing.is_streamed_in
     text = None if is_streamed_in else await read_prompt(prompt, required=resumed is None)
-    options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed, unattended=True) as runner:
+    async with open_chosen_session(
+        settings, arguments, unattended=True, runs_at_once=not is_streamed_in
+    ) as (runner, _):
+        outcome.check(text, is_defined=runner.has_new_outcome)
         if is_streamed_in:
             return await _run_input(settings, printing, runner)
-        session = await _open_session(settings, printing, runner)
+        session = runner.session or await runner.start()
         run = await PrintedSession.open(settings, printing, runner, session)
         if text is not None:
             await submit_prompt(settings, runner, outcome, session, text)
         return await run.run()
-
-
-async def _permit(session: Session, printing: PrintArguments) -> None:
-    """Raises: InvalidInput: a rule is malformed; nothing was permitted."""
-    options: dict[Permission, list[str] | None] = {
-        "allow": printing.allowed_tools,
-        "deny": printing.disallowed_tools,
-    }
-    updates = [
-        PermissionUpdate(type="addRules", behavior=behavior, rules=rules)
-        for behavior, texts in options.items()
-        if (rules := tuple(_rules(texts or ())))
-    ]
-    if updates:
-        await session.permit(*updates)
-
-
-def _rules(texts: Iterable[str]) -> Iterable[RuleText]:
-    for text in (rule for joined in texts for rule in split(joined, ", \t\n")):
-        rule = parse_rule(text)
-        yield RuleText(tool_name=text.partition("(")[0], rule_content=rule.specifier)
 
 
 @dataclass(slots=True)
@@ -301,7 +277,7 @@ async def _run_input(settings: Settings, printing: PrintArguments, runner: Sessi
                 run: PrintedSession | None = None
                 async for line in receive:
                     if run is None:
-                        session = await _open_session(settings, printing, runner, channel)
+                        session = await _open_session(settings, runner, channel)
                         sessions.append(session)
                         run = await PrintedSession.open(settings, printing, runner, session)
                         run.on_approval = channel.on_approval
@@ -332,22 +308,12 @@ async def _read_lines(
 
 
 async def _open_session(
-    settings: Settings,
-    printing: PrintArguments,
-    runner: SessionRunner,
-    channel: ControlChannel | None = None,
+    settings: Settings, runner: SessionRunner, channel: ControlChannel
 ) -> Session:
-    """The resumed session, a fork of it, or a new one."""
-    agent = printing.changed(runner.agent)
-    resumed = runner.session
-    if resumed is not None and printing.fork_session:
-        resumed = await resumed.fork()
-    if channel is not None:
-        session_id = "" if resumed is None else resumed.id
-        agent = channel.configured(agent, session_id=session_id, folder=str(settings.folder))
-    if resumed is None:
-        session = await replace(runner, agent=agent).start()
-    else:
-        session = await runner.runtime.resume(agent, resumed.id)
-    await _permit(session, printing)
-    return session
+    """The session with the hooks and subagents of the program that started this process."""
+    session = runner.session
+    session_id = "" if session is None else session.id
+    agent = channel.configured(runner.agent, session_id=session_id, folder=str(settings.folder))
+    if session is None:
+        return await runner.start(agent)
+    return await runner.runtime.resume(agent, session.id)

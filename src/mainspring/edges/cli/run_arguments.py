@@ -3,7 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -12,11 +13,17 @@ import typer
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import Permission, PermissionUpdate, RuleText
 from mainspring.edges.cli.options import parse_dollars
 from mainspring.edges.cli.session_lookup import LAST_SESSION
 from mainspring.files.atomic_file import read_bounded
-from mainspring.harness.permissions.tool_names import canonical_name
-from mainspring.runtime.agent import Agent
+from mainspring.harness.permissions.rule import parse_rule
+from mainspring.harness.permissions.tool_names import (
+    BUILTIN_TOOL_NAMES,
+    canonical_name,
+    is_tool_name,
+)
+from mainspring.runtime.definition_files.frontmatter_fields import split
 from mainspring.runtime.run_options import RunOptions
 
 _MAX_RUBRIC_BYTES = 100_000
@@ -133,12 +140,89 @@ class RunArguments:
             " without asking. Can be repeated; recorded in the session.",
         ),
     ] = None
+    allowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--allowedTools",
+            "--allowed-tools",
+            metavar="RULES",
+            help='Allow these calls in the session: "Bash(git log *),Edit".',
+        ),
+    ] = None
+    disallowed_tools: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--disallowedTools",
+            "--disallowed-tools",
+            metavar="RULES",
+            help="Deny these calls in the session.",
+        ),
+    ] = None
+    system_prompt: Annotated[
+        str | None,
+        typer.Option("--system-prompt", metavar="TEXT", help="Replace the agent's instructions."),
+    ] = None
+    append_system_prompt: Annotated[
+        str | None,
+        typer.Option(
+            "--append-system-prompt", metavar="TEXT", help="Add to the agent's instructions."
+        ),
+    ] = None
+    tools: Annotated[
+        str | None,
+        typer.Option(
+            "--tools",
+            metavar="NAMES",
+            help="The built-in tools to use, separated by commas; or default.",
+        ),
+    ] = None
+    fork_session: Annotated[
+        bool,
+        typer.Option(
+            "--fork-session",
+            help="With --resume or --continue: continue in a fork of the session.",
+        ),
+    ] = False
 
     def session(self) -> str | None:
-        """The session to continue, as `find_session` takes it."""
+        """The session to continue, as `find_session` takes it.
+
+        Raises: BadParameter: the options cannot be combined.
+        """
         if self.is_continued and self.resume is not None:
             raise typer.BadParameter("use either --continue or --resume")
-        return LAST_SESSION if self.is_continued else self.resume
+        session = LAST_SESSION if self.is_continued else self.resume
+        if self.fork_session and session is None:
+            raise typer.BadParameter("--fork-session needs --resume or --continue")
+        return session
+
+    def permission_updates(self) -> tuple[PermissionUpdate, ...]:
+        """The rules of `--allowedTools` and `--disallowedTools`.
+
+        Raises: InvalidInput: a rule is malformed.
+        """
+        options: dict[Permission, list[str] | None] = {
+            "allow": self.allowed_tools,
+            "deny": self.disallowed_tools,
+        }
+        return tuple(
+            PermissionUpdate(type="addRules", behavior=behavior, rules=rules)
+            for behavior, texts in options.items()
+            if (rules := tuple(_rules(texts or ())))
+        )
+
+    def built_ins(self) -> tuple[str, ...] | None:
+        """Raises: BadParameter: there is no such tool."""
+        if self.tools is None or self.tools == "default":
+            return None
+        names = split(self.tools, ", \t\n")
+        unknown = [name for name in names if "(" in name or not is_tool_name(name)]
+        if unknown:
+            raise typer.BadParameter(
+                f"--tools: there is no built-in tool {unknown[0]}; there are"
+                f" {', '.join(sorted(BUILTIN_TOOL_NAMES))}"
+            )
+        return tuple(map(canonical_name, names))
 
     def options(self) -> RunOptions:
         return RunOptions(
@@ -146,6 +230,9 @@ class RunArguments:
             model=self.model,
             max_turns=self.max_turns,
             max_cost_usd=self.max_cost,
+            instructions=self.system_prompt,
+            more_instructions=self.append_system_prompt or "",
+            built_ins=self.built_ins(),
             mode=self.mode,
             workspace=None if self.workspace is None else Path(self.workspace),
             is_unsandboxed=self.unsandboxed,
@@ -154,9 +241,13 @@ class RunArguments:
         )
 
 
+def _rules(texts: Iterable[str]) -> Iterator[RuleText]:
+    for text in (rule for joined in texts for rule in split(joined, ", \t\n")):
+        rule = parse_rule(text)
+        yield RuleText(tool_name=text.partition("(")[0], rule_content=rule.specifier)
+
+
 STDIO = "stdio"
-
-
 STREAM_JSON = "stream-json"
 
 
@@ -191,44 +282,7 @@ class PrintArguments:
         ),
     ] = False
     verbose: Annotated[bool, typer.Option("--verbose", hidden=True)] = False
-    """Claude Code requires it with stream-json; it has no effect here."""
-    allowed_tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allowedTools",
-            "--allowed-tools",
-            metavar="RULES",
-            help='Allow these calls in the session: "Bash(git log *),Edit".',
-        ),
-    ] = None
-    disallowed_tools: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--disallowedTools",
-            "--disallowed-tools",
-            metavar="RULES",
-            help="Deny these calls in the session.",
-        ),
-    ] = None
-
-    system_prompt: Annotated[
-        str | None,
-        typer.Option("--system-prompt", metavar="TEXT", help="Replace the agent's instructions."),
-    ] = None
-    append_system_prompt: Annotated[
-        str | None,
-        typer.Option(
-            "--append-system-prompt", metavar="TEXT", help="Add to the agent's instructions."
-        ),
-    ] = None
-    tools: Annotated[
-        str | None,
-        typer.Option(
-            "--tools",
-            metavar="NAMES",
-            help="The built-in tools to use, separated by commas; or default.",
-        ),
-    ] = None
+    """Claude Code requires it with stream-json, which prints the same without it here."""
     permission_prompt_tool: Annotated[
         str | None,
         typer.Option(
@@ -237,20 +291,6 @@ class PrintArguments:
             help="With --input-format stream-json: ask the program that started this process.",
         ),
     ] = None
-    fork_session: Annotated[
-        bool,
-        typer.Option("--fork-session", help="With --resume: continue in a fork of the session."),
-    ] = False
-
-    def changed(self, agent: Agent) -> Agent:
-        """The agent as these options change it."""
-        instructions = agent.instructions if self.system_prompt is None else self.system_prompt
-        if self.append_system_prompt:
-            instructions = f"{instructions}\n\n{self.append_system_prompt}".strip()
-        built_ins = agent.built_ins
-        if self.tools is not None and self.tools != "default":
-            built_ins = tuple(canonical_name(name) for name in self.tools.split(",") if name)
-        return replace(agent, instructions=instructions, built_ins=built_ins)
 
     @property
     def is_printed(self) -> bool:
@@ -260,22 +300,34 @@ class PrintArguments:
     def is_stream(self) -> bool:
         return self.output_format == STREAM_JSON
 
-    def check(self, prompt: str | None) -> None:
-        """Raises: BadParameter: the options cannot be combined."""
-        if self.input_format == STREAM_JSON:
-            if not self.is_stream:
-                raise typer.BadParameter(
-                    "--input-format stream-json needs --output-format stream-json"
-                )
-            if prompt is not None:
-                raise typer.BadParameter(
-                    "with --input-format stream-json, messages come from standard input: omit"
-                    " PROMPT"
-                )
+    @property
+    def is_streamed_in(self) -> bool:
+        return self.input_format == STREAM_JSON
+
+    def check(self, prompt: str | None, *, json: bool) -> None:
+        """Raises: BadParameter: the options cannot be combined, or need one that is missing."""
+        if json and self.is_printed:
+            raise typer.BadParameter(
+                "--json prints the events of a session, and -p the result for a script: use"
+                " --output-format json or stream-json with -p"
+            )
         if self.permission_prompt_tool not in (None, STDIO):
             raise typer.BadParameter("--permission-prompt-tool can only be stdio")
-        if self.with_partial_messages and not self.is_stream:
-            raise typer.BadParameter("--include-partial-messages needs --output-format stream-json")
+        for_stream = {
+            "--input-format stream-json": self.is_streamed_in,
+            "--include-partial-messages": self.with_partial_messages,
+            "--verbose": self.verbose,
+        }
+        for option in (
+            name for name, is_set in for_stream.items() if is_set and not self.is_stream
+        ):
+            raise typer.BadParameter(f"{option} needs --output-format stream-json")
+        if self.permission_prompt_tool is not None and not self.is_streamed_in:
+            raise typer.BadParameter("--permission-prompt-tool needs --input-format stream-json")
+        if self.is_streamed_in and prompt is not None:
+            raise typer.BadParameter(
+                "with --input-format stream-json, messages come from standard input: omit PROMPT"
+            )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -299,6 +351,17 @@ class OutcomeArguments:
             help="How often to grade at most. [default: 3]",
         ),
     ] = None
+
+    def check(self, text: str | None, *, is_defined: bool) -> None:
+        """`is_defined`: whether the agent has a rubric for a new session.
+
+        Raises: BadParameter: there is nothing to grade.
+        """
+        if self.outcome is not None and text is None:
+            raise typer.BadParameter("--outcome needs PROMPT: the work that is graded")
+        has_rubric = self.outcome is not None or (is_defined and text is not None)
+        if self.max_iterations is not None and not has_rubric:
+            raise typer.BadParameter("--max-iterations needs --outcome")
 
     def rubric(self, settings: Settings) -> str | None:
         """Raises: InvalidInput."""

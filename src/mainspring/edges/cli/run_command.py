@@ -24,13 +24,12 @@ from mainspring.edges.cli.session_runner import (
     Notices,
     SessionRunner,
     UserLeft,
-    open_session_runner,
+    open_chosen_session,
     print_status,
     run_interruptible,
 )
 from mainspring.edges.cli.subagent_tree import SubagentTree
 from mainspring.edges.cli.terminal_input import Keyboard, is_piped, read_piped
-from mainspring.edges.cli.worktree_option import open_worktree
 from mainspring.harness.outcomes import GradingEstimate, estimate_grading
 from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_definition
 from mainspring.harness.stop_reasons import EndReason
@@ -95,14 +94,14 @@ async def run(
     """Run an agent until it is done. Exit status: 0 done, 3 waiting for an answer, 4 a limit
     was reached, 1 failed, 130 interrupted."""
     resumed = arguments.session()
+    printing.check(prompt, json=json)
     if printing.is_printed:
-        printing.check(prompt)
         return await print_mode.run_printed(settings, arguments, printing, outcome, prompt)
     if prompt is None and resumed is None and sys.stdin.isatty():
         raise typer.BadParameter("write what to do, or pipe it in", param_hint="PROMPT")
     text = await read_prompt(prompt, required=resumed is None)
-    options = await open_worktree(settings, arguments)
-    async with open_session_runner(settings, options, resumed) as runner:
+    async with open_chosen_session(settings, arguments, runs_at_once=True) as (runner, _):
+        outcome.check(text, is_defined=runner.has_new_outcome)
         if text is not None:
             reject_slash_command(runner.agent, text)
         session = runner.session or await runner.start()

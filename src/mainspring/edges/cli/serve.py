@@ -65,7 +65,7 @@ from mainspring.service.telemetry.metrics import Metrics
 from mainspring.service.telemetry.telemetry_setup import Telemetry, open_telemetry
 from mainspring.service.webhooks.webhook_deliveries import MeteredPoster
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
-from mainspring.wiring.sandbox_environment import private_files
+from mainspring.wiring.sandbox_settings import private_files
 from mainspring.wiring.service_assembly import open_service
 from mainspring.wiring.stores import schema_status
 from mainspring.wiring.user_vault import known_secrets

@@ -5,6 +5,7 @@ line.
 from __future__ import annotations
 
 import hashlib
+import os
 import signal
 from collections.abc import AsyncGenerator, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -21,17 +22,21 @@ from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripte
 from mainspring.config import FOLDER, Settings
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import PermissionUpdate
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.model_facts import ModelFacts
 from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
+from mainspring.edges.cli.run_arguments import RunArguments
 from mainspring.edges.cli.session_lookup import find_session, require_store
 from mainspring.edges.cli.terminal_input import pause_echo
-from mainspring.edges.cli.worktree_option import share_repository
+from mainspring.edges.cli.worktree_option import open_worktree, share_repository
+from mainspring.error_table import with_hints
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
+from mainspring.log.store import SessionRow
 from mainspring.log.task_groups import unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
@@ -40,7 +45,11 @@ from mainspring.runtime.memory.memory_mode import with_memory_mode
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_result import OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
+from mainspring.runtime.session.session_summary import (
+    SessionSummary,
+    summarize_session,
+    workspace_of,
+)
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.runtime_assembly import open_runtime
@@ -128,12 +137,51 @@ class SessionRunner:
     origin: Mapping[str, str] | None
     outcome: ManifestOutcome | None
     """The outcome that new sessions of the agent are graded against."""
+    updates: tuple[PermissionUpdate, ...] = ()
+    """Rules for each session that is started or resumed."""
+
+    @property
+    def has_new_outcome(self) -> bool:
+        """Whether a new session is graded against the agent's own rubric."""
+        return self.session is None and self.outcome is not None and bool(self.outcome.rubric)
 
     async def start(self, agent: Agent | None = None) -> Session:
         """Start a new session without a message; `agent` replaces the agent that was opened."""
         agent = agent or self.agent
         origin = with_memory_mode(self.origin or {}, agent.memory)
-        return await self.runtime.start(agent, metadata=origin or None)
+        session = await self.runtime.start(agent, metadata=origin or None)
+        return await self._permitted(session)
+
+    async def resume(self, agent: Agent, session_id: str) -> Session:
+        return await self._permitted(await self.runtime.resume(agent, session_id))
+
+    async def _permitted(self, session: Session) -> Session:
+        if self.updates:
+            await session.permit(*self.updates)
+        return session
+
+
+@asynccontextmanager
+async def open_chosen_session(
+    settings: Settings,
+    arguments: RunArguments,
+    *,
+    unattended: bool = False,
+    runs_at_once: bool = False,
+) -> AsyncGenerator[tuple[SessionRunner, RunOptions], None]:
+    """As `open_session_runner`, with the options of the command line: the runner of the session to
+    continue, or of a fork of it, or of new ones."""
+    resumed, updates = arguments.session(), arguments.permission_updates()
+    options = await open_worktree(settings, arguments)
+    async with open_session_runner(
+        settings, options, resumed, unattended=unattended, runs_at_once=runs_at_once
+    ) as runner:
+        runner = replace(runner, updates=updates)
+        session = runner.session
+        if session is not None:
+            forked = await session.fork() if arguments.fork_session else session
+            runner = replace(runner, session=await runner.resume(runner.agent, forked.id))
+        yield runner, options
 
 
 _SECOND_PRESS_SECONDS = 5.0
@@ -141,25 +189,29 @@ _SECOND_PRESS_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def open_session_runner(
+async def open_session_runner(  # parameters: how a command asks, and when it runs
     settings: Settings,
     options: RunOptions,
     resume: str | None,
     *,
     answered_later: bool = False,
     unattended: bool = False,
+    runs_at_once: bool = False,
     change_agent: Callable[[Agent], Agent] = lambda agent: agent,
 ) -> AsyncGenerator[SessionRunner, None]:
     """Opens an agent and its model; reports all problems with them before a session begins.
 
     `answered_later`: calls that need a person wait for an answer from elsewhere.
     `unattended`: nobody is asked, even at a terminal.
+    `runs_at_once`: the session runs at once, so its first run uses the settings files that are read
+    here.
     `change_agent`: applied to the agent that was opened.
     """
     if resume is not None:
         require_store(settings)
     notes = Screen(settings, stderr=True)
     folder = Path(settings.folder, options.workspace or ".")
+    await anyio.to_thread.run_sync(_require_folder, folder)
     loaded_policy = await read_folder_policy(settings, folder)
     settings = with_key_helper(settings, loaded_policy)
     agents = agent_selection(settings)
@@ -173,9 +225,10 @@ async def open_session_runner(
         is_headless=not is_attended and not answered_later,
         warn=notices.warn,
     )
-    async with open_runtime(settings, options=at_terminal) as runtime:
+    reused = loaded_policy if runs_at_once else None
+    async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
-        recorded = None if row is None else await summarize_session(runtime.log, row)
+        recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
             agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy
         )
@@ -187,12 +240,7 @@ async def open_session_runner(
         if row is not None or options.workspace is not None:  # it may be in a worktree
             await share_repository(settings, runtime, row and row.id)
         try:
-            scripts = await anyio.to_thread.run_sync(scripted_models, agent.model, loaded.folder)
-            for name, script in scripts.items():
-                runtime.models.put(name, script)
-                notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
-            runtime.models.open(agent.model)
-            runtime.models.connect_early(agent.model)  # connects during the set-up
+            await _open_model(runtime, notes, agent.model, loaded.folder)
         except InvalidInput as error:
             if row is None or options.model is not None:
                 raise
@@ -216,6 +264,50 @@ async def open_session_runner(
             origin=agents.origin(options),
             outcome=loaded.agent_manifest.outcome,
         )
+
+
+def _require_folder(folder: Path) -> None:
+    """Raises: InvalidInput."""
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder}: there is no such folder to work in")
+
+
+def _is_same_place(one: Path, other: str) -> bool:
+    return os.path.realpath(one) == os.path.realpath(other)
+
+
+async def _read_resumed(runtime: Runtime, row: SessionRow, options: RunOptions) -> SessionSummary:
+    """The state of a session that continues.
+
+    Raises:
+        InvalidInput: an option names another workspace or agent than the session's own, whose
+            rules, hooks and instructions are pinned in its log.
+    """
+    recorded = await summarize_session(runtime.log, row)
+    workspace = await workspace_of(runtime.log, row.id)
+    for option, chosen, own in (
+        ("--workspace", options.workspace, workspace),
+        ("--agent", options.agent, recorded.folder or workspace),
+    ):
+        if chosen is None or own is None:
+            continue
+        if not await anyio.to_thread.run_sync(_is_same_place, chosen, own):
+            problem = f"{option} {chosen}: session {row.id} has {own} and keeps it"
+            raise with_hints(InvalidInput(problem), "omit the option, or begin a new session")
+    return recorded
+
+
+async def _open_model(runtime: Runtime, notes: Screen, model: str, folder: Path) -> None:
+    """Open the model, or the script of that name in the agent's folder.
+
+    Raises: InvalidInput.
+    """
+    scripts = await anyio.to_thread.run_sync(scripted_models, model, folder)
+    for name, script in scripts.items():
+        runtime.models.put(name, script)
+        notes.paragraph((SCRIPT_LABEL.format(name), "yellow"))
+    runtime.models.open(model)
+    runtime.models.connect_early(model)  # connects during the set-up
 
 
 async def _with_local_model(

@@ -14,7 +14,7 @@ from mainspring.edges.cli.run_arguments import RunArguments
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session import Runtime
 from mainspring.runtime.session.session_summary import workspace_of
-from mainspring.wiring.thread_workspace import open_worktrees, shared_repository
+from mainspring.wiring.worktrees import open_worktrees, shared_repository
 
 _ID_DIGITS = 8
 

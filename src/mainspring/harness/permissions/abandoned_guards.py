@@ -15,6 +15,18 @@ from mainspring.harness.permissions.protected_path_watcher import (
 )
 
 
+_PACKAGES = Path(__file__).parents[3]
+_CODE = (
+    "import sys; sys.path.insert(0, sys.argv[1]);"
+    " from mainspring.harness.permissions.abandoned_guards import main; main()"
+)
+
+
+def end_command(state: Path) -> tuple[str, ...]:
+    """The command that ends the guard in the private folder of a session's sandbox."""
+    return (sys.executable, "-I", "-c", _CODE, str(_PACKAGES), str(state))
+
+
 def end_abandoned_guards(states: Path) -> list[str]:
     """End all abandoned guards below a folder of sessions' states; returns the paths that were set
     aside."""

@@ -56,6 +56,10 @@ ALIASES: Mapping[str, str] = MappingProxyType(
 )
 """Our tools' names in other products, each with our name."""
 
+TOOL_NAMES = frozenset((ALL_TOOLS, *BUILTIN_TOOL_NAMES, *ALIASES, *ALIASES.values())) | {
+    *("stop_agent", "close_worktree", "mcp_skill", "read_mcp_resource")
+}
+"""The names that a list of tools may have, beside those of MCP servers."""
 READ_TOOLS = frozenset(("read", "glob", "grep"))
 EDIT_TOOLS = frozenset(("edit", "write", "notebook_edit", "close_worktree"))
 SHELL_TOOLS = frozenset(("bash", "service_start"))
@@ -79,6 +83,11 @@ _CLAUDE_CODE_NAMES = {
 }
 _FAMILIES = {"read": READ_TOOLS, "edit": EDIT_TOOLS, "bash": SHELL_TOOLS, "task_create": TASK_TOOLS}
 """A rule for one of these covers the whole family."""
+
+
+def is_tool_name(name: str) -> bool:
+    """Whether a list of tools may have this name, with or without a rule in parentheses."""
+    return name.startswith("mcp__") or name.partition("(")[0] in TOOL_NAMES
 
 
 def canonical_name(name: str) -> str:

@@ -22,7 +22,6 @@ from mainspring.core.events import (
     EvolutionCreated,
     EvolutionEnded,
     EvolutionPaused,
-    EvolutionPromoted,
     EvolutionRolledBack,
     VersionActivated,
     VersionCreated,
@@ -34,7 +33,9 @@ from mainspring.improve.evals.runner import RunSettings
 from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evolution.campaign_log import (
     Campaign,
+    CampaignsPaused,
     Ledger,
+    agent_of,
     append_to_list,
     campaign_session,
     create_campaign,
@@ -43,6 +44,7 @@ from mainspring.improve.evolution.campaign_log import (
     read_ledger,
     store_candidate,
 )
+from mainspring.improve.evolution.campaign_views import approval_hash
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
 from mainspring.improve.evolution.evolve_settings import PRESETS, EvolveSettings
@@ -84,17 +86,20 @@ class FolderCampaigns:
 
     @property
     def agent(self) -> str:
-        return f"folder:{self.folder.resolve()}"
+        return agent_of(self.folder)
 
-    async def start(self, *, trigger: str = "manual") -> str:
-        """Record a new campaign on the current version, and return its id.
+    async def start(self, *, trigger: str = "manual", campaign_id: str | None = None) -> str:
+        """Record a new campaign on the current version, and return its id. `campaign_id`: chosen by
+        a caller that must not start it twice.
 
         Raises: InvalidInput: campaigns are paused, another one runs, or the plan is impossible.
         """
         ledger = await self._ready()
         base = await to_thread.run_sync(read_texts, self.folder)
         await self._record_current(ledger, base)
-        campaign_id = ids.new_id("camp")
+        campaign_id = campaign_id or ids.new_id("camp")
+        if any(item.campaign_id == campaign_id for item in ledger.campaigns):
+            return campaign_id
         plan = self.plan(campaign_id, base)
         encoded = msgspec.json.encode(plan)
         created = EvolutionCreated(
@@ -161,6 +166,13 @@ class FolderCampaigns:
         if campaign.promotions and self.settings.policy == "apply":
             await self.promote(campaign_id)
         return campaign
+
+    async def fail(self, campaign_id: str, reason: str) -> None:
+        """End a campaign that cannot continue. Raises: LeaseHeld: another process runs it."""
+        async with hold_session(self.log, campaign_session(campaign_id)) as writer:
+            if (await read_campaign(self.log, campaign_id)).ended is None:
+                ended = EvolutionEnded(campaign_id=campaign_id, status="failed", reason=reason)
+                await writer.append(ended)
 
     async def _run(self, campaign: Campaign, journal: Journal) -> None:
         plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=Plan)
@@ -249,6 +261,12 @@ class FolderCampaigns:
         if diff_hash is not None and diff_hash != approval_hash(promoted):
             raise InvalidInput("the change is not the one that was approved")
         ledger = await self._ready()
+        active = ledger.active
+        if active is not None and active.hash not in (campaign.created.base, promoted.candidate):
+            raise InvalidInput(
+                f"version {active.number} was activated after campaign {campaign_id} began; what"
+                " the campaign has proved is about an earlier version: run a new one"
+            )
         candidate = await read_candidate(self.log, promoted.candidate)
         base = await read_candidate(self.log, campaign.created.base)
         await to_thread.run_sync(write_texts, self.folder, candidate, base)
@@ -265,7 +283,6 @@ class FolderCampaigns:
                 campaign_id=campaign_id,
             )
             await self._append(version, candidates=(candidate,))
-        active = ledger.active
         if active is None or active.number != version.number:
             share = self.settings.canary if share is None else share
             await self._activate(version, promoted.gate.reason, share=share)
@@ -306,7 +323,7 @@ class FolderCampaigns:
     async def _ready(self) -> Ledger:
         ledger = await read_ledger(self.log, self.agent)
         if ledger.paused is not None:
-            raise InvalidInput(
+            raise CampaignsPaused(
                 f"campaigns on this agent are paused: {ledger.paused.reason or 'no reason given'};"
                 " `mainspring evolve pause --off` allows them again"
             )
@@ -357,12 +374,6 @@ class Estimate:
     cost_usd: Decimal
     seconds: float
     basis: str
-
-
-def approval_hash(promoted: EvolutionPromoted) -> str:
-    """What an approval of a promotion is bound to: the exact change."""
-    content = f"{promoted.parent}\n{promoted.candidate}\n{promoted.diff}"
-    return hashlib.sha256(content.encode()).hexdigest()
 
 
 def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:

@@ -7,10 +7,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
-from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvolutionProposed, EvolutionTested
 from mainspring.improve.evals.suite import Suite
-from mainspring.improve.evolution.campaign_log import read_candidate, read_ledger
+from mainspring.improve.evolution.campaign_log import (
+    CampaignsPaused,
+    read_candidate,
+    read_ledger,
+)
 from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.evolve_settings import EvolveSettings
@@ -134,7 +137,7 @@ class RecordedPorts:
     async def _require_not_paused(self) -> None:
         ledger = await read_ledger(self.log, self.agent)
         if ledger.paused is not None:
-            raise InvalidInput(
+            raise CampaignsPaused(
                 f"paused: {ledger.paused.reason or 'no reason given'}; the campaign continues with"
                 f" `mainspring evolve run --resume {self.plan.campaign_id}`"
             )

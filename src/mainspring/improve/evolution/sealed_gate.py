@@ -4,6 +4,7 @@ constraints come first. Pure, but for the trials that it asks for."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
@@ -13,7 +14,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.events import EvolutionDecision as GateDecision
-from mainspring.improve.evals.statistics import PairedTest, paired_test, sign_flip_p
+from mainspring.improve.evals.statistics import (
+    PairedTest,
+    paired_test,
+    sign_flip_p,
+    squared_distance,
+)
 from mainspring.improve.evolution.observation import Observation, Trial
 
 Decision: TypeAlias = Literal["promote", "refuse", "undecided"]
@@ -97,7 +103,7 @@ class SealedGate:
         is_hopeless = test.difference <= 0 and test.cases >= _MIN_FUTILE
         if not is_last and not is_hopeless:
             return None
-        missing = max(0, test.cases_needed(_EFFECT, alpha=self.policy.alpha) - test.cases)
+        missing = max(0, _cases_needed(test, self.policy.alpha) - test.cases)
         if is_last and missing and test.difference > 0:
             reason = f"not enough cases to decide: {missing} more are needed; {_better(test)}"
             return _decision("undecided", reason, test, missing=missing)
@@ -180,6 +186,12 @@ def _lost(pairs: Sequence[Pair]) -> tuple[str, ...]:
     )
 
 
+def _cases_needed(test: PairedTest, alpha: float) -> int:
+    """How many cases would find a gain of `_EFFECT` four times in five."""
+    spread = test.spread or 0.5
+    return math.ceil(squared_distance(alpha) * (spread / _EFFECT) ** 2)
+
+
 def _better(test: PairedTest) -> str:
     return (
         f"{test.difference * 100:+.1f} points on {test.cases} sealed cases ({test.wins} better,"
@@ -214,5 +226,4 @@ def _decision(
 
 
 def _with_spending(decision: GateDecision, spent: float, look: int) -> GateDecision:
-
     return replace(decision, alpha_spent=round(spent, 6), looks=look)

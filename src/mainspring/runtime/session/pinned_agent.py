@@ -15,6 +15,7 @@ from mainspring.harness.answer_checks import AnswerCheck
 from mainspring.harness.limits import Limits
 from mainspring.log.upcast import read_payload
 from mainspring.runtime.agent import Agent, AgentSubagent
+from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session_context import SetupRequest
 from mainspring.runtime.skills.catalogue import exceeds_window, fit_to_window
 from mainspring.runtime.skills.skill import Skill
@@ -55,10 +56,19 @@ def agent_of(definition: AgentDefinition) -> Agent:
     return Agent(**msgspec.structs.asdict(definition))
 
 
+def with_choices(agent: Agent, options: RunOptions) -> Agent:
+    """The agent with the instructions and tools that the caller chose, if any."""
+    text = agent.instructions if options.instructions is None else options.instructions
+    if options.more_instructions and not text.endswith(options.more_instructions):
+        text = f"{text}\n\n{options.more_instructions}".strip()
+    built_ins = agent.built_ins if options.built_ins is None else options.built_ins
+    return replace(agent, instructions=text, built_ins=built_ins)
+
+
 async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
-    """The agent of this session, and the facts for its log. Model, limits, memory and tools that
-    are code come from the caller each time; everything else is pinned. `window`: the model's
-    context window in tokens, which limits how many skills are listed."""
+    """The agent of this session, and the facts for its log. Model, limits, memory, tools that are
+    code and the choices in its options come from the caller each time; everything else is pinned.
+    `window`: the model's context window in tokens, which limits how many skills are listed."""
     agent, digest = setup.agent, setup.thread.session_state.definition
     if digest is not None:
         definition = msgspec.json.decode(await setup.log.blob(digest), type=AgentDefinition)
@@ -79,7 +89,7 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
             handoffs=agent.handoffs,
             folder=agent.folder,
         )
-        return pinned, ()
+        return with_choices(pinned, setup.options), ()
     is_too_long = bool(agent.skills) and exceeds_window(agent.skills, window=window)
     if agent.version is None:
         skills = fit_to_window(agent.skills, window=window) if is_too_long else agent.skills

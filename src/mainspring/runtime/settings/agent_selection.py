@@ -27,6 +27,7 @@ from mainspring.runtime.definition_files.scopes import MANAGED, Scopes
 from mainspring.runtime.definition_files.settings_file import CustomizationKind
 from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.pinned_agent import with_choices
 from mainspring.runtime.session.session_summary import SessionSummary
 from mainspring.runtime.settings.policy_loader import LoadedPolicy, load_policy
 from mainspring.runtime.settings.project_trust import ReadScripts
@@ -95,6 +96,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
             limits=limits,
             memory=strictest_memory(memory, options.memory_mode),
         )
+        agent = with_choices(agent, options)
         if loaded.preferences.plugins_only:
             agent = without_own_parts(agent, scopes, loaded.preferences.plugins_only)
         if recorded is None and agent_folder.is_described:

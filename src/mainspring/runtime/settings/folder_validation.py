@@ -15,7 +15,11 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Permission
 from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule import parse_rule
-from mainspring.harness.permissions.tool_names import ALIASES, ALL_TOOLS, BUILTIN_TOOL_NAMES
+from mainspring.harness.permissions.tool_names import (
+    BUILTIN_TOOL_NAMES,
+    TOOL_NAMES,
+    is_tool_name,
+)
 from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
@@ -52,9 +56,6 @@ from mainspring.runtime.subagent import Subagent
 
 MissingModel: TypeAlias = Callable[[str], str | None]
 """Returns why a model cannot be found; `None` if it can."""
-_TOOL_NAMES = {ALL_TOOLS, *BUILTIN_TOOL_NAMES, *ALIASES, *ALIASES.values()} | {
-    *("stop_agent", "close_worktree", "mcp_skill", "read_mcp_resource")
-}
 
 
 def check_manifest_names(
@@ -62,7 +63,7 @@ def check_manifest_names(
 ) -> Iterator[Finding]:
     finding = partial(Finding, file=manifest.FILE)
     for name in agent_manifest.tools:
-        if not _is_tool(name):
+        if not is_tool_name(name):
             fix = _suggestion(name) or f"there are {', '.join(sorted(BUILTIN_TOOL_NAMES))}"
             line = agent_manifest.lines.get("tools")
             yield finding(level="warning", line=line, what=f"there is no tool {name}", fix=fix)
@@ -75,7 +76,7 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
     """Unknown tools and models. They are not errors: files of Claude Code name tools and models
     that only Claude Code has."""
     for name in subagent.tools or ():
-        if not _is_tool(name):
+        if not is_tool_name(name):
             reason = f"there is none here; {_suggestion(name)}".removesuffix("; ")
             yield IgnoredItem(f"{subagent.name}: tool {name}", reason)
     if (reason := missing_model(subagent.model or "")) is not None:
@@ -83,12 +84,8 @@ def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Ite
         yield IgnoredItem(label, f"its parent's model is used: {reason}")
 
 
-def _is_tool(name: str) -> bool:
-    return name.startswith("mcp__") or name.partition("(")[0] in _TOOL_NAMES
-
-
 def _suggestion(name: str) -> str:
-    similar = get_close_matches(name.partition("(")[0], sorted(_TOOL_NAMES), n=1)
+    similar = get_close_matches(name.partition("(")[0], sorted(TOOL_NAMES), n=1)
     return f"did you mean {similar[0]}?" if similar else ""
 
 

@@ -127,7 +127,12 @@ class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"
     with the newest run of the suite as the baseline."""
 
 
-Action: TypeAlias = DreamAction | EvalAction
+class CampaignAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="campaign"):
+    """Starts a campaign on the agent of the folder that the service runs in, as its `evolve.yaml`
+    says, instead of a session. An extension."""
+
+
+Action: TypeAlias = DreamAction | EvalAction | CampaignAction
 
 
 class Deployment(Struct, frozen=True, kw_only=True):

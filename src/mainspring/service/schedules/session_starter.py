@@ -14,6 +14,7 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.deployment_types import (
     Action,
+    CampaignAction,
     DreamAction,
     EvalAction,
     InitialEvent,
@@ -89,6 +90,14 @@ class EvalStarter(Protocol):
     async def is_busy(self, tenant: str, run_id: str) -> bool: ...
 
 
+class CampaignStarter(Protocol):
+    async def start_scheduled(self, tenant: str, key: str) -> str:
+        """Start a campaign, once per key; returns its session. Raises: InvalidInput."""
+        ...
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool: ...
+
+
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
@@ -98,6 +107,7 @@ class ServiceSessionStarter:
     event_sender: EventSender
     start_dream: StartDream | None = None
     evals: EvalStarter | None = None
+    campaigns: CampaignStarter | None = None
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
@@ -127,6 +137,8 @@ class ServiceSessionStarter:
                 return await self.start_dream(principal, request.agent.id, action, request.key)
             case EvalAction() if self.evals is not None:
                 return await self.evals.start(tenant, action, request.budget, request.key)
+            case CampaignAction() if self.campaigns is not None:
+                return await self.campaigns.start_scheduled(tenant, request.key)
             case _:
                 raise InvalidInput("this action cannot be started here")
 
@@ -140,7 +152,8 @@ class ServiceSessionStarter:
         try:
             session = await self.sessions.get(_principal(tenant), session_id)
         except NotFound:
-            return self.evals is not None and await self.evals.is_busy(tenant, session_id)
+            others = filter(None, (self.evals, self.campaigns))
+            return any([await other.is_busy(tenant, session_id) for other in others])
         return session.status in ("running", "rescheduling")
 
 

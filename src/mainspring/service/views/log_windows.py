@@ -15,6 +15,7 @@ from msgspec import Meta, Struct
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event
 from mainspring.core.errors import BlobNotFound, InvalidInput, NotFound
+from mainspring.core.ids import ThreadId
 from mainspring.core.sender import Sender
 from mainspring.log.event_chain import to_event
 from mainspring.log.search import search
@@ -50,7 +51,7 @@ class WindowQuery(Struct, frozen=True, kw_only=True):
     """Where the window ends; it has at least one event."""
     max_text: TextChars = DEFAULT_TEXT_CHARS
     """Longer texts are cut after so many characters."""
-    thread_id: str | None = None
+    thread_id: ThreadId | None = None
     types: tuple[str, ...] = ()
 
 
@@ -112,12 +113,15 @@ class LogWindows:
         return self.sessions.log
 
     async def window(self, principal: Principal, session_id: str, query: WindowQuery) -> LogWindow:
-        """Raises: NotFound; InvalidInput: both `before` and `after`."""
+        """Raises: NotFound: the session, or it has no such thread; InvalidInput: both `before` and
+        `after`."""
         if query.before is not None and query.after is not None:
             raise InvalidInput("before, after: give one of them")
         session = await self.sessions.find(principal, session_id)
         pending = await self.log.store.pending(session_id)
         events, is_over = await self._events(session_id, query)
+        if query.thread_id is not None and not events:
+            await self._check_thread(session_id, query.thread_id)
         first, last = (events[0].seq, events[-1].seq) if events else (0, query.after or 0)
         head = session.row.head.seq
         is_backwards = query.after is None
@@ -131,6 +135,11 @@ class LogWindows:
             if is_backwards
             else not is_over,
         )
+
+    async def _check_thread(self, session_id: str, thread_id: str) -> None:
+        """Each thread has an event of its own, the one that created it."""
+        if not await self._chunk(session_id, WindowQuery(thread_id=thread_id), ENDLESS):
+            raise NotFound("thread", thread_id)
 
     async def _events(self, session_id: str, query: WindowQuery) -> tuple[list[LogEvent], bool]:
         """The events, and whether there are no more in that direction."""

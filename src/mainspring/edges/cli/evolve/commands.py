@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal, TypeAlias
 
 import typer
 from anyio import to_thread
@@ -21,16 +21,19 @@ from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOptio
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.improve.evals.suite_files import find_suites
 from mainspring.improve.evolution.campaign_log import Campaign, read_campaign, read_ledger
+from mainspring.improve.evolution.campaign_views import approval_hash, promotion_diff
 from mainspring.improve.evolution.evolve_settings import (
     EvolveSettings,
-    Preset,
     read_settings,
     write_first_settings,
 )
-from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, approval_hash
+from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 app = command_group()
+
+PresetChoice: TypeAlias = Literal["innovate", "harden", "repair-only"]
+"""As `Preset` of the settings, which are not imported for a help text."""
 
 CampaignArgument = Annotated[
     str | None,
@@ -52,7 +55,8 @@ class RunArguments:
         typer.Option("--calls", min=1, metavar="N", help="The most trials, the gate's included."),
     ] = None
     preset: Annotated[
-        Preset | None, typer.Option("--preset", help="How bold it is, instead of evolve.yaml's.")
+        PresetChoice | None,
+        typer.Option("--preset", help="How bold it is, instead of evolve.yaml's."),
     ] = None
     apply: Annotated[
         bool, typer.Option("--apply", help="Use what passes the gate without a review.")
@@ -178,7 +182,7 @@ async def promote(
             raise InvalidInput(f"campaign {found.id} has promoted nothing: {found.status}")
         promoted = found.promotions[-1]
         if not yes:
-            Screen(settings).raw(await views.promotion_diff(campaigns, found))
+            Screen(settings).raw(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
             typer.confirm("Use this version?", abort=True)
         version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted))

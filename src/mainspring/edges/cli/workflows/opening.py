@@ -26,7 +26,7 @@ from mainspring.runtime.workflows.run_budget import RunLedger
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles, programs
-from mainspring.wiring.thread_workspace import open_worktrees
+from mainspring.wiring.worktrees import open_worktrees
 
 _SHOWN_CHARS = 400
 """How much of a program is shown before it is trusted; `show` prints all of it."""

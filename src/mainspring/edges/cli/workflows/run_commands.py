@@ -80,12 +80,20 @@ class EngineOptions:
         typer.Option("--max-cost", metavar="USD", help="The cost limit of the whole run."),
     ] = None
     max_steps: Annotated[
-        int,
-        typer.Option("--max-steps", min=1, metavar="N", help="How many nodes the run may start."),
-    ] = MAX_STEPS
+        int | None,
+        typer.Option(
+            "--max-steps",
+            min=1,
+            metavar="N",
+            help="How many nodes the run may start. [default: 1000]",
+        ),
+    ] = None
     parallel: Annotated[
-        int, typer.Option("--parallel", min=1, metavar="N", help="Nodes at the same time.")
-    ] = PARALLEL
+        int | None,
+        typer.Option(
+            "--parallel", min=1, metavar="N", help="Nodes at the same time. [default: 20]"
+        ),
+    ] = None
     unsandboxed: Annotated[
         bool,
         typer.Option(
@@ -105,7 +113,11 @@ class EngineOptions:
 
     def limits(self) -> RunLimits:
         cost = None if self.max_cost is None else parse_limit(self.max_cost)
-        return RunLimits(max_steps=self.max_steps, parallel=self.parallel, max_cost_usd=cost)
+        return RunLimits(
+            max_steps=self.max_steps or MAX_STEPS,
+            parallel=self.parallel or PARALLEL,
+            max_cost_usd=cost,
+        )
 
 
 async def run(  # parameters: the options of one command

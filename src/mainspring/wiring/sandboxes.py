@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
@@ -11,35 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from mainspring.capabilities.sandbox import sandbox_pool as pools
-from mainspring.capabilities.sandbox.backend import PACKAGE_ROOT, SandboxSpec
+from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Proxy
 from mainspring.config import FOLDER, Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.harness.permissions import abandoned_guards
-from mainspring.harness.permissions.protected_path_watcher import (
-    PROTECTED_PATHS,
-    ProtectedPathWatcher,
-    find_repositories,
-    memory_paths,
-    still_protected,
-)
+from mainspring.harness.permissions.protected_path_watcher import still_protected
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
-from mainspring.wiring.sandbox_environment import egress_rules
+from mainspring.runtime.thread_setup.sandbox_plan import sandbox_folders, watched_paths
+from mainspring.wiring.sandbox_settings import egress_rules
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
     from mainspring.wiring import session_egress
 else:
     session_egress = LazyModule("mainspring.wiring.session_egress")  # most sessions have none
-
-_END_GUARD = (
-    "import sys; sys.path.insert(0, sys.argv[1]);"
-    " from mainspring.harness.permissions.abandoned_guards import main; main()"
-)
 
 SandboxPool: TypeAlias = pools.SandboxPool[SessionPaths]
 SandboxRequest: TypeAlias = pools.SandboxRequest[SessionPaths]
@@ -60,25 +49,15 @@ class _SandboxPlans(Struct, frozen=True):
     settings: Settings
 
     def spec(self, request: SandboxRequest) -> SandboxSpec:
-        paths, environment = request.paths, request.environment
-        workspace = paths.workspace
+        environment = request.environment
+        folders = sandbox_folders(request.paths, environment.read_only)
         return SandboxSpec(
             session_id=request.session_id,
-            workspace=workspace,
-            aliases=tuple(Path(alias) for alias in paths.aliases),
-            state=paths.state,
-            read_only=(
-                *(Path(item).expanduser().absolute() for item in environment.read_only),
-                *paths.readable,
-            ),
-            distrusted=paths.distrusted,
-            hidden=tuple(workspace / item for item in paths.hidden),
-            private=paths.private,
-            protected=tuple(workspace / item for item in (*PROTECTED_PATHS, *paths.protected)),
+            **structs.asdict(folders),
             sandbox_limits=environment.sandbox_limits,
             network=bool(environment.networking),
-            guard=paths.state,
-            end_guard=(sys.executable, "-I", "-c", _END_GUARD, str(PACKAGE_ROOT), str(paths.state)),
+            guard=folders.state,
+            end_guard=abandoned_guards.end_command(folders.state),
         )
 
     def end_abandoned_guards(self, states: Path) -> list[str]:
@@ -87,18 +66,9 @@ class _SandboxPlans(Struct, frozen=True):
     async def prepare(
         self, request: SandboxRequest, spec: SandboxSpec, cleanup: AsyncExitStack
     ) -> PreparedSandbox:
-        paths = request.paths
-        repositories = paths.git_repositories or await to_thread.run_sync(
-            find_repositories, paths.workspace, paths.hidden
-        )
-        watched = (*repositories.control_files, *paths.watched)
-        memories = await to_thread.run_sync(memory_paths, paths.workspace)
-        watcher = await to_thread.run_sync(
-            ProtectedPathWatcher, paths.workspace, watched, repositories, paths.state
-        )
+        watched = await to_thread.run_sync(watched_paths, request.paths)
         share, proxy, variables = await _open_egress(self.settings, request, cleanup)
-        protected = (spec.workspace / path for path in (*watched, *memories))
-        spec = replace(spec, share=share, protected=(*spec.protected, *protected))
+        spec = replace(spec, share=share, protected=(*spec.protected, *watched.paths))
 
         def spec_of_another(name: str) -> SandboxSpec:
             return replace(
@@ -110,7 +80,7 @@ class _SandboxPlans(Struct, frozen=True):
         return PreparedSandbox(
             spec=spec,
             spec_of_another=spec_of_another,
-            path_watcher=watcher,
+            path_watcher=watched.watcher,
             variables=variables,
             proxy=proxy,
         )

@@ -1,0 +1,30 @@
+"""Git worktrees of a workspace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mainspring.capabilities.git.untrusted_git import open_repository
+from mainspring.capabilities.git.worktrees import GitWorktrees
+from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
+from mainspring.config import FOLDER
+
+
+def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
+    """Worktrees of a workspace, each in a folder below `place`."""
+    return GitWorktrees(
+        workspace,
+        place,
+        run_program=run_confined,
+        remove_folder=remove_folder,
+        private_folder=FOLDER,
+    )
+
+
+async def shared_repository(workspace: Path) -> Path:
+    """The folder of the repository that all worktrees of a workspace share.
+
+    Raises: ToolEnvironmentError.
+    """
+    return (await open_repository(workspace, run_confined)).common
