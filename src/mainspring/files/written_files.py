@@ -1,5 +1,5 @@
-"""What this process writes itself while programs of a session run, so that their guard does not take
-its files for files of a program. A name counts only with the content that was written.
+"""What this process writes itself while programs of a session run, so that their guard does not
+take it for their work. A name counts only with the content that was written.
 """
 
 from __future__ import annotations

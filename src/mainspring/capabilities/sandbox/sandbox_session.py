@@ -285,8 +285,9 @@ def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecRes
     """The result, with a note for the model about removed files."""
     if not set_aside:
         return exec_result
+    paths = ", ".join(dict.fromkeys(set_aside))
     notice = (
-        f"\n[set aside, since it could run outside of the sandbox: {', '.join(dict.fromkeys(set_aside))}."
+        f"\n[set aside, since it could run outside of the sandbox: {paths}."
         " Only people can make these (`git init`, say): ask the user to.]\n"
     ).encode("utf-8", "replace")
     stderr = exec_result.stderr

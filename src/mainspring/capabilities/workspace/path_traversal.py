@@ -22,8 +22,8 @@ from mainspring.capabilities.workspace.workspace_roots import (
 )
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
 from mainspring.files.openat import OpenDescriptor, open_absolute
-from mainspring.files.written_files import WRITTEN_FILES
 from mainspring.files.session_owner import owner_of_new
+from mainspring.files.written_files import WRITTEN_FILES
 
 MAX_DEPTH = 256
 _MAX_LINKS = 40

@@ -14,7 +14,6 @@ from mainspring.harness.permissions.protected_path_watcher import (
     ProtectedPathWatcher,
 )
 
-
 _PACKAGES = Path(__file__).parents[3]
 _CODE = (
     "import sys; sys.path.insert(0, sys.argv[1]);"

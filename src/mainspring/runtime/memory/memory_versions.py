@@ -22,6 +22,7 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import MemoryWritten
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import ensure_folder
+from mainspring.files.openat import OpenDescriptor, open_beneath
 from mainspring.files.written_files import WRITTEN_FILES
 from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.note import Trust, content_hash
@@ -128,6 +129,16 @@ def read_versions(files: MemoryFiles) -> list[MemoryVersion]:
                 f"{_LEDGER}: {error}; run `mainspring memory doctor` for details"
             ) from error
     return versions
+
+
+def ledger_stamp(files: MemoryFiles) -> object:
+    """Differs if the ledger has changed."""
+    try:
+        with OpenDescriptor(open_beneath(files.root, _LEDGER)) as ledger:
+            state = os.fstat(ledger)
+    except OSError:
+        return ()
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def latest_version(files: MemoryFiles, path: str) -> MemoryVersion | None:
