@@ -1,6 +1,6 @@
-"""The program that reads a document from standard input and writes its parts as JSON. It is a process
-of its own, with limits, because a malicious file can take forever. PDF files need the extra
-`documents`.
+"""The program that reads a document from standard input and writes its parts as JSON. It is a
+process of its own, with limits, because a malicious file can take forever. PDF files need the
+extra `documents`.
 """
 
 from __future__ import annotations
