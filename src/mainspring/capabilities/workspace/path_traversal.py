@@ -23,6 +23,7 @@ from mainspring.capabilities.workspace.workspace_roots import (
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
 from mainspring.files.openat import OpenDescriptor, open_absolute
 from mainspring.files.session_owner import gives_uids, owner_of_new
+from mainspring.files.written_files import WRITTEN_FILES
 
 MAX_DEPTH = 256
 _MAX_LINKS = 40
@@ -178,6 +179,7 @@ class PathResolver:
             raise FileRefused(f"{printable_path(self._path)} is in a read-only folder")
         if self._links:
             check_not_guarded(self._roots, (*self._parts, step), self._path)
+        WRITTEN_FILES.add(folder, step)
         with suppress(FileExistsError):
             os.mkdir(step, dir_fd=folder)
             chown_like_folder(step, folder)
