@@ -50,7 +50,7 @@ async def test_memories_relevant_to_a_message_are_added_as_quoted_notes(scene: S
         index, recalled = await play.events(ContextAdded)
         assert "> - [Release day](project_release.md): when" in index.text
         assert "project_release.md:7, " in recalled.text
-        assert " days old]\n> We release on Thursdays." in recalled.text
+        assert " days old, written by others, not verified]\n> We release on Th" in recalled.text
         assert "Lunch" not in recalled.text
         (event,) = await play.events(MemoryRecalled)
         assert (event.path, event.rank, event.store_id) == ("project_release.md", 1, "agent")
@@ -82,7 +82,7 @@ async def test_an_agent_searches_reads_writes_and_deletes_memories(scene: Scene)
         assert (await play.allow(waiting)).ok
         found, read, written, forgotten, gone, wrong = await play.results()
         assert "> We release on Thursdays." in found
-        assert read == RELEASE
+        assert read == f"written by others, not verified\n{RELEASE}"
         assert written == "Remembered as feedback_answer_style.md."
         assert forgotten == "Forgot project_release.md."
         assert "there is no memory" in gone

@@ -54,7 +54,10 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
             new_id=ids.new_id,
             refuse=refuse,
             options=FolderOptions(
-                quota=quota, index_above=own is None and scope == AGENT, content_seal=seal
+                quota=quota,
+                index_above=own is None and scope == AGENT,
+                content_seal=seal,
+                is_of_person=scope == USER,
             ),
         )
         for scope, place in zip(

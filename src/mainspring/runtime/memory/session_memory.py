@@ -37,6 +37,7 @@ from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSe
 
 TEAM = "team"
 """The scope of memories that people share; a person must agree to each addition."""
+NOT_VERIFIED = "written by others, not verified"
 _BYTES_PER_TOKEN = 3.5
 WAKE_UP_TOKENS = 600
 """What memory costs each session before anything is asked: the index of about 20 memories. Half of
@@ -221,7 +222,7 @@ def _line(hit: MemoryHit, now: datetime) -> str:
     notes = [
         place,
         "" if time is None else age_in_words(time, now),
-        "written by others, not verified" if hit.note.trust == "foreign" else "",
+        NOT_VERIFIED if hit.note.trust == "foreign" else "",
         _disagreement(hit.note),
         "an unresolved git conflict" if has_git_conflict(hit.note.body.encode()) else "",
     ]
