@@ -1,3 +1,5 @@
+"""Tests of durations."""
+
 import unittest
 
 from durations import seconds
@@ -5,12 +7,8 @@ from durations import seconds
 
 class Durations(unittest.TestCase):
     def test_one_unit(self):
-        self.assertEqual(seconds("90s"), 90)
-        self.assertEqual(seconds("2h"), 7200)
+        assert seconds("90s") == 90
+        assert seconds("2h") == 7200
 
     def test_several_units(self):
-        self.assertEqual(seconds("1h30m"), 5400)
-
-
-if __name__ == "__main__":
-    unittest.main()
+        assert seconds("1h30m") == 5400
