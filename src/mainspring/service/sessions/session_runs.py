@@ -117,6 +117,9 @@ class RunServices:
     workflow_runner: RunsWorkflows
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
     """Called with tenant and session; stores what clients expect when they see the session idle."""
+    reschedule: Callable[[str, str, int], Awaitable[None]]
+    """Called with tenant, session id and the number of earlier times, if no model answers: wakes
+    the session again later."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
     """Called with tenant and session; informs other parts of the service. The session is still
     held, so that if this worker dies, the next one repeats it."""
@@ -362,7 +365,8 @@ class SessionRuns:
             await self._services.before_idle(tenant, record)
 
         async with self._toolbox_factory(setup) as toolbox:
-            yield replace(toolbox, before_idle=before_idle)
+            reschedule = partial(self._services.reschedule, tenant, record.id)
+            yield replace(toolbox, before_idle=before_idle, reschedule=reschedule)
         await self._services.after_run(tenant, record)
 
     @asynccontextmanager
