@@ -7,6 +7,7 @@ from pathlib import Path
 import anyio
 from tests.harness.session_setup import Stage, echo, stage
 from tests.providers.fake_models import Time
+from tests.testing.test_replay import replay_play
 
 from mainspring.capabilities.providers.retry import Timing
 from mainspring.capabilities.providers.router import Router
@@ -93,3 +94,5 @@ async def test_a_session_that_can_be_rescheduled_ends_its_run_and_continues_late
         assert is_settled(kinds)
         context = await play.context()
         assert context.tiers[0].spend_account.spending.reservations == {}
+        found = await replay_play(play)
+        assert (found.divergence, found.calls) == (None, 4)
