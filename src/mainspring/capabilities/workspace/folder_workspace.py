@@ -40,7 +40,7 @@ from mainspring.capabilities.workspace.workspace_roots import (
 from mainspring.core.errors import FileChanged, FileRefused
 from mainspring.core.ports import FileEntry, FileState
 from mainspring.files.openat import OpenDescriptor
-from mainspring.files.session_owner import owner_of_new
+from mainspring.files.session_owner import gives_uids, owner_of_new
 from mainspring.files.written_files import WRITTEN_FILES
 
 PERMISSION_BITS = 0o777
@@ -93,7 +93,7 @@ def _temporary_name(folder: int) -> Generator[str]:
 
 
 def _apply_attributes(opened: int, folder: int, attributes: FileAttributes) -> None:
-    if os.geteuid() == 0:
+    if gives_uids():
         uid, gid = attributes.owner or owner_of_new(folder)
         os.fchown(opened, uid, gid)
     if attributes.mode is not None:

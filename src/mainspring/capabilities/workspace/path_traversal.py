@@ -22,7 +22,7 @@ from mainspring.capabilities.workspace.workspace_roots import (
 )
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
 from mainspring.files.openat import OpenDescriptor, open_absolute
-from mainspring.files.session_owner import owner_of_new
+from mainspring.files.session_owner import gives_uids, owner_of_new
 from mainspring.files.written_files import WRITTEN_FILES
 
 MAX_DEPTH = 256
@@ -221,7 +221,7 @@ def check_not_guarded(roots: WorkspaceRoots, parts: PathParts, path: str) -> Non
 def chown_like_folder(name: str, folder: int) -> None:
     """Root gives a new folder to `owner_of_new`; for other users it is already theirs. By
     descriptor, so that a link put there meanwhile is not given away."""
-    if os.geteuid() != 0:
+    if not gives_uids():
         return
     with OpenDescriptor(os.open(name, OPEN_FOLDER, dir_fd=folder)) as descriptor:
         os.fchown(descriptor, *owner_of_new(folder))
