@@ -55,7 +55,7 @@ from mainspring.runtime.session.session_summary import (
 )
 from mainspring.runtime.session.streaming_redactor import BOUNDARIES
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.wiring.agent_selection import agent_selection
+from mainspring.wiring.agent_selection import agent_selection, with_canary
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 
@@ -142,6 +142,8 @@ class SessionRunner:
     """That of new sessions."""
     outcome: ManifestOutcome | None
     """The outcome that new sessions of the agent are graded against."""
+    new_id: Callable[[], str] | None = None
+    """Gives new sessions ids that belong to this version of the agent."""
     updates: tuple[PermissionUpdate, ...] = ()
     """Rules for each session that is started or resumed."""
 
@@ -154,7 +156,10 @@ class SessionRunner:
         """Start a new session without a message; `agent` replaces the agent that was opened."""
         agent = agent or self.agent
         metadata = with_memory_mode(self.metadata or {}, agent.memory)
-        session = await self.runtime.start(agent, metadata=metadata or None, origin=origin)
+        session_id = None if self.new_id is None else self.new_id()
+        session = await self.runtime.start(
+            agent, metadata=metadata or None, origin=origin, session_id=session_id
+        )
         return await self._permitted(session)
 
     async def resume(self, agent: Agent, session_id: str) -> Session:
@@ -221,6 +226,9 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     loaded_policy = await read_folder_policy(settings, folder)
     settings = with_key_helper(settings, loaded_policy)
     agents = agent_selection(settings)
+    new_id = None
+    if resume is None:
+        options, new_id = await anyio.to_thread.run_sync(with_canary, settings, options)
     notices = Notices(notes)
     is_attended = is_interactive() and not answered_later and not unattended
     at_terminal = replace(
@@ -269,6 +277,7 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
             loaded_policy=loaded_policy,
             metadata=agents.metadata(options),
             outcome=loaded.agent_manifest.outcome,
+            new_id=new_id,
         )
 
 
