@@ -256,7 +256,8 @@ class MemoryFolder:
             return read_purges(files)
 
     def history(self, path: str | None = None) -> list[MemoryVersion]:
-        """The versions, newest first, including edits by hand."""
+        """The versions, newest first, including edits by hand. A memory that was moved to another
+        file has the versions of both."""
         if not self.root.is_dir():
             return []
         self.record_edits()
@@ -264,7 +265,10 @@ class MemoryFolder:
             versions = sorted(
                 read_versions(files), key=lambda item: item.time
             )  # a git merge mixes their order
-        return [item for item in reversed(versions) if path is None or item.path == path]
+        if path is None:
+            return versions[::-1]
+        paths = {path, *(self.read(path).supersedes if self.text(path) else ())}
+        return [item for item in reversed(versions) if item.path in paths]
 
     def find_versions(self, id_end: str) -> list[MemoryVersion]:
         """The versions whose ids end with `id_end`, which is what people type."""
