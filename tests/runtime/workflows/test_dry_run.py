@@ -52,7 +52,8 @@ async def real_order(log: SessionLog) -> list[str]:
     def program(step: ProgramStep) -> StepResult:
         return says(str(OUTPUTS[step.path]))
 
-    steps = FakeSteps(answer=agent, program=program)
+    editors = {"fix", "work/1", "work/2", "each/1/look", "each/2/look", "gate/rework/1"}
+    steps = FakeSteps(answer=agent, program=program, editors=editors)
     run_id = await start(log, files_of(TEXT, CHILD))
     await run_workflow(log, run_id, steps)
     await answer(log, run_id, allow=False, text="no")
@@ -101,8 +102,8 @@ async def test_a_test_says_how_a_workflow_differs(log: SessionLog):
         "fix is failed (no network), not completed",
         "order: fix does not end there",
     ]
+    steps = DrySteps(files=files, outputs=OUTPUTS)
     with pytest.raises(InvalidInput, match="maybe is not a decision"):
-        steps = DrySteps(files=files, outputs=OUTPUTS)
         await dry_run(log, request, steps, gates={"gate": "maybe"})
 
 
