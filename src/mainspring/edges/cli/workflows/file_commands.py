@@ -204,7 +204,7 @@ async def graph(
     drawings = {"text": text_graph, "mermaid": mermaid, "svg": svg}
     if form not in drawings or workflow is None:
         raise typer.BadParameter(f"{form} is not text, mermaid or svg")
-    Screen(settings).raw(drawings[form](workflow))
+    Screen(settings).text(drawings[form](workflow))
     return 0
 
 

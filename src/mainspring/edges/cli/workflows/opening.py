@@ -83,7 +83,7 @@ def show_before_trust(settings: Settings, files: RunFiles) -> None:
         for node, text in programs(files.workflow(name)):
             screen.line((f"{name} {node}", "bold"), ("  runs", "dim"))
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]} ..."
-            screen.raw("".join(f"    {line}\n" for line in shown.splitlines()))
+            screen.text("".join(f"    {line}\n" for line in shown.splitlines()))
 
 
 @asynccontextmanager

@@ -322,7 +322,7 @@ async def logs(
                 text = (await log.blob(item.output_blob)).decode("utf-8", "replace")
             attempt = f" attempt {item.attempt}" if item.attempt > 1 else ""
             screen.line((item.path, "bold"), (f"{attempt}  {item.status}", "dim"))
-            screen.raw("".join(f"{line}\n" for line in (text or item.error or "").splitlines()))
+            screen.text("".join(f"{line}\n" for line in (text or item.error or "").splitlines()))
     return DONE
 
 

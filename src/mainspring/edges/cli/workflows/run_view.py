@@ -42,7 +42,7 @@ def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> N
         screen.line((f"? {gate.node}: ", "bold yellow"), (gate.question, ""))
         for item in gate.evidence if with_evidence else ():
             screen.line((f"  {item.title}", "bold"))
-            screen.raw("".join(f"    {line}\n" for line in item.text.splitlines()))
+            screen.text("".join(f"    {line}\n" for line in item.text.splitlines()))
         choices = " | ".join(gate.choices)
         command = f"mainspring workflow respond {screen.id_text(view.id)} {gate.node}"
         screen.paragraph((f"answer: {command} {choices} [TEXT]", "dim"))
