@@ -4,7 +4,7 @@ passed the gate the agent's own, or an earlier one again."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -48,6 +48,7 @@ from mainspring.improve.evolution.folder_texts import read_texts, track_of
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
+from mainspring.improve.evolution.metric_trials import Metric, MetricTrials
 from mainspring.improve.evolution.model_proposer import AskImprover
 from mainspring.improve.evolution.ports import RunTrials
 from mainspring.improve.evolution.program import ProgramFile
@@ -81,6 +82,10 @@ class FolderCampaigns:
     author: str = ""
     """The name of the improver."""
     report: Callable[[str], None] = lambda _: None
+    uncommitted: Callable[[Path, Sequence[str]], Awaitable[list[str]]] | None = None
+    """Which files differ from the last commit; `None`: it does not matter."""
+    metric: Metric | None = None
+    """Scores answers, instead of the suite's graders."""
     program: ProgramFile | None = None
     """The program that is improved, instead of the agent."""
 
@@ -133,6 +138,8 @@ class FolderCampaigns:
         """
         ledger = await self.versions.ready()
         base = await to_thread.run_sync(self.read)
+        if trigger == "manual":
+            await self._require_committed(base)
         await self.versions.record_current(ledger, base)
         campaign_id = campaign_id or ids.new_id("camp")
         if any(item.campaign_id == campaign_id for item in ledger.campaigns):
@@ -159,6 +166,16 @@ class FolderCampaigns:
             if proposal is not None:
                 await store_candidate(writer, proposal)
         return campaign_id
+
+    async def _require_committed(self, base: Candidate) -> None:
+        """Raises: InvalidInput: what a promotion would change is not committed."""
+        if self.uncommitted is None:
+            return
+        if names := await self.uncommitted(self.folder, sorted(base.texts)):
+            raise InvalidInput(
+                f"not committed: {', '.join(names[:5])}; commit it, so that you can tell your"
+                " changes from the campaign's, or use --allow-dirty"
+            )
 
     def plan(self, campaign_id: str, base: Candidate) -> Plan:
         """Raises: InvalidInput: there are no cases for the search or for the gate."""
@@ -231,6 +248,8 @@ class FolderCampaigns:
                 place=place,
                 name=f"campaign {plan.campaign_id}",
             )
+            if self.metric is not None:
+                runs = MetricTrials(runs, self.log, self.suite_file.suite.cases, self.metric)
             history = None
             if self.program is not None:
                 runs = self.program.trials(self.folder, base)

@@ -78,6 +78,9 @@ class RunArguments:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, cost and time.")
     ] = False
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Run although files are not committed.")
+    ] = False
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Run the suite's programs without isolation.")
     ] = False
@@ -192,11 +195,18 @@ async def show(
     campaign: CampaignArgument = None,
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Show the steps of a campaign: signals, diagnosis, what was tried and why it was refused."""
     async with _open(settings, agent, is_program=program) as campaigns:
         found = await _campaign(campaigns, campaign)
+        if html is not None:
+            await views.write_report(campaigns, found, Path(settings.folder, html))
+            Screen(settings).line(("wrote ", ""), (str(html), "bold"))
+            return 0
         views.print_campaign(settings, found, json=json, with_steps=True)
         return 0
 
@@ -333,6 +343,7 @@ async def _open(
         settings=evolve,
         suite=suite,
         program=is_program,
+        allow_dirty=arguments.allow_dirty,
         is_unsandboxed=arguments.no_sandbox,
         report=lambda text: print_note(settings, text),
     )

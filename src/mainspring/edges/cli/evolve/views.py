@@ -8,6 +8,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.edges.cli.printing import Screen, local_time, print_list, print_note
 from mainspring.files.atomic_file import write_atomic
@@ -20,12 +21,14 @@ from mainspring.improve.evolution.campaign_log import (
 )
 from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.campaign_views import (
+    campaign_detail,
     campaign_view,
     version_views,
 )
 from mainspring.improve.evolution.candidate import candidate_diff
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
 from mainspring.improve.evolution.folder_texts import read_texts
+from mainspring.improve.evolution.html_report import html_page
 from mainspring.improve.evolution.watch import WatchReport
 
 
@@ -98,6 +101,11 @@ def print_campaign(
         screen.raw(f"{promoted.diff}\n")
     reason = "it is still running" if campaign.ended is None else campaign.ended.reason
     screen.paragraph((f"{campaign.id} {campaign.status}: ", "bold"), (reason, ""))
+
+
+async def write_report(campaigns: FolderCampaigns, campaign: Campaign, file: Path) -> None:
+    page = html_page(await campaign_detail(campaigns.log, campaign), __version__)
+    await to_thread.run_sync(write_atomic, file, page.encode())
 
 
 def print_status(
