@@ -25,11 +25,13 @@ from mainspring.core.events import (
     VersionCreated,
 )
 from mainspring.core.sender import Sender
+from mainspring.files.atomic_file import read_bounded
 from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.run_log import MAX_EARLIER_RUNS, existing_runs
 from mainspring.improve.evals.runner import RunSettings
 from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evolution.agent_versions import AgentVersions
+from mainspring.improve.evolution.assets import ASSETS_FILE, Asset, list_assets, read_assets
 from mainspring.improve.evolution.campaign_log import (
     Campaign,
     agent_of,
@@ -48,6 +50,7 @@ from mainspring.improve.evolution.folder_texts import read_texts, track_of
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
+from mainspring.improve.evolution.learning import Learning
 from mainspring.improve.evolution.metric_trials import Metric, MetricTrials
 from mainspring.improve.evolution.model_proposer import AskImprover
 from mainspring.improve.evolution.ports import RunTrials
@@ -59,6 +62,7 @@ from mainspring.improve.evolution.search import SearchPolicy
 from mainspring.improve.evolution.static_checks import StaticChecks, case_quotes
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.agent_folder.manifest import agent_name
 
 _SEALED_SHARE = 0.4
 """The share of the cases that are sealed if the suite has no split `holdout`."""
@@ -100,6 +104,16 @@ class FolderCampaigns:
         if self.program is not None:
             return self.program.read(self.folder)
         return read_texts(self.folder, harness_files=self.settings.harness)
+
+    def learning(self) -> Learning:
+        """What the agent's sessions suggest. Blocks. Raises: InvalidInput."""
+        return Learning(
+            log=self.log,
+            agent_name=agent_name(self.folder),
+            current=self.read(),
+            check=self.checks(),
+            place=self.place / "proposals",
+        )
 
     @property
     def suite_name(self) -> str:
@@ -270,9 +284,16 @@ class FolderCampaigns:
                 clock=self.clock,
                 started=campaign.time,
                 history=history,
+                assets=await self.assets(),
                 task="" if self.program is None else self.program.program.text,
             )
             await self._improve(ports, campaign.created)
+
+    async def assets(self) -> list[Asset]:
+        """What worked before, here and in what was imported."""
+        content = await to_thread.run_sync(read_bounded, self.place / ASSETS_FILE)
+        imported = [] if content is None else read_assets(content)
+        return [*await list_assets(self.log, self.agent), *imported]
 
     async def _improve(self, ports: RecordedPorts, created: EvolutionCreated) -> None:
         plan = ports.plan

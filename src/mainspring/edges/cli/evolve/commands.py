@@ -309,6 +309,33 @@ async def pause(
 
 
 @command(app)
+async def learn(
+    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+) -> int:
+    """Read real sessions: ways of working that several share become proposals of skills,
+    corrections become rules, NEED_NEW_SKILL a draft. Nothing is used before the gate allows it."""
+    async with _open(settings, agent) as campaigns:
+        learning = await to_thread.run_sync(campaigns.learning)
+        drafts = await learning.drafts()
+        places = [await to_thread.run_sync(learning.write, draft) for draft in drafts]
+        return views.print_drafts(settings, list(zip(drafts, places, strict=True)), json=json)
+
+
+@command(app, name="import")
+async def import_(
+    settings: Settings,
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `evolve export`.")],
+    agent: AgentFolderOption = None,
+) -> int:
+    """Add what worked elsewhere: campaigns read it first. It is scanned, and changes nothing."""
+    async with _open(settings, agent) as campaigns:
+        count = await views.import_assets(campaigns, Path(settings.folder, file))
+        Screen(settings).line((f"imported {plural(count, 'change')}", "bold"))
+        return 0
+
+
+@command(app)
 async def export(
     settings: Settings,
     *,
