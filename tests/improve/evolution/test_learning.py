@@ -29,19 +29,17 @@ async def session(
     campaigns: FolderCampaigns,
     commands: Sequence[str] = (),
     *,
-    said: str = "Do it.",
     answer: str = "done",
     result: str = "ok",
-    agent: str = "support",
     origin: OriginType = "user",
     memory: str = "on",
 ) -> str:
     metadata = None if memory == "on" else {"memory": memory}
     created = events.SessionCreated(
-        agent_name=agent, agent_version="1-abc", origin=Origin(type=origin), metadata=metadata
+        agent_name="support", agent_version="1-abc", origin=Origin(type=origin), metadata=metadata
     )
     row = await campaigns.log.create(created, sender=ANNA)
-    message = events.UserMessage(content=(TextBlock(said),))
+    message = events.UserMessage(content=(TextBlock("Do it."),))
     await campaigns.log.submit(row.id, message, sender=ANNA)
     async with hold_session(campaigns.log, row.id) as writer:
         await writer.fold_inbox()
@@ -108,5 +106,4 @@ async def test_nothing_is_learned_from_a_broken_tool_or_from_sessions_that_are_n
             await session(campaigns, RELEASE, origin=origin)
     for _ in range(3):
         await session(campaigns, RELEASE, memory="off")
-        await session(campaigns, RELEASE, agent="another")
     assert await drafts(campaigns) == {}
