@@ -3,6 +3,7 @@
 import pkgutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -12,6 +13,8 @@ from mainspring.log.store import Store
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
 
+KEY = b"the installation of all processes"[:32]
+
 OPENER = "tests.crash.stores:open_store"
 
 _POSTGRES = "mainspring.log.postgres:open_postgres"
@@ -20,8 +23,8 @@ _POSTGRES = "mainspring.log.postgres:open_postgres"
 def open_store(url: str) -> AbstractAsyncContextManager[Store]:
     """`sqlite:///path`, a path, or `postgresql://…`."""
     if is_sqlite(url):
-        return open_sqlite(Path(url.removeprefix("sqlite:///")))
-    return named(_POSTGRES)(url)
+        return open_sqlite(Path(url.removeprefix("sqlite:///")), key=KEY)
+    return partial(named(_POSTGRES), key=KEY)(url)
 
 
 def is_sqlite(url: str) -> bool:

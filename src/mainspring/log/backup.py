@@ -239,7 +239,9 @@ async def _restore(log: SessionLog, backup_item: BackupItem) -> None:
             # the store adds one when it writes
             record = replace(backup_item.row, rev=backup_item.row.rev - 1)
             try:
-                await log.store.records.write(Put(row=record, content=backup_item.content))
+                await log.store.records.write(
+                    Put(row=record, content=backup_item.content, keeps_mac=True)
+                )
             except ServiceError as error:
                 raise InvalidInput(f"the backup contains a record twice: {error}") from error
         case TallyLine():

@@ -45,6 +45,8 @@ class InboxLine(
     version: int = 0
     payload: Raw = Raw()
     sender: Sender | None = None
+    mac: bytes | None = None
+    """Of a pending event: proves that this installation wrote it."""
 
 
 class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
@@ -57,6 +59,8 @@ class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """The number of blobs. The hash chain does not cover blobs and inbox items."""
     inbox: int = 0
     """The number of inbox items."""
+    mac: bytes | None = None
+    """The session's, if the export is whole: the installation that wrote it recognizes it."""
 
 
 class _Kind(Struct):
@@ -105,4 +109,5 @@ def inbox_line(item: InboxItem) -> InboxLine:
         version=item.version,
         payload=Raw(item.body.encode()),
         sender=decode_sender(item.sender),
+        mac=item.mac,
     )

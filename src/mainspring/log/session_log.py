@@ -15,7 +15,13 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock, now, to_micros
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, event_types, payload_type
-from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks, StoreFailed
+from mainspring.core.errors import (
+    EventIdTaken,
+    InvalidInput,
+    LogError,
+    SessionHasForks,
+    StoreFailed,
+)
 from mainspring.core.events import (
     ClientPayload,
     SessionCreated,
@@ -121,8 +127,10 @@ class SessionLog:
 
         Raises:
             InvalidInput: there is no event `at`.
+            ForeignSession: this installation did not write the session.
         """
         parent = await self.store.session(session_id)
+        await self.store.provenance.require_own(self.store, parent)
         at = parent.head.seq if at is None else at
         if not 1 <= at <= parent.head.seq:
             raise InvalidInput(
@@ -175,8 +183,11 @@ class SessionLog:
             activity=None
             if parent_id is not None
             else encode_activity(fold_activity(thread_id, events)),
+            mac=self.store.provenance.log_mac(session_id, head),
         )
         await self.store.create(session, [to_row(event) for event in events])
+        if parent_id is None:
+            self.store.provenance.note_written(session_id, head)
         return session
 
     async def session(self, session_id: str) -> SessionRow:
@@ -204,13 +215,17 @@ class SessionLog:
         Raises:
             LeaseHeld: another writer holds it, perhaps under the same name.
             SessionGone: the session was moved to another store.
+            ForeignSession: this installation did not write it. With `is_receiving`, the writer may
+                append only `session.received` then.
         """
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
         )
-        session = await self.store.session(session_id)
-        if not is_receiving:
-            await require_not_moved(self.store, session_id, lease)
+        try:
+            session, is_foreign = await self._checked(session_id, is_receiving=is_receiving)
+        except LogError:
+            await self.store.release(lease)
+            raise
         activity = encode_activity(await self.activity(session))
         session = replace(session, activity=activity)
         return Writer(
@@ -220,7 +235,18 @@ class SessionLog:
             clock=self._clock,
             new_id=self._new_id,
             scrub=self.scrub,
+            is_foreign=is_foreign,
         )
+
+    async def _checked(self, session_id: str, *, is_receiving: bool) -> tuple[SessionRow, bool]:
+        """The session, and whether it is foreign. Raises: SessionGone, ForeignSession."""
+        session = await self.store.session(session_id)
+        provenance = self.store.provenance
+        if is_receiving:
+            return session, not provenance.is_own(session)
+        await require_not_moved(self.store, session_id)
+        await provenance.require_own(self.store, session)
+        return session, False
 
     async def delete(self, session_id: str, *, cascade: bool = False) -> None:
         """Delete a session and the blobs that no other session uses.
@@ -381,6 +407,7 @@ class SessionLog:
             body=body.decode(),
             sender=encode_sender(sender),
         )
+        item = item._replace(mac=self.store.provenance.item_mac(session_id, item))
         await anyio.lowlevel.checkpoint_if_cancelled()  # from here on, cancellation comes too late
         inbox_item = await self.store.submit(session_id, item)
         if (inbox_item.type, inbox_item.body) != (item.type, item.body):
@@ -419,7 +446,8 @@ class SessionLog:
         )
 
     async def blob(self, digest: str) -> bytes:
-        return await self.store.blob(digest)
+        """Raises: BlobNotFound; StoreCorrupt: its content is not what the log names."""
+        return await blobs.read_blob(self.store, digest)
 
 
 def _matches(row: Row, types: frozenset[str] | None, threads: frozenset[str] | None) -> bool:

@@ -76,6 +76,7 @@ async def _export_segment(
             hash=head.hash.hex(),
             blobs=len(digests),
             inbox=len(items),
+            mac=session.mac if head == session.head else None,
         )
     )
 
@@ -162,6 +163,7 @@ class SessionImport:
         self.events: list[Event] = []
         self.blobs: dict[str, bytes] = {}
         self.inbox: dict[str, InboxItem] = {}
+        self.mac: bytes | None = None
 
     def take(self, line: EventLine | BlobLine | InboxLine) -> None:
         match line:
@@ -214,6 +216,7 @@ class SessionImport:
             body=event.body.decode(),
             sender=encode_sender(event.sender),
             seq=line.seq,
+            mac=line.mac,
         )
 
     def _folded_event(self, line: InboxLine) -> Event:
@@ -249,6 +252,7 @@ class SessionImport:
             raise InvalidInput(f"expected {end.blobs} blobs, got {len(self.blobs)}")
         if end.inbox != len(self.inbox):
             raise InvalidInput(f"expected {end.inbox} client events, got {len(self.inbox)}")
+        self.mac = end.mac
 
     @property
     def _head(self) -> Head:
@@ -280,6 +284,7 @@ class SessionImport:
             head=self._head,
             parent_id=header.parent_id,
             parent_seq=header.parent_seq,
+            mac=self.mac,
         )
         rows = [to_row(event) for event in self.events]
         await log.store.create(session, rows, blobs=self.blobs, inbox=list(self.inbox.values()))
@@ -311,6 +316,7 @@ class SessionImport:
                 head=self._head,
                 rows=[to_row(event) for event in events],
                 folded_items=await self._folded_items(log, existing.id, events),
+                mac=self.mac,
             )
             await log.store.append(append)
         finally:
@@ -334,12 +340,12 @@ class SessionImport:
         seqs = {event.id: event.seq for event in events}
         folded: list[FoldedItem] = []
         after = 0
-        while items := await log.store.pending(session_id, after=after, limit=_PAGE):
+        while items := await log.store.inbox(session_id, after=after, limit=_PAGE):
             after = items[-1].position
             folded += [
                 FoldedItem(item.position, seqs[item.event_id])
                 for item in items
-                if item.event_id in seqs
+                if item.seq is None and item.event_id in seqs
             ]
         return folded
 

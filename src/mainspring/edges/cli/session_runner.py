@@ -26,6 +26,7 @@ from mainspring.core.events import PermissionUpdate
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.model_facts import ModelFacts
+from mainspring.edges.cli.adopt import require_own
 from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
 from mainspring.edges.cli.run_arguments import RunArguments
@@ -228,6 +229,8 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     reused = loaded_policy if runs_at_once else None
     async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
         row = None if resume is None else await find_session(runtime.log, resume)
+        if row is not None:
+            row = await require_own(settings, runtime.log, row)
         recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
             agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy

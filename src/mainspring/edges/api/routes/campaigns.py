@@ -60,9 +60,7 @@ class CampaignRoutes:
         call.who.require_human()
         return await self.campaigns.promote(call.who, call["campaign_id"], call.body)
 
-    @route(
-        "GET /v1/mainspring/evolution", "Get the agent's versions, and whether campaigns run"
-    )
+    @route("GET /v1/mainspring/evolution", "Get the agent's versions, and whether campaigns run")
     async def status(self, call: ApiCall[Empty, Empty]) -> EvolutionStatus:
         return await self.campaigns.status(call.tenant)
 
