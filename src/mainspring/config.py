@@ -81,6 +81,9 @@ class Settings:
     them."""
     allow_root: bool = False
     """Whether `serve` and `worker` may run as root: MAINSPRING_ALLOW_ROOT."""
+    container_is_boundary: bool = False
+    """Whether the operator declares that the container around this process may isolate programs:
+    MAINSPRING_CONTAINER_IS_BOUNDARY."""
 
     is_light: bool = False
     """Whether the terminal's background is bright: MAINSPRING_THEME, or what the terminal
@@ -92,6 +95,9 @@ class Settings:
     def store_label(self) -> str:
         """The store without its password, for display."""
         return without_password(self.store) if is_postgres(self.store) else self.store
+
+
+CONTAINER_IS_BOUNDARY = "MAINSPRING_CONTAINER_IS_BOUNDARY"
 
 
 def read_settings(
@@ -127,6 +133,7 @@ def read_settings(
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
+        container_is_boundary=environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0"),
     )
 
 

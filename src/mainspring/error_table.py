@@ -176,6 +176,18 @@ NO_SANDBOX = ErrorEntry(
     ),
     in_python=("follow the message, or give the agent no tools that run programs",),
 )
+CONTAINER_TENANTS = ErrorEntry(
+    message="the container is declared to be the boundary of agents' programs, so there can be only"
+    " one tenant, and not {tenant!r}",
+    cause="MAINSPRING_CONTAINER_IS_BOUNDARY is set. Programs of different tenants would share the"
+    " container, in which only owners and modes of files keep them apart.",
+    fix=(
+        "give each tenant a service in a container of its own, with a store of its own",
+        "or give the container what a sandbox needs, and remove the variable:"
+        " docs/operations.md, `Containers`",
+    ),
+    in_python=("run the service without MAINSPRING_CONTAINER_IS_BOUNDARY",),
+)
 SESSION_HELD = ErrorEntry(
     message="session {session} is held by {owner} for another {seconds:.1f} s",
     cause="Another process is running the session, and only one may at a time. If that process has"

@@ -132,6 +132,8 @@ class Infrastructure:
     agent_folder: AgentFolderPorts
     allow_http: bool = False
     """Whether webhooks may have URLs without TLS."""
+    is_single_tenant: bool = False
+    """Whether programs are not isolated well enough for more than one tenant."""
 
     @property
     def store(self) -> Store:
@@ -191,7 +193,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
         access=AccessServices(
             keys=Keys(records),
             browser_sessions=BrowserSessions(records, infrastructure.seal),
-            tenants=Tenants(records),
+            tenants=Tenants(records, is_single=infrastructure.is_single_tenant),
             halts=Halts(records),
             ledger=DailyBudgetLedger(records),
             audit=Audit(records),

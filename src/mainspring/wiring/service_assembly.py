@@ -77,6 +77,7 @@ async def open_service(
                 login_client=ApiLogin(http_client.fetch),
                 post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),
                 allow_http=allow_http,
+                is_single_tenant=settings.container_is_boundary,
             )
         )
 

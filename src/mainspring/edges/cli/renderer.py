@@ -32,6 +32,12 @@ _MAX_CRITERIA = 20
 _MAX_TREE_ROWS = 14
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
+_LEVELS = {
+    "degraded": "commands ran in a sandbox that leaves modes and dates of your files to them",
+    "container": "commands ran in a container that is declared to be the boundary",
+    "none": "commands ran without a sandbox",
+}
+
 
 @dataclass(slots=True)
 class _PendingCall:
@@ -230,15 +236,24 @@ class EventRenderer:
                 )
             case events.SessionWoken() if self.is_live:
                 self.note("resumes where it stopped")
-            case events.OutcomeEvaluationEnded() | events.ToolCallInDoubt():
+            case (
+                events.OutcomeEvaluationEnded() | events.ToolCallInDoubt() | events.SandboxOpened()
+            ):
                 self._show_check(payload)
             case events.UserInterrupt() if not self.is_live:
                 self.note("interrupted")
             case _:
                 pass
 
-    def _show_check(self, payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
-        """The verdict of a grader, or a call that was running at a crash."""
+    def _show_check(
+        self,
+        payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt | events.SandboxOpened,
+    ) -> None:
+        """The verdict of a grader, a call that was running at a crash, or missing isolation."""
+        if isinstance(payload, events.SandboxOpened):
+            if payload.level in _LEVELS and not self.is_live:
+                self.note(_LEVELS[payload.level], "yellow")
+            return None
         if isinstance(payload, events.ToolCallInDoubt):
             id_ = payload.tool_use_id
             name = self._calls[id_].name if id_ in self._calls else short_id(id_)
