@@ -230,6 +230,13 @@ NO_STORE = ErrorEntry(
     fix=("--store or MAINSPRING_STORE names another store",),
     in_python=("open_runtime(store=...) names another store",),
 )
+NO_LAST_SESSION = ErrorEntry(
+    message="there is no conversation of yours to continue here",
+    cause="`last` is the last session that you began with run or chat, and whose time is not in the"
+    " future. Evals, dreams, workflows and sessions of others do not count.",
+    fix=("`mainspring sessions ls --all` lists all sessions: name one by its id",),
+    in_python=("await runtime.log.sessions() lists all sessions",),
+)
 SESSION_HAS_FORKS = ErrorEntry(
     message="session {session} was forked into {forks}; delete those first",
     cause="Sessions were forked from this one, and its events are their history.",

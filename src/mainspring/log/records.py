@@ -8,7 +8,7 @@ record and a log: everything about a session that must survive is in its log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -35,9 +35,9 @@ class RecordRow:
     is_archived: bool = False
     rev: int = 0
     """The number of changes; 0 before the first write. The store adds one with each write."""
-    content_hash: bytes | None = None
+    content_hash: bytes | None = field(default=None, compare=False)
     """The hash of its content; the store sets it."""
-    mac: bytes | None = None
+    mac: bytes | None = field(default=None, compare=False)
     """Proves that this installation wrote it (`log/provenance.py`); the store sets it."""
 
 

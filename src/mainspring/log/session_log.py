@@ -248,6 +248,10 @@ class SessionLog:
         await provenance.require_own(self.store, session)
         return session, False
 
+    def is_own(self, session: SessionRow) -> bool:
+        """Whether this installation wrote it, as far as the end of its log shows."""
+        return self.store.provenance.is_own(session)
+
     async def delete(self, session_id: str, *, cascade: bool = False) -> None:
         """Delete a session and the blobs that no other session uses.
 

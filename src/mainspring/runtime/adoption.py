@@ -62,6 +62,15 @@ async def foreign_records(store: Store) -> list[RecordRow]:
     return foreign
 
 
+async def require_own_records(store: Store) -> None:
+    """Raises: ForeignRecord: a key, deployment or other record of the store is not our own."""
+    last: RecordRow | None = None
+    while rows := await store.records.everything(after=last, limit=_PAGE):
+        for row in rows:
+            store.provenance.own_record(row)
+        last = rows[-1]
+
+
 async def read_effects(log: SessionLog, session: SessionRow) -> Effects:
     effects = Effects(session_id=session.id)
     try:

@@ -59,7 +59,7 @@ async def adopt(
 async def _adopt_one(
     settings: Settings, log: SessionLog, session: str, *, yes: bool, json: bool
 ) -> int:
-    row = await find_session(log, session)
+    row = await find_session(settings, log, session)
     if log.store.provenance.is_own(row):
         print_note(settings, f"session {row.id} is yours already")
         return 0
@@ -133,11 +133,12 @@ def _lines(effects: Effects) -> list[tuple[str, str]]:
     return [(name, value) for name, value in lines if value]
 
 
-async def require_own(settings: Settings, log: SessionLog, row: SessionRow) -> SessionRow:
+async def find_own(settings: Settings, log: SessionLog, id_or_part: str) -> SessionRow:
     """The session, if it is this installation's own; at a terminal, ask whether to adopt it.
 
-    Raises: ForeignSession.
+    Raises: SessionNotFound, InvalidInput, ForeignSession.
     """
+    row = await find_session(settings, log, id_or_part)
     provenance = log.store.provenance
     try:
         await provenance.require_own(log.store, row)

@@ -20,7 +20,7 @@ from mainspring.core.sender import local_user
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, print_note, print_result
 from mainspring.edges.cli.run_arguments import ModeChoice, parse_limit
-from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.edges.cli.workflows.opening import (
     find_trusted,
     open_steps,
@@ -229,7 +229,7 @@ async def respond(
 ) -> int:
     """Answer a gate. The answer counts only for what the gate shows; `resume` continues the run."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, run_id)
+        row = await find_run(log, run_id, "workflow")
         state = await read_run(log, row.id)
         gates = {gate.node: gate for gate in gate_views(state)}
         node = words[0] if words[0] in gates else None
@@ -272,7 +272,7 @@ async def fork(
 ) -> int:
     """Create a run that begins with another run's finished nodes. `resume` runs it."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, run_id)
+        row = await find_run(log, run_id, "workflow")
         fork_id = await fork_run(log, row.id, node, local_user(settings.user))
     view = {"run_id": fork_id, "forked_from": row.id}
     text = f"forked: mainspring workflow resume {Screen(settings).id_text(fork_id)}"
@@ -282,7 +282,7 @@ async def fork(
 async def show(settings: Settings, *, run_id: RunArgument, json: JsonOption = False) -> int:
     """Show a run: its nodes with status, time and cost, and the gates that wait."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, run_id)
+        row = await find_run(log, run_id, "workflow")
         view = await load_view(settings, log, row.id)
     screen = Screen(settings)
     if json:
@@ -302,7 +302,7 @@ async def logs(
 ) -> int:
     """Print the outputs of a run's nodes, with earlier attempts."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, run_id)
+        row = await find_run(log, run_id, "workflow")
         state = await read_run(log, row.id)
         screen = Screen(settings)
         for item in (*state.earlier, *state.nodes.values()):
@@ -332,7 +332,7 @@ async def load_view(settings: Settings, log: SessionLog, run_id: str) -> RunView
 @asynccontextmanager
 async def _existing(settings: Settings, run_id: str) -> AsyncGenerator[str, None]:
     async with open_existing_log(settings) as log:
-        row = await find_session(log, run_id)
+        row = await find_run(log, run_id, "workflow")
         await read_run(log, row.id)
         full = row.id
     yield full
@@ -348,7 +348,7 @@ async def _control(
     quiet: bool = False,
 ) -> int:
     async with open_existing_log(settings) as log:
-        row = await find_session(log, run_id)
+        row = await find_run(log, run_id, "workflow")
         state = await read_run(log, row.id)
         workflow = (await run_files(log, state)).workflow(state.created.name)
         found = None if node is None else workflow.node(node)
