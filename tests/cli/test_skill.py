@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from tests.cli.terminal import at_terminal
 from tests.fork_server import Run
+from tests.keys import KEY
 from tests.written_files import write_file
 
 from mainspring.config import Settings, read_settings
@@ -238,7 +239,7 @@ async def test_the_list_shows_how_often_each_skill_was_used(
     skill_at(Path(settings.folder) / ".claude" / "skills" / "pdf")
     assert [view.get("uses", 0) for view in await list_skills(settings, capsys)] == [0]
     assert not store.exists()
-    async with open_sqlite(store) as opened:
+    async with open_sqlite(store, key=KEY) as opened:
         log = SessionLog(opened)
         writer = await log.hold((await log.create()).id, owner="worker")
         writer.stage(SkillUsed(name="pdf", hash="0", by="user"))

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from tests.keys import KEY
+
 from mainspring.core.errors import InvalidInput
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 
 Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
-
-KEY = b"the installation of all processes"[:32]
 
 OPENER = "tests.crash.stores:open_store"
 

@@ -46,6 +46,7 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
 from mainspring.log.transfer import export_lines, import_lines
 from mainspring.retrieval.history import search_history
+from mainspring.runtime.adoption import adopt_everything
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.replay.recording import Recording, read_recording
 from mainspring.runtime.replay.replay_cursor import Divergence, RecordedCrash, ReplayCursor
@@ -357,6 +358,7 @@ async def _copy_session(
         async with open_sqlite(Path(folder) / "replay.db") as store:
             log = SessionLog(store)
             added = await import_lines(log, lines)
+            await adopt_everything(log)  # nothing in it takes effect: all calls are recorded
             yield log, await log.session(added[-1])
 
 
