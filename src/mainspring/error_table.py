@@ -213,6 +213,7 @@ FOREIGN_SESSION = ErrorEntry(
         " under the rules of this folder",
         "`mainspring adopt --all` accepts everything in the store as yours",
     ),
+    in_python=("`mainspring adopt {session}` shows what it brings, and asks",),
 )
 FOREIGN_RECORD = ErrorEntry(
     message="the {kind} {id} in the store was not written by this installation",
@@ -223,6 +224,7 @@ FOREIGN_RECORD = ErrorEntry(
         "`mainspring adopt --all` shows what the store brings, asks, and accepts it as yours",
         "workers and servers of one installation need the same key: MAINSPRING_VAULT_KEY",
     ),
+    in_python=("`mainspring adopt` shows what the store brings, and how to accept it",),
 )
 NO_STORE = ErrorEntry(
     message="there are no sessions yet: {store} does not exist",

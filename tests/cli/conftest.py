@@ -30,10 +30,13 @@ from mainspring.log.sqlite import open_sqlite
 
 
 @pytest.fixture
-def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environ(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
     """Ours, without what would change what is printed or known."""
     home = tmp_path_factory.mktemp("home")
     install(home)
+    monkeypatch.setenv("HOME", str(home))  # what this process does belongs to the same installation
     own = {"HOME": str(home), "TZ": "UTC", "TERM": "xterm-256color"}
     return {**clean_environ("NO_COLOR", "FORCE_COLOR", "COLUMNS"), **own}
 

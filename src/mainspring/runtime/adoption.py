@@ -151,6 +151,16 @@ async def adopt_conversation(log: SessionLog, session_id: str, *, workspace: str
         await log.store.adopt(session_id, writer.head, dropped)
 
 
+async def move_session(log: SessionLog, session_id: str, *, workspace: str) -> None:
+    """Continue one's own session in another folder, whose rules, hooks and mode then apply.
+
+    Raises: LeaseHeld, ForeignSession.
+    """
+    received = SessionReceived(transfer_id=ids.new_id(_ADOPTION), workspace=workspace)
+    async with hold_session(log, session_id) as writer:
+        await writer.append(received)
+
+
 async def _require_intact(log: SessionLog, session: SessionRow) -> None:
     try:
         await check_chain(log.store, session)

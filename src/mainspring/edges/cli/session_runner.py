@@ -19,7 +19,7 @@ import anyio
 from mainspring import error_table
 from mainspring.capabilities.providers.model_registry import model_unavailable
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripted_models
-from mainspring.config import FOLDER, Settings
+from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate
@@ -40,6 +40,7 @@ from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.store import SessionRow
 from mainspring.log.task_groups import unwrap_single_error
+from mainspring.runtime.adoption import move_session
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.manifest import ManifestOutcome
@@ -231,6 +232,8 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     reused = loaded_policy if runs_at_once else None
     async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
         row = None if resume is None else await find_own(settings, runtime.log, resume)
+        if row is not None and await _has_moved(settings, runtime, row, at_terminal, notices):
+            row = await runtime.log.session(row.id)
         recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
             agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy
@@ -277,6 +280,23 @@ def _require_folder(folder: Path) -> None:
 
 def _is_same_place(one: Path, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+async def _has_moved(
+    settings: Settings, runtime: Runtime, row: SessionRow, options: RunOptions, notices: Notices
+) -> bool:
+    """Whether the project's folder was moved, with its store: the session then continues in its new
+    place, with the rules and hooks that count there."""
+    before = await workspace_of(runtime.log, row.id)
+    home = Path(settings.store).parent
+    if before is None or home.name != FOLDER or is_postgres(settings.store):
+        return False
+    here = options.workspace or home.parent
+    if await anyio.to_thread.run_sync(os.path.lexists, before) or not here.is_dir():
+        return False
+    await move_session(runtime.log, row.id, workspace=str(here))
+    notices.warn(f"{before} does not exist any more: the session continues in {here}, by its rules")
+    return True
 
 
 async def _read_resumed(runtime: Runtime, row: SessionRow, options: RunOptions) -> SessionSummary:
