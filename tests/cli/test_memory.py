@@ -232,3 +232,24 @@ def test_an_embedding_model_is_set_called_and_changed(mainspring: Run):
     down = mainspring("memory", "search", "kitten", **setting)
     assert "The kitten sleeps." in down.stdout
     assert "searched by words only" in down.stderr
+
+
+def test_a_later_session_corrects_what_an_earlier_one_taught(mainspring: Run, place: Path):
+    (place / "memory").mkdir()
+    (place / "model.json").write_text(json.dumps([{"steps": [{"says": "Noted."}] * 2}]))
+    for message in (
+        "The staging server is at stage.example.org.",
+        "No, it is at stage2.example.org.",
+        "The project Falcon is our billing rewrite. We renamed Falcon to Heron.",
+    ):
+        run = mainspring("run", message, "-m", "scripted:model.json")
+        assert run.returncode == 0, run.stderr
+    listed = mainspring("memory", "ls").stdout
+    assert "project_staging_server_stage2_example_org.md" in listed
+    assert "heron" in listed
+    assert "falcon" not in listed.lower()
+    index = (place / "memory/MEMORY.md").read_text()
+    assert "stage2" in index
+    assert "stage example" not in index
+    history = mainspring("memory", "history", "project_staging_server_stage2_example_org.md").stdout
+    assert "replaces an earlier statement" in history

@@ -175,6 +175,7 @@ async def open_chosen_session(
 ) -> AsyncGenerator[tuple[SessionRunner, RunOptions], None]:
     """As `open_session_runner`, with the options of the command line: the runner of the session to
     continue, or of a fork of it, or of new ones."""
+    settings = arguments.applied_to(settings)
     resumed, updates = arguments.session(), arguments.permission_updates()
     options = await open_worktree(settings, arguments)
     async with open_session_runner(

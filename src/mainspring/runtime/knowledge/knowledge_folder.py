@@ -106,11 +106,14 @@ class KnowledgeFolder:
             index.close()
 
     def _knowledge_hits(self, hits: list[PassageHit]) -> Iterator[KnowledgeHit]:
+        read: dict[str, list[DocumentPart]] = {}
         for hit in hits:
-            try:
-                parts = self._parts(hit.container)
-            except (InvalidInput, NotFound):  # changed since it was indexed
-                continue
+            if hit.container not in read:
+                try:
+                    read[hit.container] = self._parts(hit.container)
+                except (InvalidInput, NotFound):  # changed since it was indexed
+                    read[hit.container] = []
+            parts = read[hit.container]
             if hit.position < len(parts):
                 part = parts[hit.position]
                 warning = poison(hit.container, part.text)
