@@ -3,7 +3,6 @@
 import pkgutil
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from functools import partial
 from pathlib import Path
 from typing import TypeAlias, cast
 
@@ -24,7 +23,8 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
     """`sqlite:///path`, a path, or `postgresql://…`."""
     if is_sqlite(url):
         return open_sqlite(Path(url.removeprefix("sqlite:///")), key=KEY)
-    return partial(named(_POSTGRES), key=KEY)(url)
+    opener = cast("Callable[..., AbstractAsyncContextManager[Store]]", named(_POSTGRES))
+    return opener(url, key=KEY)
 
 
 def is_sqlite(url: str) -> bool:

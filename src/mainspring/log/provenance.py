@@ -40,6 +40,24 @@ _Redacted: TypeAlias = tuple[str, int, str, str]
 """A redacted event: its session, seq and original hash, and the hash of its body."""
 
 
+class _Issuer:
+    """Only this module has one, so that a proof made anywhere else fails the type check."""
+
+
+_ISSUER = _Issuer()
+
+
+class OwnLog:
+    """The proof that this installation wrote a session's log. Whatever lets something in a log take
+    effect (rules, hooks, the agent, the next append) needs it."""
+
+    __slots__ = ("session_id",)
+
+    def __init__(self, session_id: str, issuer: _Issuer) -> None:
+        assert issuer is _ISSUER
+        self.session_id = session_id
+
+
 class Provenance:
     """The key of an installation, for one open store."""
 
@@ -88,17 +106,26 @@ class Provenance:
             raise ForeignRecord(row.kind, row.id)
         return record
 
-    def note_written(self, session_id: str, head: Head) -> None:
-        """This process wrote the log up to here, so there is nothing to recompute."""
+    def note_written(self, own_log: OwnLog, head: Head) -> None:
+        """This process continued the log up to here, so there is nothing to recompute."""
+        self._verified.put(own_log.session_id, head)
+
+    def note_created(self, session_id: str, head: Head) -> None:
+        """This process began the log, without a parent."""
         self._verified.put(session_id, head)
 
-    async def require_own(self, store: Store, session: SessionRow) -> None:
+    def received(self, session_id: str) -> OwnLog:
+        """After `session.received` was appended: nothing before it takes effect."""
+        return OwnLog(session_id, _ISSUER)
+
+    async def require_own(self, store: Store, session: SessionRow) -> OwnLog:
         """Raises: ForeignSession."""
         if not self.is_own(session):
             raise ForeignSession(session.id)
         if self._verified.get(session.id) != session.head:
             await check_chain(store, session)
             self._verified.put(session.id, session.head)
+        return OwnLog(session.id, _ISSUER)
 
 
 def _equal(mac: bytes | None, expected: bytes) -> bool:

@@ -41,6 +41,7 @@ from mainspring.log.event_chain import (
     to_event,
     to_row,
 )
+from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     ACTIVITY_TYPES,
     SessionActivity,
@@ -187,7 +188,7 @@ class SessionLog:
         )
         await self.store.create(session, [to_row(event) for event in events])
         if parent_id is None:
-            self.store.provenance.note_written(session_id, head)
+            self.store.provenance.note_created(session_id, head)
         return session
 
     async def session(self, session_id: str) -> SessionRow:
@@ -222,7 +223,7 @@ class SessionLog:
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
         )
         try:
-            session, is_foreign = await self._checked(session_id, is_receiving=is_receiving)
+            session, own_log = await self._checked(session_id, is_receiving=is_receiving)
         except LogError:
             await self.store.release(lease)
             raise
@@ -235,18 +236,24 @@ class SessionLog:
             clock=self._clock,
             new_id=self._new_id,
             scrub=self.scrub,
-            is_foreign=is_foreign,
+            own_log=own_log,
         )
 
-    async def _checked(self, session_id: str, *, is_receiving: bool) -> tuple[SessionRow, bool]:
-        """The session, and whether it is foreign. Raises: SessionGone, ForeignSession."""
+    async def _checked(
+        self, session_id: str, *, is_receiving: bool
+    ) -> tuple[SessionRow, OwnLog | None]:
+        """The session, with the proof that it is our own. Raises: SessionGone, ForeignSession."""
         session = await self.store.session(session_id)
-        provenance = self.store.provenance
-        if is_receiving:
-            return session, not provenance.is_own(session)
-        await require_not_moved(self.store, session_id)
-        await provenance.require_own(self.store, session)
-        return session, False
+        if is_receiving and not self.is_own(session):
+            return session, None
+        if not is_receiving:
+            await require_not_moved(self.store, session_id)
+        return session, await self.store.provenance.require_own(self.store, session)
+
+    async def own(self, session_id: str) -> OwnLog:
+        """The proof that this installation wrote the session. Raises: ForeignSession."""
+        session = await self.store.session(session_id)
+        return await self.store.provenance.require_own(self.store, session)
 
     def is_own(self, session: SessionRow) -> bool:
         """Whether this installation wrote it, as far as the end of its log shows."""

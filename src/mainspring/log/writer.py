@@ -31,6 +31,7 @@ from mainspring.log.event_chain import (
     scrub_aside,
     to_row,
 )
+from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     SessionActivity,
     current_activity,
@@ -60,7 +61,7 @@ class Writer:
         clock: Clock,
         new_id: Callable[[str], str],
         scrub: Scrub,
-        is_foreign: bool = False,
+        own_log: OwnLog | None,
     ) -> None:
         self.lease = lease
         self.session_id = lease.session_id
@@ -70,7 +71,7 @@ class Writer:
         self._clock = clock
         self._new_id = new_id
         self._scrub = scrub
-        self._is_foreign = is_foreign
+        self._own_log = own_log  # `None`: the session is being received
         self._commit_lock = anyio.Lock(fast_acquire=True)
         self._staged: list[Event] = []
         self._folded: list[FoldedItem] = []
@@ -86,6 +87,13 @@ class Writer:
         self._failed_commits = 0  # each discards all staged events
         self.commit_error: BaseException | None = None
         """The error of the last failed commit."""
+
+    @property
+    def own_log(self) -> OwnLog:
+        """Raises: ForeignSession: the session was not received yet."""
+        if self._own_log is None:
+            raise ForeignSession(self.session_id)
+        return self._own_log
 
     @property
     def staged(self) -> list[Event]:
@@ -255,8 +263,8 @@ class Writer:
                 raise conflict from self.commit_error
             if not self._staged:
                 return
-            if self._is_foreign and not isinstance(self._staged[0].payload, SessionReceived):
-                raise ForeignSession(self.session_id)
+            if not isinstance(self._staged[0].payload, SessionReceived):
+                _ = self.own_log
             events, self._staged = self._staged, []
             folded, self._folded = self._folded, []
             head = self._staged_head
@@ -283,9 +291,10 @@ class Writer:
                 raise
             self.head = head
             self._stored_activity = append.activity
-            if not self._is_foreign:
-                self._store.provenance.note_written(self.session_id, head)
-            self._is_foreign = False
+            if self._own_log is None:
+                self._own_log = self._store.provenance.received(self.session_id)
+            else:
+                self._store.provenance.note_written(self._own_log, head)
         finally:
             self._commit_lock.release()
 
