@@ -102,7 +102,7 @@ def test_unchecked_records_and_messages_are_read_only_to_copy_show_or_adopt_them
     assert _calls("everything") | _calls("whole") <= UNCHECKED_RECORDS | {
         "edges/cli/tenants.py"  # `Halts.everything`
     }
-    assert _with_keyword("keeps_mac", "True") == {"log/backup.py"}
+    assert _with_keyword("keeps_mac", "True") == {"log/container.py"}
     assert _calls("inbox") <= {
         "log/transfer.py",
         "log/sqlite/store.py",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, encode_line
@@ -19,10 +19,8 @@ from mainspring.log.event_chain import to_event, to_row
 from mainspring.log.lines import (
     BlobLine,
     EndLine,
-    ExportLine,
     InboxLine,
     SessionLine,
-    decode,
     encode,
     header_line,
     inbox_line,
@@ -97,60 +95,6 @@ async def _inbox(
                     yield item._replace(seq=None)
             elif item.client_id != item.event_id:  # the client chose it and may send it again
                 yield item
-
-
-async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str]:
-    """Store exported sessions. Identical sessions that already exist do not change.
-
-    Returns the ids of the new sessions. A session is stored completely or not at all.
-
-    Raises:
-        InvalidInput: a line is malformed, or an existing session differs from the file's.
-    """
-    importer, new_ids = SessionImporter(), list[str]()
-    number = 0
-    async for raw in lines:
-        number += 1
-        try:
-            if raw.strip() and (session := importer.take(decode(raw))) and await session.store(log):
-                new_ids.append(session.header.session_id)
-        except InvalidInput as error:
-            raise InvalidInput(f"line {number}: {error}") from error
-    if importer.open is not None:
-        raise InvalidInput(f"line {number}: the file ends in the middle of a session")
-    if not importer.count:
-        raise InvalidInput("the file is empty")
-    return new_ids
-
-
-class SessionImporter:
-    """Parses lines into sessions."""
-
-    def __init__(self) -> None:
-        self.open: SessionImport | None = None
-        self.count = 0
-        """The number of complete sessions."""
-
-    def take(self, export_line: ExportLine) -> SessionImport | None:
-        """The session that this line completes, if any.
-
-        Raises: InvalidInput.
-        """
-        if isinstance(export_line, SessionLine):
-            if self.open is not None:
-                open_id = self.open.header.session_id
-                raise InvalidInput(f"session {open_id} does not end before this one begins")
-            self.open = SessionImport(export_line)
-        elif self.open is None:
-            raise InvalidInput("this line comes before its session")
-        elif isinstance(export_line, EndLine):
-            finished, self.open = self.open, None
-            finished.end(export_line)
-            self.count += 1
-            return finished
-        else:
-            self.open.take(export_line)
-        return None
 
 
 class SessionImport:

@@ -41,10 +41,11 @@ from mainspring.harness.loop import run
 from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.toolbox import Toolbox
+from mainspring.log.container import import_lines
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
-from mainspring.log.transfer import export_lines, import_lines
+from mainspring.log.transfer import export_lines
 from mainspring.retrieval.history import search_history
 from mainspring.runtime.adoption import adopt_everything
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
