@@ -5,8 +5,8 @@ from pathlib import Path
 
 from mainspring.capabilities.vault.user_vault import UserVault
 
-_VAULT_KEY = urlsafe_b64encode(b"the installation of these tests.").decode()
-KEY = UserVault(path=Path("vault.json"), written_key=_VAULT_KEY).store_key()
+VAULT_KEY = urlsafe_b64encode(b"the installation of these tests.").decode()
+KEY = UserVault(path=Path("vault.json"), written_key=VAULT_KEY).store_key()
 """The key of its stores."""
 
 
@@ -14,5 +14,5 @@ def install(home: Path) -> None:
     """Make programs with this home folder belong to the installation."""
     file = home / ".mainspring/vault.key"
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    file.write_text(_VAULT_KEY)
+    file.write_text(VAULT_KEY)
     file.chmod(0o600)
