@@ -158,6 +158,18 @@ def test_documents_are_added_found_and_removed(mainspring: Run, place: Path):
     assert (json.loads(hit)["path"], json.loads(hit)["line"]) == ("guide.md", 1)
     assert "no document covers that" in mainspring("knowledge", "search", "football").stderr
     assert mainspring("knowledge", "rm", "guide.md").returncode == 0
+    guides = place / "guides"
+    (guides / "deep").mkdir(parents=True)
+    (guides / "hours.md").write_text("The office opens at eight.\n")
+    (guides / "deep/parking.txt").write_text("Visitors park behind the house.\n")
+    (guides / "photo.xyz").write_bytes(b"\x00\xff")
+    added = mainspring("knowledge", "add", "guides")
+    assert (added.returncode, "added guides/deep/parking.txt" in added.stderr) == (1, True)
+    assert "left out: guides/photo.xyz" in added.stderr
+    (hit,) = mainspring("knowledge", "search", "where do visitors park", "--json").stdout.split(
+        "\n", 1
+    )[:1]
+    assert json.loads(hit)["path"] == "guides/deep/parking.txt"
     missing = mainspring("knowledge", "add", "gone.pdf")
     assert (missing.returncode, "gone.pdf" in missing.stderr) == (1, True)
 

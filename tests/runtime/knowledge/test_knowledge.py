@@ -193,3 +193,20 @@ def test_a_document_made_to_be_slow_is_read_or_refused_within_its_limit(
     else:
         assert len(read_document(name, content, html_to_text)) <= 1
     assert time.process_time() - used < 20
+
+
+@pytest.mark.parametrize("others", [0, 1, 30])
+def test_a_single_short_document_answers(tmp_path: Path, others: int):
+    root = tmp_path / "knowledge"
+    root.mkdir()
+    (root / "hours.md").write_text("The office opens at eight and closes at six.\n")
+    for number in range(others):
+        (root / f"other{number}.md").write_text(f"Machine {number} is serviced in week {number}.\n")
+    knowledge = KnowledgeFolder(root, lambda: open_passages(tmp_path / "index.db"), html_to_text)
+    for question in (
+        "When does the office open?",
+        "opening hours of the office",
+        "When do we close?",
+    ):
+        assert knowledge.search(question, 3)[0].path == "hours.md"
+    assert knowledge.search("Who won the football match?", 3) == []
