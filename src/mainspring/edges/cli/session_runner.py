@@ -243,9 +243,7 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     )
     reused = loaded_policy if runs_at_once else None
     async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
-        row = None if resume is None else await find_own(settings, runtime.log, resume)
-        if row is not None and await _has_moved(settings, runtime, row, at_terminal, notices):
-            row = await runtime.log.session(row.id)
+        row = await _find_resumed(settings, runtime, resume, at_terminal, notices)
         recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
             agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy
@@ -295,21 +293,27 @@ def _is_same_place(one: Path, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
 
 
-async def _has_moved(
-    settings: Settings, runtime: Runtime, row: SessionRow, options: RunOptions, notices: Notices
-) -> bool:
-    """Whether the project's folder was moved, with its store: the session then continues in its new
-    place, with the rules and hooks that count there."""
+async def _find_resumed(
+    settings: Settings, runtime: Runtime, resume: str | None, options: RunOptions, notices: Notices
+) -> SessionRow | None:
+    """The session that continues. If its project's folder was moved, with its store, it continues
+    in the new place, by the rules and hooks that count there.
+
+    Raises: SessionNotFound, InvalidInput, ForeignSession.
+    """
+    if resume is None:
+        return None
+    row = await find_own(settings, runtime.log, resume)
     before = await workspace_of(runtime.log, row.id)
     home = Path(settings.store).parent
     if before is None or home.name != FOLDER or is_postgres(settings.store):
-        return False
+        return row
     here = options.workspace or home.parent
     if await anyio.to_thread.run_sync(os.path.lexists, before) or not here.is_dir():
-        return False
+        return row
     await move_session(runtime.log, row.id, workspace=str(here))
     notices.warn(f"{before} does not exist any more: the session continues in {here}, by its rules")
-    return True
+    return await runtime.log.session(row.id)
 
 
 async def _read_resumed(runtime: Runtime, row: SessionRow, options: RunOptions) -> SessionSummary:
