@@ -61,10 +61,10 @@ async def run_shell(screen: Screen, command: str, folder: Path) -> str:
 async def _copy(stream: ByteReceiveStream, screen: Screen, output: list[str]) -> None:
     async for chunk in stream:
         text = sanitize_text(chunk.decode(errors="replace"))
-        screen.raw(text)
+        screen.text(text)
         output.append(text)
     if output and not output[-1].endswith("\n"):
-        screen.raw("\n")
+        screen.text("\n")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -214,7 +214,7 @@ async def diff(
 ) -> int:
     """Compare two versions."""
     async with _open(settings, agent, is_program=program) as campaigns:
-        Screen(settings).raw(await views.version_diff(campaigns, before, after))
+        Screen(settings).text(await views.version_diff(campaigns, before, after))
         return 0
 
 
@@ -240,7 +240,7 @@ async def promote(
             raise InvalidInput(f"campaign {found.id} has promoted nothing: {found.status}")
         promoted = found.promotions[-1]
         if not yes:
-            Screen(settings).raw(await promotion_diff(campaigns.log, found))
+            Screen(settings).text(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
             typer.confirm("Use this version?", abort=True)
         version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted), share=share)

@@ -95,7 +95,7 @@ def print_campaign(
             for line in step_lines(payload):
                 screen.paragraph((line, ""))
     for promoted in campaign.promotions[-1:]:
-        screen.raw(f"{promoted.diff}\n")
+        screen.text(f"{promoted.diff}\n")
     reason = "it is still running" if campaign.ended is None else campaign.ended.reason
     screen.paragraph((f"{campaign.id} {campaign.status}: ", "bold"), (reason, ""))
 
