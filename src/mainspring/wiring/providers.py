@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -205,9 +206,17 @@ async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistr
 
 
 def _router_settings(settings: Settings) -> RouterSettings:
-    limit = settings.model_retry_seconds
-    outage = OutagePolicy() if limit is None else OutagePolicy(limit_seconds=limit)
-    return RouterSettings(outage=outage)
+    text = settings.model_retry_seconds
+    if text is None:
+        return RouterSettings()
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        variable = "MAINSPRING_MODEL_RETRY_SECONDS"
+        raise InvalidInput(f"{variable}: {text} is not a number of seconds, such as 600")
+    return RouterSettings(outage=OutagePolicy(limit_seconds=seconds))
 
 
 def embedding_endpoint(settings: Settings, model_id: str) -> embeddings.EmbeddingEndpoint:
