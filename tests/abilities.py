@@ -17,12 +17,29 @@ from mainspring.capabilities.sandbox.backend_selection import (
 )
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.config import CONTAINER_IS_BOUNDARY
 from mainspring.core.errors import SandboxFailed
 
 
 def require_sandbox() -> Backend:
-    """The sandbox that sessions get here."""
+    """The sandbox that sessions get here; where none holds, the tests declare the container to be
+    the boundary."""
     return _backend(None) or pytest.skip("no sandbox holds on this machine")
+
+
+def require_isolation() -> Backend:
+    """A sandbox that keeps programs from everything outside, whatever its modes."""
+    backend = require_sandbox()
+    if backend.level != "isolated":
+        pytest.skip("no sandbox isolates programs on this machine: its container is the boundary")
+    return backend
+
+
+def declare_boundary() -> None:
+    """Where no sandbox holds, sessions run in a container that is declared to be the boundary."""
+    if sys.platform == "linux" and _backend(None) is None:
+        os.environ[CONTAINER_IS_BOUNDARY] = "1"  # noqa: TID251 (of the tests)
+        _backend.cache_clear()
 
 
 def require_network() -> Backend:
@@ -49,7 +66,8 @@ has_landlock = sys.platform == "linux" and landlock_abi() >= ENOUGH_ABI
 
 @cache
 def _backend(forced: BackendName | None) -> Backend | None:
-    settings = SandboxSettings(forced=forced)
+    declared = CONTAINER_IS_BOUNDARY in os.environ  # noqa: TID251 (of the tests)
+    settings = SandboxSettings(forced=forced, container_is_boundary=declared)
     with ThreadPoolExecutor(1) as thread:  # a test may be running in an event loop
         try:
             return thread.submit(anyio.run, lambda: select_backend(settings, cache=None)).result()

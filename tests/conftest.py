@@ -1,11 +1,13 @@
 """What every test shares. `anyio_mode = "auto"` in pyproject.toml runs every async test."""
 
 import gc
+import os
 import signal
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
+from tests.abilities import declare_boundary
 from tests.log.sample_sessions import opened
 
 from mainspring.log.session_log import SessionLog
@@ -25,6 +27,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _home_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What a test keeps for its user is not kept in the home of whoever runs the tests."""
+    home = tmp_path_factory.mktemp("home_of_the_tests")
+    os.environ["HOME"] = str(home)  # noqa: TID251 (of the tests)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _commands_can_run() -> None:
+    declare_boundary()
 
 
 @pytest.fixture

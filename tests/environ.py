@@ -6,6 +6,8 @@ import sys
 import sysconfig
 from pathlib import Path
 
+from mainspring.config import CONTAINER_IS_BOUNDARY
+
 UID = 1500
 """A user like any other; it needs no entry in /etc/passwd."""
 _IMPORTS = [str(Path(__file__).parents[1] / "src"), sysconfig.get_path("purelib")]
@@ -21,6 +23,9 @@ NO_LOCAL_MODELS = {
 }
 """No local server, whatever runs on this machine."""
 
+FAILS_AT_ONCE = {"MAINSPRING_MODEL_RETRY_SECONDS": "0"}
+"""A model that does not answer is not waited for; tests of outages change this."""
+
 
 def clean_environ(*without: str) -> dict[str, str]:
     """Ours, without settings of Mainspring, keys of models, and what begins with one of these."""
@@ -30,7 +35,13 @@ def clean_environ(*without: str) -> dict[str, str]:
         for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
         if not name.startswith(unwanted) and not name.endswith("_API_KEY")
     }
-    return {**kept, **AS_ROOT, **NO_LOCAL_MODELS}
+    return {**kept, **AS_ROOT, **NO_LOCAL_MODELS, **FAILS_AT_ONCE, **boundary()}
+
+
+def boundary() -> dict[str, str]:
+    """The container, where no sandbox holds: see `tests/abilities.py`."""
+    declared = os.environ.get(CONTAINER_IS_BOUNDARY)  # noqa: TID251 (handed to the process under test)
+    return {} if declared is None else {CONTAINER_IS_BOUNDARY: declared}
 
 
 def python_of_all() -> list[str] | None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
+
+from mainspring.core.errors import InvalidInput
 
 if sys.platform != "win32":
     import pwd
@@ -81,10 +84,16 @@ class Settings:
     them."""
     allow_root: bool = False
     """Whether `serve` and `worker` may run as root: MAINSPRING_ALLOW_ROOT."""
+    container_is_boundary: bool = False
+    """Whether the operator declares that the container around this process may isolate programs:
+    MAINSPRING_CONTAINER_IS_BOUNDARY."""
 
     is_light: bool = False
     """Whether the terminal's background is bright: MAINSPRING_THEME, or what the terminal
     reports."""
+    model_retry_seconds: float | None = None
+    """The value of MAINSPRING_MODEL_RETRY_SECONDS: how long to wait for a model that does not
+    answer."""
     user: str = ""
     """The login name of the user who runs this process."""
 
@@ -92,6 +101,9 @@ class Settings:
     def store_label(self) -> str:
         """The store without its password, for display."""
         return without_password(self.store) if is_postgres(self.store) else self.store
+
+
+CONTAINER_IS_BOUNDARY = "MAINSPRING_CONTAINER_IS_BOUNDARY"
 
 
 def read_settings(
@@ -127,7 +139,21 @@ def read_settings(
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
+        model_retry_seconds=_seconds(environ, "MAINSPRING_MODEL_RETRY_SECONDS"),
+        container_is_boundary=environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0"),
     )
+
+
+def _seconds(environ: Mapping[str, str], variable: str) -> float | None:
+    if not (text := environ.get(variable, "")):
+        return None
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InvalidInput(f"{variable}={text} is not a number of seconds, such as 600")
+    return seconds
 
 
 def _is_light(environ: Mapping[str, str]) -> bool:

@@ -176,6 +176,18 @@ NO_SANDBOX = ErrorEntry(
     ),
     in_python=("follow the message, or give the agent no tools that run programs",),
 )
+CONTAINER_TENANTS = ErrorEntry(
+    message="the container is declared to be the boundary of agents' programs, so there can be only"
+    " one tenant, and not {tenant!r}",
+    cause="MAINSPRING_CONTAINER_IS_BOUNDARY is set. Programs of different tenants would share the"
+    " container, in which only owners and modes of files keep them apart.",
+    fix=(
+        "give each tenant a service in a container of its own, with a store of its own",
+        "or give the container what a sandbox needs, and remove the variable:"
+        " docs/operations.md, `Containers`",
+    ),
+    in_python=("run the service without MAINSPRING_CONTAINER_IS_BOUNDARY",),
+)
 SESSION_HELD = ErrorEntry(
     message="session {session} is held by {owner} for another {seconds:.1f} s",
     cause="Another process is running the session, and only one may at a time. If that process has"
@@ -195,6 +207,13 @@ NO_STORE = ErrorEntry(
     cause="No session has run here. The first session in a folder creates its store.",
     fix=("--store or MAINSPRING_STORE names another store",),
     in_python=("open_runtime(store=...) names another store",),
+)
+NO_LAST_SESSION = ErrorEntry(
+    message="there is no conversation of yours to continue here",
+    cause="`last` is the last session that you began with run or chat, and whose time is not in the"
+    " future. Evals, dreams, workflows and sessions of others do not count.",
+    fix=("`mainspring sessions ls --all` lists all sessions: name one by its id",),
+    in_python=("await runtime.log.sessions() lists all sessions",),
 )
 SESSION_HAS_FORKS = ErrorEntry(
     message="session {session} was forked into {forks}; delete those first",

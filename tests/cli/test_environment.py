@@ -155,7 +155,7 @@ def test_a_killed_setup_is_continued_by_the_next_one(
     done = mainspring(*words)
     assert done.returncode == 0, done.stderr
     assert "continuing the interrupted run" in done.stderr
-    assert len(mainspring("sessions", "ls", "--json").stdout.splitlines()) == 1
+    assert len(mainspring("sessions", "ls", "--all", "--json").stdout.splitlines()) == 1
     assert not list((repository / ".mainspring/worktrees").glob("environment-*"))
 
 

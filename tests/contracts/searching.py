@@ -202,9 +202,21 @@ async def a_search_in_a_scope_finds_nothing_of_another(open_store: StoreFactory)
                 assert scope.tenant == tenant
                 assert hit.session_id not in scope.without_sessions
             found += len(hits)
+            assert {*await at.store.in_scope(scope, [*owners])} == {
+                session_id
+                for session_id, (agent, user, tenant) in owners.items()
+                if scope.agent in (None, agent)
+                and scope.user in (None, user)
+                and scope.tenant == tenant
+                and session_id not in scope.without_sessions
+            }
         assert found > 100
         scope = SessionScope(tenant=None, without_origins=("user",))
         assert not await at.store.search(["haystack"], event_ranges=[], limit=50, scope=scope)
+        assert not await at.store.in_scope(scope, [*owners])
+        scope = SessionScope(tenant=None, any_tenant=True, user="cli:user1")
+        of_user = {session_id for session_id, owner in owners.items() if owner[1] == "cli:user1"}
+        assert {*await at.store.in_scope(scope, [*owners, "sess_gone"])} == of_user
 
 
 def _record(session_id: str, tenant: str) -> RecordRow:

@@ -44,6 +44,17 @@ async def a_created_session_is_found_as_it_was_made(open_store: StoreFactory) ->
         assert [event.type for event in await log.read(made.id)] == ["session.created"]
 
 
+async def the_latest_sessions_come_first_and_those_of_the_future_not_at_all(
+    open_store: StoreFactory,
+) -> None:
+    async with open_store() as store:
+        ids = [new_id(SESSION) for _ in range(4)]
+        for number, session_id in enumerate(ids):
+            await store.create(_bare(session_id, created=number), [])
+        assert [row.id for row in await store.latest(upto=2, limit=9)] == [ids[2], ids[1], ids[0]]
+        assert [row.id for row in await store.latest(upto=2, limit=1)] == [ids[2]]
+
+
 async def a_session_is_not_created_twice(open_store: StoreFactory) -> None:
     async with scene(open_store) as at:
         before = await at.store.session(at.id)

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.abilities import require_bubblewrap
+from tests.abilities import require_bubblewrap, require_sandbox
 
-from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec
+from mainspring.capabilities.sandbox.backend import Backend, SandboxLimits, SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.ports import ExecRequest, ExecResult
@@ -29,9 +29,14 @@ def bubblewrap() -> Bubblewrap:
     return require_bubblewrap()
 
 
+@pytest.fixture(scope="session")
+def backend() -> Backend:
+    return require_sandbox()
+
+
 @pytest.fixture
-async def sandbox(site: SandboxSpec, bubblewrap: Bubblewrap) -> AsyncIterator[KeeperSandbox]:
-    async with KeeperSandbox(site, bubblewrap) as opened:
+async def sandbox(site: SandboxSpec, backend: Backend) -> AsyncIterator[KeeperSandbox]:
+    async with KeeperSandbox(site, backend) as opened:
         yield opened
 
 

@@ -17,7 +17,7 @@ from tests.abilities import require_bubblewrap
 from tests.sandbox.conftest import sh
 from tests.written_files import write_file
 
-from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.keeper_connection import start_keeper
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
@@ -27,6 +27,11 @@ from mainspring.core.ports import ExecRequest
 USER = 1500
 SYS_RESOURCE = 24
 ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def backend(bubblewrap: Bubblewrap) -> Backend:
+    return bubblewrap
 
 
 async def test_a_program_runs_and_reports_its_status_and_output(

@@ -12,7 +12,12 @@ from tests.at_once import at_once
 from tests.fifos import read_fifo, release_fifo
 from tests.sandbox.conftest import sh
 
-from mainspring.capabilities.sandbox.backend import PACKAGE_ROOT, SandboxSpec, module_command
+from mainspring.capabilities.sandbox.backend import (
+    PACKAGE_ROOT,
+    Backend,
+    SandboxSpec,
+    module_command,
+)
 from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
 from mainspring.capabilities.sandbox.keeper_connection import start_keeper
@@ -79,6 +84,7 @@ async def wait_until(is_gone: Callable[[], bool]) -> None:
             await anyio.sleep(0.01)
 
 
+@pytest.mark.usefixtures("bubblewrap")
 async def test_leftover_processes_are_killed(sandbox: KeeperSandbox, site: SandboxSpec):
     left = (
         "sleep 8642 & (setsid sh -c 'setsid sleep 8642 &' &) ; nohup sleep 8642 >/dev/null 2>&1 &"
@@ -184,6 +190,7 @@ async def test_a_killed_harness_repeats_no_program(site: SandboxSpec, bubblewrap
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
+@pytest.mark.usefixtures("bubblewrap")
 async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: SandboxSpec):
     make_barrier(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
@@ -207,6 +214,7 @@ async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: S
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
+@pytest.mark.usefixtures("bubblewrap")
 async def test_a_lost_sandbox_is_replaced(sandbox: KeeperSandbox, site: SandboxSpec):
     make_barrier(site)
     with anyio.fail_after(60):
@@ -250,36 +258,37 @@ def test_execution_records_survive_compaction(tmp_path: Path):
 
 
 async def test_there_is_only_one_keeper_per_sandbox(
-    sandbox: KeeperSandbox, site: SandboxSpec, bubblewrap: Bubblewrap
+    sandbox: KeeperSandbox, site: SandboxSpec, backend: Backend
 ):
-    await sh(sandbox, "touch /tmp/mark")
-    start_keeper(site, bubblewrap.launch(site), linger_seconds=30)
-    other = KeeperSandbox(site, bubblewrap)
-    assert (await sh(other, "ls /tmp/mark")).status == 0
+    await sh(sandbox, "touch $TMPDIR/mark")
+    start_keeper(site, backend.launch(site), linger_seconds=30)
+    other = KeeperSandbox(site, backend)
+    assert (await sh(other, "ls $TMPDIR/mark")).status == 0
     await other.leave()
 
 
-def test_a_keeper_that_cannot_start_leaves_no_open_files(site: SandboxSpec, bubblewrap: Bubblewrap):
+def test_a_keeper_that_cannot_start_leaves_no_open_files(site: SandboxSpec, backend: Backend):
     (site.state / "keeper.log").mkdir(parents=True)
-    launch = bubblewrap.launch(site)
+    launch = backend.launch(site)
     open_before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(IsADirectoryError):
         start_keeper(site, launch, linger_seconds=30)
     assert len(os.listdir("/proc/self/fd")) == open_before
 
 
-async def test_an_unused_keeper_lingers_and_exits(site: SandboxSpec, bubblewrap: Bubblewrap):
-    brief = KeeperSandbox(site, bubblewrap, linger_seconds=0.1)
+@pytest.mark.usefixtures("bubblewrap")
+async def test_an_unused_keeper_lingers_and_exits(site: SandboxSpec, backend: Backend):
+    brief = KeeperSandbox(site, backend, linger_seconds=0.1)
     await sh(brief, "true")
     keeper = keeper_of(site)
     await brief.leave()
     await wait_until(lambda: not Path(f"/proc/{keeper}").exists())
-    async with KeeperSandbox(site, bubblewrap) as next_one:
+    async with KeeperSandbox(site, backend) as next_one:
         assert (await sh(next_one, "echo again")).stdout.head == b"again\n"
 
 
-async def test_closing_ends_all_programs(site: SandboxSpec, bubblewrap: Bubblewrap):
-    sandbox = KeeperSandbox(site, bubblewrap)
+async def test_closing_ends_all_programs(site: SandboxSpec, backend: Backend):
+    sandbox = KeeperSandbox(site, backend)
     await sandbox.begin(ExecRequest(key="k", argv=("sleep", "8643")))
     await sandbox.close()
     assert not processes("bwrap", str(site.workspace))
@@ -288,11 +297,9 @@ async def test_closing_ends_all_programs(site: SandboxSpec, bubblewrap: Bubblewr
     assert ran.stop_cause == "cancelled"
 
 
-async def test_the_keeper_answers_at_a_path_of_any_length(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
+async def test_the_keeper_answers_at_a_path_of_any_length(site: SandboxSpec, backend: Backend):
     far = replace(site, state=site.state / ("long" * 30) / "folder")
-    async with KeeperSandbox(far, bubblewrap) as sandbox:
+    async with KeeperSandbox(far, backend) as sandbox:
         assert (await sh(sandbox, "true")).status == 0
     assert oct(far.state.stat().st_mode)[-3:] == "700"
 
@@ -302,9 +309,9 @@ async def test_a_command_with_a_nul_byte_is_refused(sandbox: KeeperSandbox):
         await sandbox.run(ExecRequest(key="k", argv=("echo", "a\0b")))
 
 
-async def test_a_service_runs_until_it_is_stopped(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_a_service_runs_until_it_is_stopped(site: SandboxSpec, backend: Backend):
     make_barrier(site)
-    services = SandboxServices(site, bubblewrap)
+    services = SandboxServices(site, backend)
     wanted = ExecRequest(key="s", argv=("sh", "-c", ONCE), wall_seconds=600)
     with anyio.fail_after(60):
         await services.start("web", wanted)
@@ -313,11 +320,9 @@ async def test_a_service_runs_until_it_is_stopped(site: SandboxSpec, bubblewrap:
         running = await services.output("web")
         with pytest.raises(SandboxFailed, match="already"):
             await services.start("web", replace(wanted, key="another"))
-        async with KeeperSandbox(site, bubblewrap) as sandbox:
+        async with KeeperSandbox(site, backend) as sandbox:
             assert (await sh(sandbox, "echo meanwhile")).stdout.head == b"meanwhile\n"
-        stopped = await SandboxServices(site, bubblewrap).stop(
-            "web"
-        )  # by a harness that came later
+        stopped = await SandboxServices(site, backend).stop("web")  # by a harness that came later
         assert await services.output("web") is None
     assert running is not None
     assert running.is_running
@@ -327,10 +332,8 @@ async def test_a_service_runs_until_it_is_stopped(site: SandboxSpec, bubblewrap:
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-async def test_services_are_limited_and_end_with_the_session(
-    site: SandboxSpec, bubblewrap: Bubblewrap
-):
-    services = SandboxServices(site, bubblewrap)
+async def test_services_are_limited_and_end_with_the_session(site: SandboxSpec, backend: Backend):
+    services = SandboxServices(site, backend)
     with anyio.fail_after(60):
         for number in range(4):
             wanted = ExecRequest(key=str(number), argv=("sleep", "8644"))

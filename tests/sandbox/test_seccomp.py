@@ -7,7 +7,8 @@ import struct
 
 import pytest
 
-from mainspring.capabilities.sandbox.backend import SandboxSpec
+from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
+from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.capabilities.sandbox.seccomp import AF_UNIX, MACHINES, seccomp_program
 from mainspring.core.ports import ExecRequest
@@ -31,6 +32,11 @@ REFUSED = """
 """
 NEWUSER, NEWNET = 0x10000000, 0x40000000
 x86_only = pytest.mark.skipif(os.uname().machine != "x86_64", reason="numbers of x86_64")
+
+
+@pytest.fixture(scope="session")
+def backend(bubblewrap: Bubblewrap) -> Backend:
+    return bubblewrap
 
 
 async def call_errors(sandbox: KeeperSandbox, *calls: tuple[int, ...]) -> list[int]:

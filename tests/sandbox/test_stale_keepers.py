@@ -12,8 +12,7 @@ from anyio import to_thread
 from tests.sandbox.conftest import sh
 from tests.sandbox.test_keeper import keeper_of, wait_until
 
-from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.capabilities.sandbox.stale_keepers import (
     end_keeper_if_stale,
@@ -32,8 +31,9 @@ def is_dead(process: int) -> bool:
     return said.rpartition(")")[2].split()[0] == "Z"
 
 
-async def test_a_sandbox_of_another_version_is_not_used(site: SandboxSpec, bubblewrap: Bubblewrap):
-    async with KeeperSandbox(site, bubblewrap) as sandbox:
+@pytest.mark.usefixtures("bubblewrap")
+async def test_a_sandbox_of_another_version_is_not_used(site: SandboxSpec, backend: Backend):
+    async with KeeperSandbox(site, backend) as sandbox:
         await sh(sandbox, "true")
         before = keeper_of(site)
         assert (await sh(sandbox, "echo again")).stdout.head == b"again\n"
@@ -49,13 +49,13 @@ async def test_a_sandbox_of_another_version_is_not_used(site: SandboxSpec, bubbl
             assert keeper_of(site) != before
 
 
-async def test_only_keepers_of_another_version_are_ended(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_only_keepers_of_another_version_are_ended(site: SandboxSpec, backend: Backend):
     """A service among them: it would run for as long as an hour in its old sandbox."""
     sandbox_session = site.state / "hands"
     old, new = (replace(site, state=sandbox_session / name) for name in ("old", "new"))
-    async with KeeperSandbox(new, bubblewrap) as current:
+    async with KeeperSandbox(new, backend) as current:
         await sh(current, "true")
-        services = SandboxServices(old, bubblewrap)
+        services = SandboxServices(old, backend)
         begun = ExecRequest(key="service", argv=("sleep", "600"), wall_seconds=600)
         await services.start("web", begun)
         assert await to_thread.run_sync(end_stale_keepers, sandbox_session) == 0
@@ -70,8 +70,9 @@ async def test_only_keepers_of_another_version_are_ended(site: SandboxSpec, bubb
         await services.close()
 
 
-async def test_a_keeper_that_does_not_answer_is_killed(site: SandboxSpec, bubblewrap: Bubblewrap):
-    sandbox = KeeperSandbox(site, bubblewrap)
+@pytest.mark.usefixtures("bubblewrap")
+async def test_a_keeper_that_does_not_answer_is_killed(site: SandboxSpec, backend: Backend):
+    sandbox = KeeperSandbox(site, backend)
     await sh(sandbox, "true")
     keeper = keeper_of(site)
     os.kill(keeper, signal.SIGSTOP)

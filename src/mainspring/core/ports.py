@@ -14,7 +14,10 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 StopCause: TypeAlias = Literal["time", "memory", "processes", "disk", "output", "cancelled", "lost"]
-IsolationLevel: TypeAlias = Literal["isolated", "degraded", "none"]
+IsolationLevel: TypeAlias = Literal["isolated", "degraded", "container", "none"]
+"""`container`: only the container around everything isolates programs, as its operator declared."""
+ISOLATED: frozenset[IsolationLevel] = frozenset(("isolated", "container"))
+"""The levels at which commands need no other protection than the sandbox."""
 FileChangeKind: TypeAlias = Literal["added", "modified", "removed"]
 
 

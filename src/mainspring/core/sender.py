@@ -24,7 +24,9 @@ OriginType: TypeAlias = Literal[
     "grader",
     "dream",
     "campaign",
+    "command",
 ]
+"""`command`: a command that runs an agent of Mainspring's own, such as `environment setup`."""
 
 
 class Sender(Struct, frozen=True, kw_only=True, omit_defaults=True):

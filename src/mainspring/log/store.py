@@ -141,10 +141,11 @@ class IndexedText(Struct, frozen=True, kw_only=True):
 
 
 class SessionScope(Struct, frozen=True, kw_only=True):
-    """Which sessions to search: those that meet all of these conditions."""
+    """Those sessions that meet all of these conditions; a fork is in the scope of its parent."""
 
     tenant: str | None
     """`None`: sessions on a person's machine, which have no tenant."""
+    any_tenant: bool = False
     agent: str | None = None
     """The agent name in the session's first event."""
     user: str | None = None
@@ -200,6 +201,14 @@ class Store(Protocol):
 
     async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
         """Sessions that changed at that time or later, the earliest change first."""
+        ...
+
+    async def latest(self, *, upto: int, limit: int) -> list[SessionRow]:
+        """Sessions that changed at that time or earlier, the last change first."""
+        ...
+
+    async def in_scope(self, scope: SessionScope, session_ids: Sequence[str]) -> list[str]:
+        """Those of the sessions that are in the scope, in any order."""
         ...
 
     async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
@@ -314,7 +323,7 @@ class Store(Protocol):
     ) -> list[SearchHit]:
         """Events that contain all words, best first. `is_loose`: at least one word, or a longer
         word that starts with it. `event_ranges` limits the search; empty means all sessions.
-        `scope` limits it to certain sessions; a fork is in the scope of its parent."""
+        `scope` limits it to certain sessions."""
         ...
 
     async def delete(self, session_id: str) -> None:

@@ -67,6 +67,15 @@ async def open_suite_runner(
         )
 
 
+@asynccontextmanager
+async def open_program_runner(
+    settings: Settings, *, is_unsandboxed: bool = False
+) -> AsyncGenerator[RunProgram, None]:
+    """Runs programs of people and of campaigns, without an agent."""
+    async with sandbox_pool(settings, is_unsandboxed=is_unsandboxed, most_idle=0) as sandboxes:
+        yield _program_runner(settings, sandboxes)
+
+
 def _state(settings: Settings) -> Path:
     store = Path(settings.folder, FOLDER) if is_postgres(settings.store) else Path(settings.store)
     return store if is_postgres(settings.store) else store.parent

@@ -24,8 +24,7 @@ from mainspring.runtime.mcp_server import McpServer
 from mainspring.wiring.sandbox_settings import session_paths
 from mainspring.wiring.sandboxes import SandboxPool
 
-_FOLDER = Path(".mainspring") / "mcp-packages"
-_ENVIRONMENT_FOLDER = Path(".mainspring") / "packages"
+_FOLDER, _ENVIRONMENT_FOLDER = Path(".mainspring/mcp-packages"), Path(".mainspring/packages")
 _INSTALL_SECONDS = 600.0
 
 

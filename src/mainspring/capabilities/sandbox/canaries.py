@@ -2,7 +2,8 @@
 inside it.
 
 A backend passes only if its programs run, and can neither read a file outside, nor write one, nor
-connect to a listener on the host's loopback.
+connect to a listener on the host's loopback. If a container is the boundary, the file outside is
+one of ours alone: files that everybody may read are not kept from programs there.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from mainspring.core.ports import ExecRequest
 
 _SECONDS = 30.0
 _OUTSIDE_MODE = 0o777
+_PRIVATE_MODE = 0o700
+"""For programs that only a uid of their own keeps from files outside."""
 # Each attempt catches its own error: a refused one must not prevent the next.
 _ATTEMPTS = """
 import socket, sys
@@ -70,7 +73,8 @@ class _CanaryTargets(Struct, frozen=True):
 
 async def canary_failure(backend: Backend, python: str) -> str | None:
     """Why the backend fails its canaries; `None` if it passes."""
-    place = await to_thread.run_sync(_make_probe_folder)
+    mode = _PRIVATE_MODE if backend.level == "container" else _OUTSIDE_MODE
+    place = await to_thread.run_sync(_make_probe_folder, mode)
     try:
         with _canary_targets(place / "outside") as outside, anyio.fail_after(_SECONDS):
             return await _run_canaries(backend, place, outside, python)
@@ -104,12 +108,12 @@ def probe_spec(place: Path) -> SandboxSpec:
     return SandboxSpec(session_id="probe", workspace=place / "work", state=place / "state")
 
 
-def _make_probe_folder() -> Path:
+def _make_probe_folder(outside_mode: int) -> Path:
     place = Path(tempfile.mkdtemp(prefix="mainspring-probe-"))
     place.chmod(0o755)  # any uid of the sandbox must be able to enter
     for name in ("work", "outside"):
         (place / name).mkdir()
-    (place / "outside").chmod(_OUTSIDE_MODE)
+    (place / "outside").chmod(outside_mode)
     return place
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -34,17 +35,28 @@ _ETC = (
     *("ca-certificates", "mime.types", "protocols", "services"),
 )
 _TMP = Path("/tmp")
+_OTHERS = 0o007
 
 
 class Landlock(Struct, frozen=True, kw_only=True):
-    name = "landlock"
     owns_uid: bool
     """Programs run under a uid of their own, which needs root; otherwise under the harness's
     uid."""
 
+    is_in_boundary: bool = False
+    """The operator has declared the container to be the boundary. With a uid of their own, programs
+    are then confined without Landlock: by owners, modes and the system call filter. Without one,
+    they may change protected files in their workspace."""
+
+    @property
+    def name(self) -> str:
+        return "container" if self.is_in_boundary else "landlock"
+
     @property
     def level(self) -> IsolationLevel:
         """Landlock does not restrict chmod, chown, utime and xattrs: only a different uid does."""
+        if self.is_in_boundary:
+            return "container"
         return "isolated" if self.owns_uid else "degraded"
 
     def owner(self, spec: SandboxSpec) -> int | None:
@@ -60,7 +72,12 @@ class Landlock(Struct, frozen=True, kw_only=True):
             )
         if not self.owns_uid:
             _refuse_root()
-            _refuse_secrets(spec)
+            _refuse_secrets(spec, (*spec.hidden, *self._protected(spec)))
+        elif self.is_in_boundary:
+            _refuse_readable(spec)
+
+    def _protected(self, spec: SandboxSpec) -> tuple[Path, ...]:
+        return () if self.is_in_boundary and not self.owns_uid else spec.protected
 
     def fingerprint(self, spec: SandboxSpec) -> str:
         self._refuse(spec)
@@ -69,7 +86,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
                 *_system(),
                 *_interpreter(find_agent_interpreter()),
                 *_readable(spec),
-                repr(self.owns_uid),
+                repr((self.owns_uid, self.is_in_boundary)),
                 repr(spec.sandbox_limits),
                 os.uname().machine,
                 _code_hash(),
@@ -95,6 +112,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
         return pack_map(
             {
                 "uid": b"" if owner is None else b"%d" % owner,
+                "has_rules": b"" if self.owns_uid and self.is_in_boundary else b"yes",
                 "entering_group": b"%d" % entering_group(),
                 "workspace": os.fsencode(spec.workspace),
                 "tmp": os.fsencode(tmp),
@@ -103,7 +121,9 @@ class Landlock(Struct, frozen=True, kw_only=True):
                 "interpreter": pack(map(os.fsencode, _interpreter(python))),
                 "readable": pack(map(os.fsencode, _readable(spec))),
                 "hidden": pack(map(os.fsencode, _paths_in_workspace(spec, spec.hidden))),
-                "protected": pack(map(os.fsencode, _paths_in_workspace(spec, spec.protected))),
+                "protected": pack(
+                    map(os.fsencode, _paths_in_workspace(spec, self._protected(spec)))
+                ),
                 "filter": seccomp_program(os.uname().machine, (), has_namespaces=False),
             }
         )
@@ -126,9 +146,19 @@ def _refuse_root() -> None:
         raise SandboxFailed("programs must not run as root behind Landlock alone")
 
 
-def _refuse_secrets(spec: SandboxSpec) -> None:
+def _refuse_readable(spec: SandboxSpec) -> None:
+    """Only modes keep programs from the operator's files."""
+    for path in spec.private:
+        with suppress(OSError):
+            if os.stat(path).st_mode & _OTHERS:
+                raise SandboxFailed(
+                    f"not run: other users can use {path}, and so could programs: chmod 600 {path}"
+                )
+
+
+def _refuse_secrets(spec: SandboxSpec, paths: Iterable[Path]) -> None:
     """Refuse early, with a detailed message; the guard checks again."""
-    for path in _paths_in_workspace(spec, (*spec.hidden, *spec.protected)):
+    for path in _paths_in_workspace(spec, paths):
         if os.path.lexists(spec.workspace / path):
             raise SandboxFailed(
                 f"Landlock without a uid of its own cannot keep programs from"

@@ -1,9 +1,10 @@
 """Starts the agent behind Landlock and seccomp, and makes sure that no process outlives the
-sandbox.
+sandbox. In a container that is declared as the boundary, a uid may have to do without Landlock.
 
 Four processes: this launcher, which the keeper may kill at any time; one that cleans up; the guard,
 which kills everything that is left; and the agent. Programs can signal none of them: each is in a
-Landlock domain that cannot signal the one above it.
+Landlock domain that cannot signal the one above it. Without Landlock they can signal the guard and
+the agent, which share their uid; then the one that cleans up kills everything that is left.
 """
 
 from __future__ import annotations
@@ -15,7 +16,11 @@ import signal
 import stat
 
 from mainspring.capabilities.sandbox.agent import CONTROL_FD, install_filter, serve
-from mainspring.capabilities.sandbox.bare_inside import check_unreachable, kill_reachable
+from mainspring.capabilities.sandbox.bare_inside import (
+    check_unreachable,
+    kill_descendants,
+    kill_reachable,
+)
 from mainspring.capabilities.sandbox.landlock_entry import grant_entry
 from mainspring.capabilities.sandbox.landlock_lend import grant_folder, grant_workspace
 from mainspring.capabilities.sandbox.landlock_rules import (
@@ -38,7 +43,7 @@ REFUSED = 125
 """The exit status of a launcher that started nothing."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom")
-_SET_DEATH_SIGNAL, _SET_SUBREAPER = 1, 36
+_SET_DEATH_SIGNAL, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 36, 38
 _WATCH_SECONDS = 0.2
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 
@@ -49,6 +54,7 @@ class LandlockConfig:
     def __init__(self, packed: bytes) -> None:
         values = unpack_map(packed)
         self.uid = int(values["uid"]) if values["uid"] else None
+        self.has_rules = bool(values["has_rules"])
         self.entering_group = int(values["entering_group"])
         self.workspace = os.fsdecode(values["workspace"])
         self.tmp = os.fsdecode(values["tmp"])
@@ -73,10 +79,15 @@ def _clean_up_after(config: LandlockConfig) -> None:
     cannot."""
     _die_with_parent(signal.SIGTERM)
     signal.pthread_sigmask(signal.SIG_BLOCK, _AWAITED)
+    if not config.has_rules:
+        _prctl(_SET_SUBREAPER, 1)
     guard = _fork(_guard, config)
     if signal.sigwait(_AWAITED) == signal.SIGTERM:
         os.kill(guard, signal.SIGTERM)
     os.waitpid(guard, 0)
+    if not config.has_rules:
+        _kill_all(kill_descendants)
+        _empty(config.tmp)  # the guard may have been killed
     os.rmdir(config.tmp)
 
 
@@ -109,14 +120,17 @@ def _guard(config: LandlockConfig) -> None:
     if not os.path.samestat(os.stat("."), os.fstat(workspace)):
         raise OSError(f"{config.workspace} is not the folder that it was")
     _prctl(_SET_SUBREAPER, 1)
-    enforce(files_ruleset(allowed))
+    if config.has_rules:
+        enforce(files_ruleset(allowed))
+    else:
+        _prctl(_SET_NO_NEW_PRIVS, 1)
     for place, _ in allowed:
         os.close(place)
     check_unreachable(launcher)
     install_filter(config.filter)
     agent = os.fork()
     if agent == 0:
-        _be_agent()
+        _be_agent(config)
     os.close(CONTROL_FD)
     _watch(agent, config)
 
@@ -168,15 +182,18 @@ def _open_following_links(path: str) -> int:
     return os.open(path, os.O_PATH | os.O_CLOEXEC)
 
 
-def _be_agent() -> None:
+def _be_agent(config: LandlockConfig) -> None:
     try:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _AWAITED)
         _die_with_parent(signal.SIGKILL)
         _prctl(_SET_SUBREAPER, 1)
+        control = _socket.socket(fileno=CONTROL_FD)
+        if not config.has_rules:
+            serve(control, sweep=kill_descendants)
+            return
         inner = signals_ruleset()
         enforce(inner)
         check_unreachable(os.getppid())
-        control = _socket.socket(fileno=CONTROL_FD)
         serve(control, confine=lambda: enforce(inner), sweep=kill_reachable)
     finally:
         os._exit(0)
@@ -189,11 +206,15 @@ def _watch(agent: int, config: LandlockConfig) -> None:
         signal_info = signal.sigtimedwait(_AWAITED, _WATCH_SECONDS)
         if signal_info is not None and signal_info.si_signo == signal.SIGTERM:
             break
-    kill_reachable()
-    while _reap():
-        kill_reachable()
+    _kill_all(kill_reachable if config.has_rules else kill_descendants)
     _empty(config.tmp)
     os._exit(0)
+
+
+def _kill_all(sweep: Callable[[], None]) -> None:
+    sweep()
+    while _reap():
+        sweep()
 
 
 def _is_running(agent: int) -> bool:

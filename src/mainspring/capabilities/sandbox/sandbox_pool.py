@@ -128,12 +128,14 @@ class SandboxPool(Generic[Paths]):
         *,
         cache: Path,
         is_unsandboxed: bool = False,
+        container_is_boundary: bool = False,
         most_idle: int = MAX_IDLE,
     ) -> None:
-        """`cache`: see `select_backend`."""
+        """`cache`: see `select_backend`; `container_is_boundary`: see `SandboxSettings`."""
         self._plans = plans
         self._cache = cache
         self._is_unsandboxed = is_unsandboxed
+        self._container_is_boundary = container_is_boundary
         self._most_idle = most_idle
         self._busy: dict[str, SandboxSession] = {}
         self._idle: dict[str, SandboxSession] = {}
@@ -231,6 +233,7 @@ class SandboxPool(Generic[Paths]):
                 forced=environment.backend,
                 disabled=frozenset(environment.disabled_backends),
                 allow_degraded=environment.allow_degraded,
+                container_is_boundary=self._container_is_boundary,
                 unsandboxed_until=until,
                 image=environment.image,
             ),

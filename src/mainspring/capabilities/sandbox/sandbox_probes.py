@@ -60,12 +60,28 @@ async def _verdicts(settings: SandboxSettings) -> list[SandboxProbe]:
 
 
 def _verdict(backend: Backend) -> SandboxProbe:
+    if backend.level == "container":
+        return _container_verdict(backend)
     if backend.level == "isolated":
         consequence = "agents' commands read, write and connect nowhere else"
         return SandboxProbe("sandbox", "ok", f"{backend.name} holds", consequence)
     consequence = "the sandbox does not fully contain agents' commands"
     text = f"{backend.name} ({backend.level})"
     return SandboxProbe("sandbox", "warn", text, consequence, "fix one of the above")
+
+
+def _container_verdict(backend: Backend) -> SandboxProbe:
+    keeps_apart = (
+        "a uid of their own keeps" if getattr(backend, "owns_uid", False) else "Landlock keeps"
+    )
+    return SandboxProbe(
+        "sandbox",
+        "warn",
+        "the container is the boundary, as MAINSPRING_CONTAINER_IS_BOUNDARY declares",
+        f"{keeps_apart} agents' commands from the store and the keys; other files of the container"
+        " are open to them, so it may serve one tenant only",
+        "`Containers` in docs/operations.md says what is given up, and which option avoids it",
+    )
 
 
 def _session_uids(backend: Backend) -> SandboxProbe:

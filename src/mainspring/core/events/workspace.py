@@ -9,7 +9,7 @@ from mainspring.core.events.payload import Payload
 
 class SandboxOpened(Payload, frozen=True, kw_only=True, tag="sandbox.opened"):
     backend: str
-    level: Literal["isolated", "degraded", "none"]
+    level: Literal["isolated", "degraded", "container", "none"]
     flags_hash: str
     workspace: str
 

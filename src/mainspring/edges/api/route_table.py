@@ -10,6 +10,7 @@ from mainspring.edges.api.routes.agents import AgentRoutes
 from mainspring.edges.api.routes.alarms import AlarmRoutes
 from mainspring.edges.api.routes.approvals import ApprovalRoutes
 from mainspring.edges.api.routes.audit import AuditRoutes
+from mainspring.edges.api.routes.campaigns import CampaignRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
 from mainspring.edges.api.routes.dreams import DreamRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
@@ -36,6 +37,7 @@ from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.edges.api.routes.workflows import WorkflowRoutes, WorkflowRunRoutes
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.edges.dashboard.sign_in import SignInRoutes
 from mainspring.edges.dashboard.view_routes import ChangeRoutes, ListedSessionRoutes, LogRoutes
@@ -80,8 +82,11 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         MemoryRoutes(memory.memories, memory.versions, memory.search),
         DreamRoutes(service.dreams),
         AlarmRoutes(service.evals.alarms),
+        CampaignRoutes(service.campaigns),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
+        WorkflowRoutes(service.workflows.workflows),
+        WorkflowRunRoutes(service.workflows.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),
         WebhookRoutes(webhooks.webhooks, webhooks.outbox, webhooks.deliveries),
     )

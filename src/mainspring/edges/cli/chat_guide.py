@@ -13,6 +13,7 @@ from mainspring import __version__
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.core.sender import Origin
 from mainspring.edges.cli.printing import Screen
 from mainspring.edges.cli.run_command import print_end, run_attended
 from mainspring.edges.cli.session_runner import SessionRunner, UserLeft, print_status
@@ -42,7 +43,9 @@ async def ask_guide(
     documents = _documents(settings)
     setup = await to_thread.run_sync(lambda: list(_setup(settings, agent, folder)))
     guide = guide_agent(agent, knowledge_tool(documents), setup)
-    session = await runner.runtime.start(guide, title=f"guide: {question}"[:100])
+    origin = Origin(type="command", id="guide")
+    title = f"guide: {question}"[:100]
+    session = await runner.runtime.start(guide, title=title, origin=origin)
     receipt = await session.send(question)
     result = await run_attended(
         settings, session, own={receipt.event_id}, notices=runner.notices, keyboard=keyboard

@@ -20,9 +20,9 @@ from mainspring.edges.cli.session_lookup import find_session
 from mainspring.edges.cli.session_rewind import RewindOptions, diff, rewind_session
 from mainspring.edges.cli.session_transfer import export
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import all_sessions
 from mainspring.runtime.export_sessions.exporter import ExportFormat
 from mainspring.runtime.memory.memory_mode import MemoryMode
+from mainspring.runtime.session.recent_sessions import PEOPLES_ORIGINS, sessions_of_origins
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.runtime.skills.substitution import typed_text
 
@@ -101,10 +101,15 @@ class ChatSessions:
     async def _resume(self, typed: str, current: str | None) -> PickedSession | None:
         """The session that the user named, or picks from a list."""
         if typed:
-            summary = await summarize_session(self.log, await find_session(self.log, typed))
+            named = await find_session(self.settings, self.log, typed)
+            summary = await summarize_session(self.log, named)
             return PickedSession(summary.id, summary.model, summary.memory)
         rows = sorted(
-            [row async for row in all_sessions(self.log.store) if row.id != current],
+            [
+                row
+                async for row in sessions_of_origins(self.log, PEOPLES_ORIGINS)
+                if row.id != current
+            ],
             key=lambda row: row.updated,
             reverse=True,
         )

@@ -65,7 +65,7 @@ async def show(
     if raw and json:
         raise typer.BadParameter("use either --json or --raw", param_hint="--raw")
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         shots = await read_shots(log, row)
         if call is not None and call > len(shots):
             count = plural(len(shots), "call")

@@ -64,7 +64,7 @@ async def cost(
         if session is None:
             sessions = [row async for row in all_sessions(log.store)]
         else:
-            sessions = [await find_session(log, session)]
+            sessions = [await find_session(settings, log, session)]
         for row in sessions:
             if by == "tool":
                 await add_tool_calls(tools, log, row, prices)

@@ -252,10 +252,11 @@ async def doctor(
 ) -> int:
     """Check whether sessions can run on this machine. Shows how to fix problems."""
     protections = partial(private_files(settings).probe, Path(settings.folder))
+    sandbox_settings = SandboxSettings(container_is_boundary=settings.container_is_boundary)
     findings = [
         *await anyio.to_thread.run_sync(check_machine, settings),
         *await check_store(settings),
-        *[CheckResult(**asdict(probe)) for probe in await probe_sandboxes(SandboxSettings())],
+        *[CheckResult(**asdict(probe)) for probe in await probe_sandboxes(sandbox_settings)],
         *[CheckResult(**asdict(probe)) for probe in await anyio.to_thread.run_sync(protections)],
     ]
     is_healthy = not any(finding.is_fatal for finding in findings)

@@ -222,7 +222,8 @@ def _dream_settings(settings: Settings, new: NewDream, suite: SuiteFile | None) 
 
 async def _sessions(log: SessionLog, settings: Settings, new: NewDream) -> list[str]:
     if new.session:
-        sessions = [(await find_session(log, name)).id for name in dict.fromkeys(new.session)]
+        rows = [await find_session(settings, log, name) for name in new.session]
+        sessions = list(dict.fromkeys(row.id for row in rows))
         if len(sessions) > MAX_SESSIONS:
             raise InvalidInput(f"a dream reads {MAX_SESSIONS} sessions at most")
         return sessions

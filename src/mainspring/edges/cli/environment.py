@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.sender import Origin
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.options import JsonOption, parse_dollars
 from mainspring.edges.cli.printing import Screen, local_time, print_list, print_note
@@ -160,7 +161,7 @@ async def _run(settings: Settings, runner: SessionRunner, work: EnvironmentSetup
     environments, repository = work.environments, work.repository
     session = runner.session
     if session is None:
-        session = await runner.start()
+        session = await runner.start(origin=Origin(type="command", id="environment setup"))
         await session.send(REQUEST)
         environments.set_unfinished(repository, session.id)
     result = await run_attended(settings, session, own={REQUEST}, notices=runner.notices)
@@ -177,7 +178,7 @@ async def _unfinished(settings: Settings, repository: Path) -> str | None:
         return None
     try:
         async with open_existing_log(settings) as log:
-            await find_session(log, session_id)
+            await find_session(settings, log, session_id)
     except (SessionNotFound, InvalidInput):  # it was deleted, or is in another store
         return None
     print_note(settings, "continuing the interrupted run")

@@ -213,7 +213,7 @@ async def add(
     """Add a session to a suite as a case, with its recording."""
     folder = Path(settings.folder, agent or ".")
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         events = await log.read(row.id)
     case_id = name or f"session-{row.id[-8:]}"
     file = await to_thread.run_sync(add_case, folder, suite, case_id, row.id, events)

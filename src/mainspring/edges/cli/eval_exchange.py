@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.eval_suites import load_suites
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note, print_result
-from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.harbor import write_tasks
@@ -120,7 +120,7 @@ async def benchmark(
     trial."""
     async with open_existing_log(settings) as log:
         runs: list[EvalRun] = [
-            await read_run(log, (await find_session(log, name)).id)
+            await read_run(log, (await find_run(log, name, "eval")).id)
             for name in (run, baseline)
             if name is not None
         ]

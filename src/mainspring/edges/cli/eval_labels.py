@@ -18,7 +18,7 @@ from mainspring.edges.cli.eval_report import RunArgument
 from mainspring.edges.cli.eval_suites import load_suites
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
-from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.improve.evals.calibration import JudgeReport, calibrate_judges
 from mainspring.improve.evals.judges import MIN_LABELS
 from mainspring.improve.evals.labels import Label, add_label, read_labels, save_calibration
@@ -45,7 +45,7 @@ async def label(
     """Label the answers of a run as good or bad. Commit the labels, which are in evals/labels."""
     count = 0
     async with open_existing_log(settings) as log:
-        outcome = await read_run(log, (await find_session(log, run)).id)
+        outcome = await read_run(log, (await find_run(log, run, "eval")).id)
         suite_file = load_suites(Path(settings.folder, agent or "."), [outcome.created.suite])[0]
         cases = {item.id: item for item in suite_file.suite.cases}
         labelled = (

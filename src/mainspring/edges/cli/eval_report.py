@@ -31,7 +31,7 @@ from mainspring.edges.cli.printing import (
     print_list,
     print_note,
 )
-from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.files.atomic_file import write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.improve.evals.comparison import (
@@ -285,7 +285,7 @@ async def report(
 ) -> int:
     """Show every trial of a run with its verdict and the reason."""
     async with open_existing_log(settings) as log:
-        outcome = await read_run(log, (await find_session(log, run)).id)
+        outcome = await read_run(log, (await find_run(log, run, "eval")).id)
         await write_reports(settings, log, outcome, files)
         score = await production_score(log, outcome.created.agent_name, outcome.created.suite)
     print_list(
@@ -312,8 +312,8 @@ async def compare(
 ) -> int:
     """Compare two runs, case by case. Exit status 1 if the second one is worse."""
     async with open_existing_log(settings) as log:
-        first = await read_run(log, (await find_session(log, before)).id)
-        second = await read_run(log, (await find_session(log, after)).id)
+        first = await read_run(log, (await find_run(log, before, "eval")).id)
+        second = await read_run(log, (await find_run(log, after, "eval")).id)
         await write_reports(settings, log, second, files, before=first)
     compared = compare_results(
         case_results(first.results.values()), case_results(second.results.values())

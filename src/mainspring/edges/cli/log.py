@@ -229,7 +229,7 @@ async def show(
     """Show a session's events, one per line."""
     printed = 0
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         printer = _EventPrinter(Screen(settings), row.thread_id, json=json)
         async with aclosing(_select_events(log, row.id, event_filter)) as events:
             async for event in events:
@@ -299,7 +299,7 @@ async def follow(
 ) -> int:
     """Show events, then new ones as they happen."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         printer = _EventPrinter(Screen(settings), row.thread_id, json=json)
         async with aclosing(log.follow(row.id, after=after)) as events:
             async for event in events:
@@ -321,7 +321,7 @@ async def search(
     """Search the text of sessions."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        within = None if session is None else (await find_session(log, session)).id
+        within = None if session is None else (await find_session(settings, log, session)).id
         hits = await searching.search(log, query, session_id=within, limit=limit)
     for hit in hits:
         if json:

@@ -83,7 +83,7 @@ async def verify(
         if session is None:
             ids = [session.id async for session in all_sessions(log.store)]
         else:
-            ids = [(await find_session(log, session)).id]
+            ids = [(await find_session(settings, log, session)).id]
         for session_id in ids:
             report = await verifying.verify(log, session_id)
             count += 1
@@ -119,7 +119,7 @@ async def export(
 ) -> int:
     """Write a session to a file, or to standard output."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         if output == "-":
             await _write_lines(log, row.id, Screen(settings).json_line)
             return 0
@@ -190,7 +190,7 @@ async def rm(
 ) -> int:
     """Delete a session permanently."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         sessions = await _with_forks(log, row) if cascade else [row]
         if not yes:
             await _list_sessions(settings, log, sessions)

@@ -88,7 +88,7 @@ async def stats(
 async def why(settings: Settings, *, session: SessionArgument, json: JsonOption = False) -> int:
     """Show which memories a session received. Lists them in order, with the reasons."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         recalled = await log.read(row.id, types=event_types(MemoryRecalled))
     views = [
         RecallView(

@@ -245,7 +245,7 @@ async def retry(
     policy, screen = _read_rules(settings, rules), Screen(settings)
     tally: Counter[tuple[Permission | None, Permission]] = Counter()
     async with open_existing_log(settings) as log:
-        for session_id in await _find_sessions(log, over or []):
+        for session_id in await _find_sessions(settings, log, over or []):
             for replayed in replay_decisions(await log.read(session_id), policy):
                 tally[replayed.was, replayed.now.decision] += 1
                 if json:
@@ -267,10 +267,11 @@ def _read_rules(settings: Settings, rules: str) -> Policy:
     return policy
 
 
-async def _find_sessions(log: SessionLog, over: list[str]) -> list[str]:
+async def _find_sessions(settings: Settings, log: SessionLog, over: list[str]) -> list[str]:
     if not over:
         return [session.id async for session in all_sessions(log.store)]
-    return list(dict.fromkeys([(await find_session(log, id_or_part)).id for id_or_part in over]))
+    rows = [await find_session(settings, log, id_or_part) for id_or_part in over]
+    return list(dict.fromkeys(row.id for row in rows))
 
 
 def _rule_test_view(session_id: str, replayed: ReplayedDecision) -> RuleTestView:

@@ -4,7 +4,7 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import (
     Delta,
+    RetryScheduled,
     Stalled,
     TextDelta,
     ThinkingDelta,
@@ -26,11 +27,18 @@ from mainspring.edges.cli.printing import Screen, StyledText, duration_text
 from mainspring.edges.cli.subagent_tree import SubagentNode, SubagentTree
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
+from mainspring.wiring.providers import hint_for
 
 _MAX_THINKING_CHARS = 300
 _MAX_CRITERIA = 20
 _MAX_TREE_ROWS = 14
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
+
+_LEVELS = {
+    "degraded": "commands ran in a sandbox that leaves modes and dates of your files to them",
+    "container": "commands ran in a container that is declared to be the boundary",
+    "none": "commands ran without a sandbox",
+}
 
 
 @dataclass(slots=True)
@@ -88,13 +96,17 @@ class EventRenderer:
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
                 self._markdown_stream.set_status(f"⋯ {name} {truncate(lines[-1])}")
             case Stalled(seconds=seconds):
-                waiting = f"nothing has arrived for {seconds:.0f} s; still waiting"
-                if self._out.can_redraw:  # a note would end the paragraph
-                    self._markdown_stream.set_status(waiting)
-                else:
-                    self.note(waiting, "yellow")
+                self._show_waiting(f"nothing has arrived for {seconds:.0f} s; still waiting")
+            case RetryScheduled():
+                self._show_waiting(retry_text(delta))
             case _:
                 pass
+
+    def _show_waiting(self, text: str) -> None:
+        if self._out.can_redraw:  # a note would end the paragraph
+            self._markdown_stream.set_status(text)
+        else:
+            self.note(text, "yellow")
 
     def event(self, event: Event) -> None:
         if self.subagents is not None:
@@ -223,22 +235,35 @@ class EventRenderer:
             case events.ContextCompacted(freed_tokens=int(freed)) if freed > 0:
                 self.note(f"context compacted ({payload.layer}): {freed} tokens freed")
             case events.SessionFailed(error=error):
-                self.note(error.message, "bold red")
+                self._show_lines(error_lines(error))
             case events.ThreadMessageReceived(content=content, from_agent_name=str(name)):
                 self._show(
                     (f"{name} reports: ", "dim"), (truncate(plain_text(content)), ""), is_cut=True
                 )
             case events.SessionWoken() if self.is_live:
                 self.note("resumes where it stopped")
-            case events.OutcomeEvaluationEnded() | events.ToolCallInDoubt():
+            case (
+                events.OutcomeEvaluationEnded() | events.ToolCallInDoubt() | events.SandboxOpened()
+            ):
                 self._show_check(payload)
             case events.UserInterrupt() if not self.is_live:
                 self.note("interrupted")
             case _:
                 pass
 
-    def _show_check(self, payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt) -> None:
-        """The verdict of a grader, or a call that was running at a crash."""
+    def _show_lines(self, lines: Iterable[StyledText]) -> None:
+        for text, style in lines:
+            self.note(text, style)
+
+    def _show_check(
+        self,
+        payload: events.OutcomeEvaluationEnded | events.ToolCallInDoubt | events.SandboxOpened,
+    ) -> None:
+        """The verdict of a grader, a call that was running at a crash, or missing isolation."""
+        if isinstance(payload, events.SandboxOpened):
+            if payload.level in _LEVELS and not self.is_live:
+                self.note(_LEVELS[payload.level], "yellow")
+            return None
         if isinstance(payload, events.ToolCallInDoubt):
             id_ = payload.tool_use_id
             name = self._calls[id_].name if id_ in self._calls else short_id(id_)
@@ -302,6 +327,19 @@ def _transition_text(node: SubagentNode) -> str:
             return f"{node.reason}, {node.usage_text}"
         case _:
             return node.activity
+
+
+def error_lines(error: events.ErrorDetail) -> list[StyledText]:
+    is_retried = error.retry_status.type == "retrying"
+    lines: list[StyledText] = [(error.message, "yellow" if is_retried else "bold red")]
+    hint = hint_for(error)
+    return lines if hint is None else [*lines, (f"hint: {hint}", "dim")]
+
+
+def retry_text(wait: RetryScheduled) -> str:
+    """What a person sees while no model answers."""
+    seconds = f"{max(1, round(wait.seconds))} s"
+    return f"retrying in {seconds}, {wait.attempt} of {wait.attempts}: {truncate(wait.reason)}"
 
 
 def key_argument(arguments: Mapping[str, object]) -> str:

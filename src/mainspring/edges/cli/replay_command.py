@@ -80,7 +80,7 @@ async def replay(
     if options.model is not None or options.prompt is not None:
         return await _branch_session(settings, session, options)
     async with open_existing_log(settings) as log, open_model_registry(settings) as registry:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         result = await replaying.replay(
             log, row.id, start=options.start, facts=_facts_or_default(registry.facts)
         )
@@ -136,7 +136,7 @@ async def _branch_session(settings: Settings, id_or_part: str, options: ReplayOp
     require_store(settings)
     notes = Screen(settings, stderr=True)
     async with open_runtime(settings) as runtime:
-        session = await find_session(runtime.log, id_or_part)
+        session = await find_session(settings, runtime.log, id_or_part)
         change = BranchChange(model=options.model, prompt=options.prompt, start=options.start)
         branched = await branch(runtime, session.id, change)
         text = f"forked at event {branched.at}; {branched.session.agent.model} answers,"
@@ -185,7 +185,7 @@ async def record(
 ) -> int:
     """Write a session and a pytest file that replays it."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         name = _test_name((await summarize_session(log, row)).title or "", row.id)
     folder = Path(settings.folder) / output
     try:

@@ -3,6 +3,7 @@ on exit."""
 
 from __future__ import annotations
 
+import logging
 import signal
 import socket
 import sys
@@ -71,6 +72,11 @@ from mainspring.wiring.stores import schema_status
 from mainspring.wiring.user_vault import known_secrets
 from mainspring.wiring.worker_assembly import WorkerMachine, open_worker
 
+_LOG = logging.getLogger("mainspring.serve")
+_BOUNDARY = (
+    "MAINSPRING_CONTAINER_IS_BOUNDARY is set: where no sandbox works, only this container isolates"
+    " agents' programs from the machine, so it serves one tenant"
+)
 _MAX_PORT = 65535
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
@@ -161,7 +167,10 @@ class _RunningService:
         }
         if self.works:
             checks["worker"] = self.loop_heartbeat.check
-        return Health(checks)
+        is_boundary = self.settings.container_is_boundary
+        if is_boundary:
+            checks["one tenant"] = self.service.access.tenants.require_single
+        return Health(checks, container_is_boundary=is_boundary)
 
     def operations(self) -> tuple[Route, ...]:
         return (
@@ -237,6 +246,9 @@ async def _open_service(
                 metered=lambda post: MeteredPoster(post, metrics),
             )
         )
+        if settings.container_is_boundary:
+            await service.access.tenants.require_single()
+            _LOG.warning(_BOUNDARY)
         if options.model is not None:
             # so that a wrong name is reported now, not by every session
             service.infrastructure.models.facts(options.model)

@@ -3,10 +3,11 @@ importing sessions are in files of their own."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import suppress
 from datetime import datetime
 from decimal import Decimal
-from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Literal, TypeAlias, get_args
 
 import msgspec
 import typer
@@ -17,7 +18,7 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage, UserInterrupt
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.sender import Origin, local_user
+from mainspring.core.sender import Origin, OriginType, local_user
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.event_summary import short_id, truncate
 from mainspring.edges.cli.log_maintenance import rm
@@ -46,12 +47,11 @@ from mainspring.error_table import with_hints
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
 from mainspring.log.session_status import Status
-from mainspring.log.store import all_sessions
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.approvals import Answer, may_comment, parse_form, submit_answer
+from mainspring.runtime.session.recent_sessions import PEOPLES_ORIGINS, sessions_of_origins
 from mainspring.runtime.session.session_summary import (
     SessionSummary,
-    origin_of,
     read_open_calls,
     summarize_session,
 )
@@ -111,6 +111,7 @@ OriginChoice: TypeAlias = Literal[
     "campaign",
     "gateway",
     "import",
+    "command",
 ]
 """As `core.sender.OriginType`, which is not imported for a help text."""
 
@@ -123,11 +124,17 @@ async def ls(
     origin: Annotated[
         OriginChoice | None, typer.Option(help="Only sessions of this origin.")
     ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Also sessions of evals, dreams, workflows and schedules.")
+    ] = False,
     json: JsonOption = False,
 ) -> int:
-    """List sessions with their state and cost, newest first."""
+    """List people's sessions with their state and cost, newest first."""
+    if origin is not None and every:
+        raise typer.BadParameter("use either --origin or --all")
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    sessions = await _list_sessions(settings, limit + 1, origin)
+    chosen = get_args(OriginType) if every else PEOPLES_ORIGINS
+    sessions = await _list_sessions(settings, limit + 1, [origin] if origin else chosen)
     if json:
         for item in sessions[:limit]:
             screen.json(session_view(item))
@@ -136,6 +143,8 @@ async def ls(
         message = "no sessions yet" if origin is None else f"no sessions of origin {origin}"
         notes.paragraph((f"{message} in {settings.store_label}", ""))
         notes.paragraph(("`mainspring run 'what to do'` starts one", "dim"))
+        if not every:
+            notes.paragraph(("--all also lists those of evals, dreams and workflows", "dim"))
         return 0
     now = clock.now()
     heads = ["SESSION", "STATUS", "TURNS", "COST", "CHANGED", "TITLE"]
@@ -148,15 +157,14 @@ async def ls(
 
 
 async def _list_sessions(
-    settings: Settings, limit: int, origin: str | None
+    settings: Settings, limit: int, origins: Sequence[OriginType]
 ) -> list[SessionSummary]:
     sessions: list[SessionSummary] = []
     if not has_store(settings):
         return sessions
     async with open_existing_log(settings) as log:
-        async for row in all_sessions(log.store):
-            if origin is None or (await origin_of(log, row)).type == origin:
-                sessions.append(await summarize_session(log, row))
+        async for row in sessions_of_origins(log, origins):
+            sessions.append(await summarize_session(log, row))
             if len(sessions) == limit:
                 break
     return sessions
@@ -184,7 +192,7 @@ def _session_row(screen: Screen, summary: SessionSummary, now: datetime) -> list
 async def show(settings: Settings, *, session: SessionArgument) -> int:
     """Show a session as a conversation."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         renderer = EventRenderer(settings, is_live=False, is_whole=True)
         for event in await log.read(row.id):
             if event.thread_id == row.thread_id:
@@ -209,7 +217,7 @@ async def fork(
 ) -> int:
     """Start a new session with the events of this one."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         forked = await log.fork(row.id, at=at, title=title, sender=local_user(settings.user))
     view = {"id": forked.id, "parent": row.id, "parent_seq": forked.parent_seq}
     origin = f"  from event {forked.parent_seq}"
@@ -273,7 +281,7 @@ async def rename(
     if not title or len(title) > _MAX_TITLE_CHARS:
         raise InvalidInput(f"a title has 1 to {_MAX_TITLE_CHARS} characters")
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         await set_title(log, row.id, title, sender=local_user(settings.user))
     Screen(settings).line(("renamed ", "green"), (row.id, ""), (f"  {title}", "dim"))
     return 0
@@ -284,7 +292,7 @@ async def cancel(settings: Settings, *, session: SessionArgument) -> int:
     """Interrupt a running session, in any process. Nothing recorded is lost."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         status = (await summarize_session(log, row)).status
         if status in ("running", "unfinished"):
             await log.submit(row.id, UserInterrupt(), sender=local_user(settings.user))
@@ -323,7 +331,7 @@ async def answer(  # parameters: the options of the command
 ) -> int:
     """Answer a call that waits for approval, or a question."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         waiting = await read_open_calls(log, row)
         pending = _find_call(call, waiting)
         if message is not None and verdict == "allow" and not may_comment(pending):

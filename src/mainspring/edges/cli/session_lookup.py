@@ -1,4 +1,4 @@
-"""Finds a session by its id, or by a part of it that is unique."""
+"""Finds a session by its id, by a part of it that is unique, or as the last one."""
 
 from __future__ import annotations
 
@@ -8,32 +8,55 @@ from difflib import get_close_matches
 
 from mainspring import error_table
 from mainspring.config import Settings
+from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.sender import OriginType, local_user
 from mainspring.error_table import with_hints
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
+from mainspring.runtime.session.recent_sessions import last_conversation, last_run
 from mainspring.wiring.stores import has_store, open_log
 
 LAST_SESSION = "last"
-"""The name of the session that was active last."""
+"""The name of the person's last conversation, or of the last run of a suite or a workflow."""
 _PAGE_SIZE = 1000
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
 
 
-async def find_session(log: SessionLog, id_or_part: str) -> SessionRow:
-    """Find a session by its id, by part of it, or by `last`.
+async def find_session(settings: Settings, log: SessionLog, id_or_part: str) -> SessionRow:
+    """Find a session by its id, by part of it, or this user's last conversation by `last`.
 
     Raises:
         SessionNotFound: no session matches; a note names similar ids.
         InvalidInput: several match; a note names them.
     """
+    if id_or_part != LAST_SESSION:
+        return await _find_by_id(log, id_or_part)
+    session = await last_conversation(log, local_user(settings.user).id, clock.now())
+    if session is None:
+        raise error_table.NO_LAST_SESSION.error(InvalidInput)
+    return session
+
+
+async def find_run(log: SessionLog, id_or_part: str, origin: OriginType) -> SessionRow:
+    """As `find_session`; `last` is the last run of a suite (origin `eval`) or of a workflow.
+
+    Raises: SessionNotFound, InvalidInput.
+    """
+    if id_or_part != LAST_SESSION:
+        return await _find_by_id(log, id_or_part)
+    run = await last_run(log, origin, clock.now())
+    if run is None:
+        raise InvalidInput(f"there is no {origin} run yet")
+    return run
+
+
+async def _find_by_id(log: SessionLog, id_or_part: str) -> SessionRow:
     try:
         return await log.session(id_or_part)
     except SessionNotFound:
         sessions = [session async for session in all_sessions(log.store)]
-    if id_or_part == LAST_SESSION and sessions:
-        return max(sessions, key=lambda session: session.updated)
     matches = [session for session in sessions if _matches_id(session.id, id_or_part)]
     matches = matches or [
         session for session in sessions if id_or_part and id_or_part in session.id

@@ -169,7 +169,7 @@ async def rewind_session(
 async def _make_plan(
     settings: Settings, log: SessionLog, session: str, options: RewindOptions
 ) -> _Plan:
-    history = await read_rewind_history(log, await find_session(log, session))
+    history = await read_rewind_history(log, await find_session(settings, log, session))
     to = history.target(to=options.to, turns=options.turns)
     checkpoint = history.checkpoint_at(to)
     point = None
@@ -249,7 +249,7 @@ async def snapshots(
     """List the snapshots of the workspace. Shows the event and the changes of each."""
     screen, notes = Screen(settings), Screen(settings, stderr=True)
     async with open_existing_log(settings) as log:
-        history = await read_rewind_history(log, await find_session(log, session))
+        history = await read_rewind_history(log, await find_session(settings, log, session))
         points = history.checkpoints
         if not points:
             notes.paragraph((f"{history.session_id} {_NO_SNAPSHOTS}", ""))
@@ -328,7 +328,7 @@ async def diff(
     """Show the changes to files in the workspace."""
     screen = Screen(settings)
     async with open_existing_log(settings) as log:
-        history = await read_rewind_history(log, await find_session(log, session))
+        history = await read_rewind_history(log, await find_session(settings, log, session))
         older = history.checkpoint_at(history.target(to=since or 1, turns=None))
         if older is None:
             raise InvalidInput(f"session {history.session_id} {_NO_SNAPSHOTS}")

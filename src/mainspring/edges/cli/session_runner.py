@@ -26,6 +26,7 @@ from mainspring.core.events import PermissionUpdate
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.model_facts import ModelFacts
+from mainspring.core.sender import Origin
 from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
 from mainspring.edges.cli.run_arguments import RunArguments
@@ -134,7 +135,8 @@ class SessionRunner:
     """The state of the resumed session when it was opened."""
     loaded_policy: LoadedPolicy
     """The settings files of the folder that it works in."""
-    origin: Mapping[str, str] | None
+    metadata: Mapping[str, str] | None
+    """That of new sessions."""
     outcome: ManifestOutcome | None
     """The outcome that new sessions of the agent are graded against."""
     updates: tuple[PermissionUpdate, ...] = ()
@@ -145,11 +147,11 @@ class SessionRunner:
         """Whether a new session is graded against the agent's own rubric."""
         return self.session is None and self.outcome is not None and bool(self.outcome.rubric)
 
-    async def start(self, agent: Agent | None = None) -> Session:
+    async def start(self, agent: Agent | None = None, *, origin: Origin | None = None) -> Session:
         """Start a new session without a message; `agent` replaces the agent that was opened."""
         agent = agent or self.agent
-        origin = with_memory_mode(self.origin or {}, agent.memory)
-        session = await self.runtime.start(agent, metadata=origin or None)
+        metadata = with_memory_mode(self.metadata or {}, agent.memory)
+        session = await self.runtime.start(agent, metadata=metadata or None, origin=origin)
         return await self._permitted(session)
 
     async def resume(self, agent: Agent, session_id: str) -> Session:
@@ -171,6 +173,7 @@ async def open_chosen_session(
 ) -> AsyncGenerator[tuple[SessionRunner, RunOptions], None]:
     """As `open_session_runner`, with the options of the command line: the runner of the session to
     continue, or of a fork of it, or of new ones."""
+    settings = arguments.applied_to(settings)
     resumed, updates = arguments.session(), arguments.permission_updates()
     options = await open_worktree(settings, arguments)
     async with open_session_runner(
@@ -227,7 +230,7 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     )
     reused = loaded_policy if runs_at_once else None
     async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
-        row = None if resume is None else await find_session(runtime.log, resume)
+        row = None if resume is None else await find_session(settings, runtime.log, resume)
         recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
             agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy
@@ -261,7 +264,7 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
             session=None if row is None else await runtime.resume(agent, row.id),
             session_summary=recorded,
             loaded_policy=loaded_policy,
-            origin=agents.origin(options),
+            metadata=agents.metadata(options),
             outcome=loaded.agent_manifest.outcome,
         )
 

@@ -87,7 +87,7 @@ async def push(  # parameters: the options of the command
     """Move a session from this machine to a server. Its workspace moves with it. The copy here can
     no longer be run. The API key is read from MAINSPRING_API_KEY."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         options = push_client.PushOptions(
             url=url,
             session_id=row.id,
@@ -121,7 +121,7 @@ async def export(
 ) -> int:
     """Write a session to a file for people or other tools."""
     async with open_existing_log(settings) as log:
-        row = await find_session(log, session)
+        row = await find_session(settings, log, session)
         async with aclosing(export_session(log, row, form, version=__version__)) as pieces:
             if output == "-":
                 is_terminal = Screen(settings).width is not None

@@ -98,7 +98,8 @@ async def create(  # parameters: the options of the command
         hint = "an id consists of lower-case letters, digits, - and _"
         raise with_hints(InvalidInput(f"{tenant}: {error}"), hint) from error
     async with open_as_operator(settings, is_new=True) as operator:
-        created = await Tenants(operator.records).create(request)
+        tenants = Tenants(operator.records, is_single=settings.container_is_boundary)
+        created = await tenants.create(request)
         await operator.audit(tenant, "tenants create", tenant)
     return _print_change(settings, "created", created, json=json)
 

@@ -101,7 +101,7 @@ class LocalAgents:
         runner = self.runners[agent_id]
         origin = Origin(type="api", id=f"mcp:{self.principal.key_id}")
         session = await runner.runtime.start(
-            runner.agent, message, metadata=runner.origin, origin=origin
+            runner.agent, message, metadata=runner.metadata, origin=origin
         )
         return session.id
 

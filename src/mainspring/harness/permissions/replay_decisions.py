@@ -18,6 +18,7 @@ from mainspring.core.events import (
     StatusIdle,
     ToolCallAuthorized,
 )
+from mainspring.core.ports import ISOLATED
 from mainspring.core.tool import SAFE_READ, Traits
 from mainspring.harness.authorizer import Decision
 from mainspring.harness.permissions.call_analysis import CallLocation, analyze_call
@@ -63,7 +64,7 @@ class _Replay:
     def apply(self, event: Event, past: Mapping[str, _PastDecision]) -> None:
         match event.payload:
             case SandboxOpened(level=level, workspace=workspace):
-                self.is_sandboxed = level == "isolated"
+                self.is_sandboxed = level in ISOLATED
                 self.policy = replace(self.policy, workspace=workspace)
             case PolicyAdopted(mode=mode) if self.policy.mode is None:
                 self.policy = replace(self.policy, mode=parse_mode(mode))

@@ -13,7 +13,9 @@ from mainspring.core import events
 from mainspring.core.envelope import AnyPayload, Event, event_types
 from mainspring.core.sender import OriginType
 
-NOT_LEARNED_FROM: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
+NOT_LEARNED_FROM: frozenset[OriginType] = frozenset(
+    ("eval", "grader", "dream", "campaign", "command")
+)
 """Origins of sessions that no person started: nothing is credited or learned from them."""
 
 RELEVANT = (

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 import anyio
@@ -41,6 +43,12 @@ from mainspring.log.writer import Writer
 CampaignStatus: TypeAlias = Literal[
     "running", "promoted", "refused", "undecided", "nothing", "unavailable", "failed"
 ]
+
+
+class CampaignsPaused(InvalidInput):
+    """A person has stopped all campaigns on the agent."""
+
+
 _TRIES = 300
 """Attempts, 0.05 s apart, to write into a list that another process writes into."""
 _LEDGER = event_types(
@@ -62,6 +70,7 @@ class Campaign:
     ended: EvolutionEnded | None = None
     trials: int = 0
     proposals: int = 0
+    cost_usd: Decimal = Decimal(0)
 
     @property
     def id(self) -> str:
@@ -86,8 +95,18 @@ class Campaign:
             case EvolutionEnded() as ended:
                 self.ended = ended
             case payload:
-                self.trials += len(payload.results) if isinstance(payload, EvolutionTested) else 0
-                self.proposals += isinstance(payload, EvolutionProposed)
+                self._count(payload)
+
+    def _count(self, payload: object) -> None:
+        match payload:
+            case EvolutionTested(results=results):
+                self.trials += len(results)
+                self.cost_usd += sum((Decimal(item.cost_usd) for item in results), Decimal(0))
+            case EvolutionProposed(cost_usd=cost_usd):
+                self.proposals += 1
+                self.cost_usd += Decimal(cost_usd)
+            case _:
+                pass
 
 
 def fold_campaign(log: Iterable[Event]) -> Campaign | None:
@@ -151,6 +170,11 @@ class Ledger:
         return next((item for item in reversed(self.versions) if item.hash == digest), None)
 
 
+def agent_of(folder: Path) -> str:
+    """The name of a folder's agent in the log."""
+    return f"folder:{folder.resolve()}"
+
+
 def campaign_session(campaign_id: str) -> str:
     """The session that is the campaign."""
     return ids.stable_id(ids.SESSION, "campaign", campaign_id)
@@ -168,6 +192,15 @@ async def read_campaign(log: SessionLog, campaign_id: str) -> Campaign:
         if campaign is not None:
             return campaign
     raise InvalidInput(f"there is no campaign {campaign_id}")
+
+
+async def is_running(log: SessionLog, session_id: str) -> bool:
+    """Whether a session is a campaign that has not ended."""
+    try:
+        campaign = fold_campaign(await log.read(session_id))
+    except SessionNotFound:
+        return False
+    return campaign is not None and campaign.ended is None
 
 
 async def list_campaigns(log: SessionLog, agent: str) -> list[EvolutionCreated]:

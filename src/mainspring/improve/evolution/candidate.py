@@ -43,6 +43,10 @@ class Candidate(Struct, frozen=True, dict=True):
         return Candidate(texts)
 
 
+def text_hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def encode(candidate: Candidate) -> bytes:
     return _ENCODER.encode(candidate.texts)
 

@@ -14,6 +14,7 @@ from statistics import fmean
 
 import msgspec
 from anyio import to_thread
+from msgspec.structs import replace
 
 from mainspring.core import ids
 from mainspring.core.clock import Clock
@@ -22,7 +23,6 @@ from mainspring.core.events import (
     EvolutionCreated,
     EvolutionEnded,
     EvolutionPaused,
-    EvolutionPromoted,
     EvolutionRolledBack,
     VersionActivated,
     VersionCreated,
@@ -34,7 +34,9 @@ from mainspring.improve.evals.runner import RunSettings
 from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evolution.campaign_log import (
     Campaign,
+    CampaignsPaused,
     Ledger,
+    agent_of,
     append_to_list,
     campaign_session,
     create_campaign,
@@ -43,16 +45,21 @@ from mainspring.improve.evolution.campaign_log import (
     read_ledger,
     store_candidate,
 )
+from mainspring.improve.evolution.campaign_views import approval_hash
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
+from mainspring.improve.evolution.drift import CONFIRM, DRIFT
 from mainspring.improve.evolution.evolve_settings import PRESETS, EvolveSettings
 from mainspring.improve.evolution.folder_texts import read_texts, track_of, write_texts
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
 from mainspring.improve.evolution.model_proposer import AskImprover
+from mainspring.improve.evolution.ports import RunTrials
+from mainspring.improve.evolution.program import ProgramFile
+from mainspring.improve.evolution.program_history import ProgramHistory
 from mainspring.improve.evolution.recorded_ports import RecordedPorts
-from mainspring.improve.evolution.sealed_gate import GatePolicy
+from mainspring.improve.evolution.sealed_gate import GatePolicy, stream_policy
 from mainspring.improve.evolution.search import SearchPolicy
 from mainspring.improve.evolution.static_checks import StaticChecks, case_quotes
 from mainspring.log.session_lease import hold_session
@@ -81,21 +88,65 @@ class FolderCampaigns:
     author: str = ""
     """The name of the improver."""
     report: Callable[[str], None] = lambda _: None
+    program: ProgramFile | None = None
+    """The program that is improved, instead of the agent."""
 
     @property
     def agent(self) -> str:
-        return f"folder:{self.folder.resolve()}"
+        """The name of what is improved, in the log."""
+        name = agent_of(self.folder)
+        return name if self.program is None else f"{name}#{self.program.file}"
 
-    async def start(self, *, trigger: str = "manual") -> str:
-        """Record a new campaign on the current version, and return its id.
+    def read(self) -> Candidate:
+        """The current version. Blocks. Raises: InvalidInput."""
+        if self.program is not None:
+            return self.program.read(self.folder)
+        return read_texts(self.folder, harness_files=self.settings.harness)
+
+    @property
+    def suite_name(self) -> str:
+        return self.suite_file.suite.name
+
+    async def candidate(self, number: int) -> Candidate:
+        """The texts of a version. Raises: InvalidInput: there is no such version."""
+        ledger = await read_ledger(self.log, self.agent)
+        return await read_candidate(self.log, ledger.version(number).hash)
+
+    def read_change(self, folder: Path) -> Candidate:
+        """The current version with the texts of another folder, which has only those that change.
+
+        Raises: InvalidInput.
+        """
+        current = self.read()
+        if self.program is not None:
+            return self.program.read(folder)
+        changed = read_texts(folder, harness_files=self.settings.harness)
+        if not changed.texts:
+            raise InvalidInput(f"{folder} has no file that a campaign may change")
+        return Candidate({**current.texts, **changed.texts})
+
+    async def start(
+        self,
+        *,
+        trigger: str = "manual",
+        campaign_id: str | None = None,
+        proposal: Candidate | None = None,
+    ) -> str:
+        """Record a new campaign on the current version, and return its id. `campaign_id`: chosen by
+        a caller that must not start it twice. `proposal`: a change that somebody else has made, for
+        the gate to decide about; nothing is searched then.
 
         Raises: InvalidInput: campaigns are paused, another one runs, or the plan is impossible.
         """
         ledger = await self._ready()
-        base = await to_thread.run_sync(read_texts, self.folder)
+        base = await to_thread.run_sync(self.read)
         await self._record_current(ledger, base)
-        campaign_id = ids.new_id("camp")
+        campaign_id = campaign_id or ids.new_id("camp")
+        if any(item.campaign_id == campaign_id for item in ledger.campaigns):
+            return campaign_id
         plan = self.plan(campaign_id, base)
+        if proposal is not None:
+            plan = _plan_of_proposal(plan, len(ledger.campaigns), trigger)
         encoded = msgspec.json.encode(plan)
         created = EvolutionCreated(
             campaign_id=campaign_id,
@@ -105,12 +156,15 @@ class FolderCampaigns:
             plan=f"sha256:{hashlib.sha256(encoded).hexdigest()}",
             base=base.hash,
             trigger=trigger,
+            proposal=None if proposal is None else proposal.hash,
             preset=self.settings.preset,
         )
         await create_campaign(self.log, created, sender=self.sender)
         async with hold_session(self.log, campaign_session(campaign_id)) as writer:
             await writer.put_blob(encoded, media_type="application/json")
             await store_candidate(writer, base)
+            if proposal is not None:
+                await store_candidate(writer, proposal)
         return campaign_id
 
     def plan(self, campaign_id: str, base: Candidate) -> Plan:
@@ -158,23 +212,37 @@ class FolderCampaigns:
             if campaign.ended is None:
                 await self._run(campaign, journal)
         campaign = await read_campaign(self.log, campaign_id)
-        if campaign.promotions and self.settings.policy == "apply":
+        is_applied = self.settings.policy == "apply" and campaign.created.trigger != DRIFT
+        if campaign.promotions and is_applied:
             await self.promote(campaign_id)
         return campaign
+
+    async def fail(self, campaign_id: str, reason: str) -> None:
+        """End a campaign that cannot continue. Raises: LeaseHeld: another process runs it."""
+        async with hold_session(self.log, campaign_session(campaign_id)) as writer:
+            if (await read_campaign(self.log, campaign_id)).ended is None:
+                ended = EvolutionEnded(campaign_id=campaign_id, status="failed", reason=reason)
+                await writer.append(ended)
 
     async def _run(self, campaign: Campaign, journal: Journal) -> None:
         plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=Plan)
         base = await read_candidate(self.log, campaign.created.base)
+        place = self.place / plan.campaign_id
         async with OpenRunners(self.open_runner) as runners:
-            runs = FolderTrials(
+            runs: RunTrials = FolderTrials(
                 log=self.log,
                 folder=self.folder,
                 base=base,
                 suite_file=self.suite_file,
                 runners=runners,
-                place=self.place / plan.campaign_id,
+                place=place,
                 name=f"campaign {plan.campaign_id}",
             )
+            history = None
+            if self.program is not None:
+                runs = self.program.trials(self.folder, base)
+                history = ProgramHistory(place)
+                await history.begin(base)
             ports = RecordedPorts(
                 log=self.log,
                 agent=self.agent,
@@ -187,10 +255,14 @@ class FolderCampaigns:
                 journal=journal,
                 plan=plan,
                 base=base,
+                clock=self.clock,
+                started=campaign.time,
+                history=history,
+                task="" if self.program is None else self.program.program.text,
             )
-            await self._improve(ports)
+            await self._improve(ports, campaign.created)
 
-    async def _improve(self, ports: RecordedPorts) -> None:
+    async def _improve(self, ports: RecordedPorts, created: EvolutionCreated) -> None:
         plan = ports.plan
         if (refusal := await ports.control()) is not None:
             ended = EvolutionEnded(campaign_id=plan.campaign_id, status="failed", reason=refusal)
@@ -201,19 +273,23 @@ class FolderCampaigns:
             trials=partial(ports.trials, "metric"),
             sealed=partial(ports.trials, "sealed"),
             propose=ports.propose,
-            check=self.checks(),
+            check=_no_check if created.trigger == DRIFT else self.checks(),
             meter=ports.meter,
             record=ports.record,
         )
-        await improver.run(ports.base)
+        if created.proposal is None:
+            await improver.run(ports.base)
+        else:
+            await improver.consider(ports.base, await read_candidate(self.log, created.proposal))
 
     def checks(self) -> StaticChecks:
         settings, cases = self.settings, self.suite_file.suite.cases
         return StaticChecks(
             preset=PRESETS[settings.preset],
             tracks=settings.tracks,
-            pinned=("evolve.yaml", "evals/*", *settings.pinned),
+            pinned=("evolve.yaml", "program.md", "evals/*", *settings.pinned),
             protected=settings.protected,
+            harness_files=settings.harness if self.program is None else (self.program.file,),
             quotes=case_quotes(cases),
             names=frozenset(case.id for case in cases),
         )
@@ -249,6 +325,12 @@ class FolderCampaigns:
         if diff_hash is not None and diff_hash != approval_hash(promoted):
             raise InvalidInput("the change is not the one that was approved")
         ledger = await self._ready()
+        active = ledger.active
+        if active is not None and active.hash not in (campaign.created.base, promoted.candidate):
+            raise InvalidInput(
+                f"version {active.number} was activated after campaign {campaign_id} began; what"
+                " the campaign has proved is about an earlier version: run a new one"
+            )
         candidate = await read_candidate(self.log, promoted.candidate)
         base = await read_candidate(self.log, campaign.created.base)
         await to_thread.run_sync(write_texts, self.folder, candidate, base)
@@ -265,7 +347,6 @@ class FolderCampaigns:
                 campaign_id=campaign_id,
             )
             await self._append(version, candidates=(candidate,))
-        active = ledger.active
         if active is None or active.number != version.number:
             share = self.settings.canary if share is None else share
             await self._activate(version, promoted.gate.reason, share=share)
@@ -306,7 +387,7 @@ class FolderCampaigns:
     async def _ready(self) -> Ledger:
         ledger = await read_ledger(self.log, self.agent)
         if ledger.paused is not None:
-            raise InvalidInput(
+            raise CampaignsPaused(
                 f"campaigns on this agent are paused: {ledger.paused.reason or 'no reason given'};"
                 " `mainspring evolve pause --off` allows them again"
             )
@@ -359,10 +440,14 @@ class Estimate:
     basis: str
 
 
-def approval_hash(promoted: EvolutionPromoted) -> str:
-    """What an approval of a promotion is bound to: the exact change."""
-    content = f"{promoted.parent}\n{promoted.candidate}\n{promoted.diff}"
-    return hashlib.sha256(content.encode()).hexdigest()
+def _plan_of_proposal(plan: Plan, number: int, trigger: str) -> Plan:
+    """A stream of proposals is screened first, on other cases each time, so that neither a lucky
+    proposal nor many of them wear the sealed cases out. A re-run after an alarm is not."""
+    if trigger == DRIFT:
+        return replace(plan, gate=CONFIRM, gates=1)
+    sealed = list(plan.sealed)
+    Random(f"{number} {plan.seed}").shuffle(sealed)
+    return replace(plan, sealed=tuple(sealed), gate=stream_policy(plan.gate, len(sealed)), gates=1)
 
 
 def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
@@ -374,6 +459,11 @@ def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
         chosen = Random("sealed").sample(names, round(_SEALED_SHARE * len(names)))
         sealed = [case.id for case in cases if case.id in chosen]
     return [case.id for case in cases if case.id not in sealed], sealed
+
+
+def _no_check(_: Candidate, __: Candidate) -> str | None:
+    """An earlier version was checked before it was used."""
+    return None
 
 
 def _next_number(ledger: Ledger) -> int:

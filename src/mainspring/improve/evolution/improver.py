@@ -130,6 +130,32 @@ class Improver:
             ended=ended,
         )
 
+    async def consider(self, start: Candidate, proposal: Candidate) -> EvolutionEnded:
+        """Decide about a change that somebody else has made: the static checks, then the gate."""
+        status: Status = "refused"
+        reason = self.check(start, proposal)
+        if reason is None and not self._can_decide():
+            reason = f"the limit of calls is below {self._decision_calls}, which a decision needs"
+        if reason is None:
+            decision = await self._decide(start, proposal)
+            status = _STATUSES[decision.decision]
+            reason = decision.reason
+        else:
+            await self.record(
+                EvolutionRefused(
+                    campaign_id=self.plan.campaign_id, reason=reason, candidate=proposal.hash
+                )
+            )
+        ended = EvolutionEnded(
+            campaign_id=self.plan.campaign_id,
+            status=status,
+            reason=reason,
+            calls={str(kind): count for kind, count in self.meter.calls.items()},
+            cost_usd=str(self.meter.spent_usd),
+        )
+        await self.record(ended)
+        return ended
+
     async def _diagnose(self, search: Search) -> Recommendation:
         plan = self.plan
         signals = tuple(read_signals(search.records, plan.situation))
@@ -187,10 +213,14 @@ class Improver:
         """Calls that the gate needs of the limit that it shares with the search."""
         if "sealed" in self.meter.limits:
             return 0
+        return self._decision_calls
+
+    @property
+    def _decision_calls(self) -> int:
         return 2 * len(self.plan.sealed) * self.plan.gate.trials
 
     def _can_decide(self) -> bool:
-        return self.meter.can_spend("sealed", 2 * len(self.plan.sealed) * self.plan.gate.trials)
+        return self.meter.can_spend("sealed", self._decision_calls)
 
     async def _decide(self, current: Candidate, candidate: Candidate) -> GateDecision:
         async def run(trials: Sequence[Trial]) -> list[Pair]:
@@ -271,6 +301,11 @@ the change. Below it the search leaves the rest to the gate."""
 
 
 Status: TypeAlias = Literal["promoted", "refused", "undecided", "nothing", "unavailable", "failed"]
+_STATUSES: dict[str, Status] = {
+    "promote": "promoted",
+    "refuse": "refused",
+    "undecided": "undecided",
+}
 
 
 def _ending(

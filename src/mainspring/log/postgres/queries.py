@@ -109,6 +109,10 @@ async def changed(db: Connection, since: int, limit: int) -> list[SessionRow]:
     return [session_row(row) for row in await fetch_all(db, sql.CHANGED, [since, limit])]
 
 
+async def latest(db: Connection, upto: int, limit: int) -> list[SessionRow]:
+    return [session_row(row) for row in await fetch_all(db, sql.LATEST, [upto, limit])]
+
+
 async def rows(db: Connection, session_ids: Sequence[str]) -> list[SessionRow]:
     return [session_row(item) for item in await fetch_all(db, sql.ROWS, [list(session_ids)])]
 

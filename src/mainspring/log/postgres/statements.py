@@ -44,6 +44,7 @@ SESSIONS: Final = f"""{_SESSIONS}
 """
 # Without an index, which would make every append more expensive.
 CHANGED: Final = f"{_SESSIONS} where s.updated >= %s order by s.updated, s.id limit %s"
+LATEST: Final = f"{_SESSIONS} where s.updated <= %s order by s.updated desc, s.id desc limit %s"
 ROWS: Final = f"{_SESSIONS} where s.id = any(%b::text[])"
 PENDING_TYPES: Final = """
     select distinct s.id, i.type
@@ -264,22 +265,38 @@ _BEST_FIRST: Final = """
      limit %(limit)s
 """
 SEARCH: Final = f"{_SEARCH} {_BEST_FIRST}"
+_FIRST_EVENT: Final = """
+    (%(agent)s::text is null or (e.body::json -> 'agent_name')::text = %(agent)s)
+    and (%(user)s::text is null or (e.sender::json -> 'id')::text = %(user)s)
+    and coalesce((e.body::json -> 'origin' -> 'type')::text, '')
+        <> all(%(without_origins)b::text[])
+"""
+_SCOPED_SESSION: Final = """
+    s.id <> all(%(without_sessions)b::text[])
+    and (%(any_tenant)s or %(tenant)s::text is not distinct from
+         (select r.tenant from mainspring.record r where r.kind = 'session' and r.id = s.id))
+"""
 SEARCH_IN_SCOPE: Final = f"""
     with recursive allowed(key) as (
       select s.key from mainspring.session s
         join mainspring.event e on e.session_key = s.key and e.seq = 1
-       where s.parent_key is null
-         and (%(agent)s::text is null or (e.body::json -> 'agent_name')::text = %(agent)s)
-         and (%(user)s::text is null or (e.sender::json -> 'id')::text = %(user)s)
-         and coalesce((e.body::json -> 'origin' -> 'type')::text, '')
-             <> all(%(without_origins)b::text[])
+       where s.parent_key is null and {_FIRST_EVENT}
       union all
       select s.key from mainspring.session s join allowed on s.parent_key = allowed.key
     )
     {_SEARCH}
        and s.key in (select key from allowed)
-       and s.id <> all(%(without_sessions)b::text[])
-       and %(tenant)s::text is not distinct from
-           (select r.tenant from mainspring.record r where r.kind = 'session' and r.id = s.id)
+       and {_SCOPED_SESSION}
     {_BEST_FIRST}
+"""
+IN_SCOPE: Final = f"""
+    with recursive line(id, key, parent_key) as (
+      select s.id, s.key, s.parent_key from mainspring.session s
+       where s.id = any(%(ids)b::text[])
+      union all
+      select line.id, p.key, p.parent_key
+        from line join mainspring.session p on p.key = line.parent_key
+    )
+    select s.id from line s join mainspring.event e on e.session_key = s.key and e.seq = 1
+     where s.parent_key is null and {_FIRST_EVENT} and {_SCOPED_SESSION}
 """

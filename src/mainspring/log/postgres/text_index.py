@@ -120,10 +120,16 @@ async def search(
     ]
 
 
+async def in_scope(db: Connection, scope: SessionScope, session_ids: Sequence[str]) -> list[str]:
+    values = {"ids": list(session_ids), **_scope_values(scope)}
+    return [session_id for (session_id,) in await queries.fetch_all(db, sql.IN_SCOPE, values)]
+
+
 def _scope_values(scope: SessionScope) -> dict[str, object]:
     """Values to compare as JSON, because PostgreSQL has no text with NUL."""
     return {
         "tenant": scope.tenant,
+        "any_tenant": scope.any_tenant,
         "agent": _as_json(scope.agent),
         "user": _as_json(scope.user),
         "without_origins": [_as_json(origin) for origin in scope.without_origins],

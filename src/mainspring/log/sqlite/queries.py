@@ -112,6 +112,13 @@ def changed(db: sqlite3.Connection, since: int, limit: int) -> list[SessionRow]:
     return [session_row(item) for item in rows]
 
 
+def latest(db: sqlite3.Connection, upto: int, limit: int) -> list[SessionRow]:
+    rows = db.execute(  # no index, as for `changed`
+        f"{_SESSION} where s.updated <= ? order by s.updated desc, s.id desc limit ?", (upto, limit)
+    )
+    return [session_row(item) for item in rows]
+
+
 def rows(db: sqlite3.Connection, session_ids: Sequence[str]) -> list[SessionRow]:
     found = db.execute(
         f"{_SESSION} where s.id in (select value from json_each(?))", (json_list(session_ids),)

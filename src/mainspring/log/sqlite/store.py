@@ -97,6 +97,12 @@ class SqliteStore:
     async def changed(self, *, since: int, limit: int = 1000) -> list[SessionRow]:
         return await self._read(lambda db: queries.changed(db, since, limit))
 
+    async def latest(self, *, upto: int, limit: int) -> list[SessionRow]:
+        return await self._read(lambda db: queries.latest(db, upto, limit))
+
+    async def in_scope(self, scope: SessionScope, session_ids: Sequence[str]) -> list[str]:
+        return await self._read(lambda db: text_index.in_scope(db, scope, session_ids))
+
     async def rows(self, session_ids: Sequence[str]) -> list[SessionRow]:
         return await self._read(lambda db: queries.rows(db, session_ids))
 

@@ -8,25 +8,38 @@ from typing import Any
 
 import msgspec
 
-from mainspring.log.sqlite.queries import SEQ_BITS, key_of
+from mainspring.log.sqlite.queries import SEQ_BITS, json_list, key_of
 from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
 
-# The sessions of a scope. The first event names the sender and the agent; a fork is in its parent's
-# scope.
-_ALLOWED = """
+# The conditions of a scope: the first event names the sender and the agent; a fork is in its
+# parent's scope.
+_FIRST_EVENT = """
+    (? is null or json_extract(e.body, '$.agent_name') = ?)
+    and (? is null or json_extract(e.sender, '$.id') = ?)
+    and coalesce(json_extract(e.body, '$.origin.type'), '') not in (select value from json_each(?))
+"""
+_SESSION = """
+    s.id not in (select value from json_each(?))
+    and (? or ? is (select r.tenant from record r where r.kind = 'session' and r.id = s.id))
+"""
+_ALLOWED = f"""
     with recursive allowed(key) as (
       select s.key from session s join event e on e.session_key = s.key and e.seq = 1
-       where s.parent_key is null
-         and (? is null or json_extract(e.body, '$.agent_name') = ?)
-         and (? is null or json_extract(e.sender, '$.id') = ?)
-         and coalesce(json_extract(e.body, '$.origin.type'), '')
-             not in (select value from json_each(?))
+       where s.parent_key is null and {_FIRST_EVENT}
       union all
       select s.key from session s join allowed on s.parent_key = allowed.key
     )
-    select s.key from session s join allowed using (key)
-     where s.id not in (select value from json_each(?))
-       and ? is (select r.tenant from record r where r.kind = 'session' and r.id = s.id)
+    select s.key from session s join allowed using (key) where {_SESSION}
+"""
+_IN_SCOPE = f"""
+    with recursive line(id, key, parent_key) as (
+      select s.id, s.key, s.parent_key from session s
+       where s.id in (select value from json_each(?))
+      union all
+      select line.id, p.key, p.parent_key from line join session p on p.key = line.parent_key
+    )
+    select s.id from line s join event e on e.session_key = s.key and e.seq = 1
+     where s.parent_key is null and {_FIRST_EVENT} and {_SESSION}
 """
 
 
@@ -94,10 +107,16 @@ def search(
     return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in rows]
 
 
+def in_scope(db: sqlite3.Connection, scope: SessionScope, session_ids: Sequence[str]) -> list[str]:
+    values = [json_list(session_ids), *_scope_values(scope)]
+    return [session_id for (session_id,) in db.execute(_IN_SCOPE, values)]
+
+
 def _scope_values(scope: SessionScope) -> list[Any]:
     origins = msgspec.json.encode(scope.without_origins).decode()
     sessions = msgspec.json.encode(scope.without_sessions).decode()
-    return [scope.agent, scope.agent, scope.user, scope.user, origins, sessions, scope.tenant]
+    first_event = [scope.agent, scope.agent, scope.user, scope.user, origins]
+    return [*first_event, sessions, scope.any_tenant, scope.tenant]
 
 
 def purge_deleted(db: sqlite3.Connection) -> None:

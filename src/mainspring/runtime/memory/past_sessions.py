@@ -23,7 +23,7 @@ from mainspring.runtime.memory.note import Note
 
 SESSION = "session"
 """The scope of hits that come from a session, not from a memory folder."""
-_NOT_WORK: tuple[OriginType, ...] = ("eval", "grader", "dream", "campaign")
+_NOT_WORK: tuple[OriginType, ...] = ("eval", "grader", "dream", "campaign", "command")
 _CANDIDATES = 40
 _MAX_CHARACTERS = 20_000
 

@@ -142,7 +142,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
 
         return lambda place: pins().trusted_hash(place)
 
-    def origin(self, options: RunOptions) -> dict[str, str] | None:
+    def metadata(self, options: RunOptions) -> dict[str, str] | None:
         """The agent's folder, which is stored in the session so that it can continue from
         anywhere."""
         if options.agent is None:

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from mainspring.core import clock
 from mainspring.core.events import KnownPayload
-from mainspring.core.ports import SandboxInfo
+from mainspring.core.ports import ISOLATED, SandboxInfo
 from mainspring.core.tool import Traits
 from mainspring.harness.permissions.call_analysis import analyze_call, location_after
 from mainspring.harness.permissions.command_location import read_command_location
@@ -142,7 +142,7 @@ def permission_engine(
         policy=policy,
         location=lambda: location,
         clock=clock.now,
-        is_sandboxed=sandbox is not None and sandbox.isolation_level == "isolated",
+        is_sandboxed=sandbox is not None and sandbox.isolation_level in ISOLATED,
         classifier=make_ask_model(models, setup.agent.model),
         ceiling=setup.mode,
         is_headless=setup.options.is_headless,

@@ -10,6 +10,7 @@ from typing import Annotated, Literal, TypeAlias
 from msgspec import UNSET, Meta, Struct, UnsetType
 from msgspec.structs import replace
 
+from mainspring import error_table
 from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
@@ -64,12 +65,16 @@ class UpdateTenant(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class Tenants:
-    def __init__(self, records: Records, *, clock: Clock = clocks.now) -> None:
+    def __init__(
+        self, records: Records, *, clock: Clock = clocks.now, is_single: bool = False
+    ) -> None:
+        """`is_single`: no other tenant than the first may be created."""
         self._repository = Repository(records, "tenant", Tenant, clock=clock)
         self._clock = clock
+        self._is_single = is_single
 
     async def create(self, request: CreateTenant) -> Tenant:
-        """Raises: AlreadyExists."""
+        """Raises: AlreadyExists, InvalidInput."""
         return await self._repository.put(PLATFORM_TENANT, self._new_tenant(request))
 
     def create_change(self, request: CreateTenant) -> Put:
@@ -122,10 +127,21 @@ class Tenants:
             lambda current: replace(current, disabled_at=None, updated_at=self._clock()),
         )
 
+    async def require_single(self) -> None:
+        """Raises: InvalidInput: there are other tenants than the first."""
+        page = await self._repository.page(
+            PLATFORM_TENANT, ListQuery(limit=2, include_archived=True)
+        )
+        others = [tenant.id for tenant in page.data if tenant.id != ROOT_TENANT]
+        if others:
+            raise error_table.CONTAINER_TENANTS.error(InvalidInput, tenant=others[0])
+
     async def page(self, query: ListQuery) -> Page[Tenant]:
         return await self._repository.page(PLATFORM_TENANT, query)
 
     def _new_tenant(self, request: CreateTenant) -> Tenant:
+        if self._is_single and request.id != ROOT_TENANT:
+            raise error_table.CONTAINER_TENANTS.error(InvalidInput, tenant=request.id)
         now = self._clock()
         name = request.name or request.id
         return _check_tenant(

@@ -14,9 +14,11 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.deployment_types import (
     Action,
+    CampaignAction,
     DreamAction,
     EvalAction,
     InitialEvent,
+    WorkflowAction,
 )
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
@@ -89,6 +91,22 @@ class EvalStarter(Protocol):
     async def is_busy(self, tenant: str, run_id: str) -> bool: ...
 
 
+class WorkflowStarter(Protocol):
+    async def start_planned(
+        self, principal: Principal, request: SessionStartRequest, action: WorkflowAction
+    ) -> str:
+        """Start a run, once per key; returns its session. Raises: NotFound, InvalidInput."""
+        ...
+
+
+class CampaignStarter(Protocol):
+    async def start_scheduled(self, tenant: str, key: str) -> str:
+        """Start a campaign, once per key; returns its session. Raises: InvalidInput."""
+        ...
+
+    async def is_busy(self, tenant: str, session_id: str) -> bool: ...
+
+
 _PRINCIPAL_NAME = "schedules and triggers"
 
 
@@ -98,6 +116,8 @@ class ServiceSessionStarter:
     event_sender: EventSender
     start_dream: StartDream | None = None
     evals: EvalStarter | None = None
+    workflows: WorkflowStarter | None = None
+    campaigns: CampaignStarter | None = None
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
         if request.action is not None:
@@ -127,6 +147,11 @@ class ServiceSessionStarter:
                 return await self.start_dream(principal, request.agent.id, action, request.key)
             case EvalAction() if self.evals is not None:
                 return await self.evals.start(tenant, action, request.budget, request.key)
+            case WorkflowAction() if self.workflows is not None:
+                principal = _principal(tenant, request.origin)
+                return await self.workflows.start_planned(principal, request, action)
+            case CampaignAction() if self.campaigns is not None:
+                return await self.campaigns.start_scheduled(tenant, request.key)
             case _:
                 raise InvalidInput("this action cannot be started here")
 
@@ -140,7 +165,8 @@ class ServiceSessionStarter:
         try:
             session = await self.sessions.get(_principal(tenant), session_id)
         except NotFound:
-            return self.evals is not None and await self.evals.is_busy(tenant, session_id)
+            others = filter(None, (self.evals, self.campaigns))
+            return any([await other.is_busy(tenant, session_id) for other in others])
         return session.status in ("running", "rescheduling")
 
 

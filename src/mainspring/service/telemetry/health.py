@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias
 
 import anyio
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from mainspring.core.errors import MainspringError
 from mainspring.log.migrate import SchemaStatus
@@ -35,6 +35,8 @@ class CheckResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Readiness(Struct, frozen=True, kw_only=True):
     status: Literal["ready", "not_ready"]
     checks: dict[str, CheckResult]
+    boundary: Literal["container"] | UnsetType = UNSET
+    """The container is declared to be the boundary of agents' programs."""
 
     @property
     def is_ready(self) -> bool:
@@ -43,9 +45,16 @@ class Readiness(Struct, frozen=True, kw_only=True):
 
 class Health:
     def __init__(
-        self, checks: Mapping[str, HealthCheck], *, seconds: float = CHECK_SECONDS
+        self,
+        checks: Mapping[str, HealthCheck],
+        *,
+        seconds: float = CHECK_SECONDS,
+        container_is_boundary: bool = False,
     ) -> None:
         self._checks = dict(checks)
+        self._boundary: Literal["container"] | UnsetType = (
+            "container" if container_is_boundary else UNSET
+        )
         self._seconds = seconds
 
     async def ready(self) -> Readiness:
@@ -60,7 +69,9 @@ class Health:
                 group.start_soon(run_check, name, check)
         checks = {name: results[name] for name in self._checks}
         is_ready = all(item.ok for item in checks.values())
-        return Readiness(status="ready" if is_ready else "not_ready", checks=checks)
+        return Readiness(
+            status="ready" if is_ready else "not_ready", checks=checks, boundary=self._boundary
+        )
 
     async def _checked(self, name: str, check: HealthCheck) -> CheckResult:
         reason: str | None = f"no answer in {self._seconds:g} s"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from pathlib import Path
 
 import msgspec
@@ -20,9 +19,14 @@ from mainspring.improve.evolution.campaign_log import (
     read_ledger,
 )
 from mainspring.improve.evolution.campaign_text import step_lines
+from mainspring.improve.evolution.campaign_views import (
+    campaign_view,
+    version_views,
+)
 from mainspring.improve.evolution.candidate import candidate_diff
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
 from mainspring.improve.evolution.folder_texts import read_texts
+from mainspring.improve.evolution.watch import WatchReport
 
 
 class EstimateView(Struct, frozen=True, kw_only=True):
@@ -37,34 +41,6 @@ class EstimateView(Struct, frozen=True, kw_only=True):
     """The most that all calls may cost, by earlier trials or a guess."""
     seconds: float
     basis: str
-
-
-class CampaignView(Struct, frozen=True, kw_only=True):
-    id: str
-    time: datetime
-    status: str
-    suite: str
-    trigger: str
-    track: str | None
-    reason: str
-    score: float | None
-    trials: int
-    proposals: int
-    refused: int
-    promoted: int
-    cost_usd: str
-
-
-class VersionView(Struct, frozen=True, kw_only=True):
-    number: int
-    time: datetime
-    hash: str
-    parent: str | None
-    trigger: str
-    author: str
-    scores: dict[str, float]
-    campaign_id: str | None
-    is_active: bool
 
 
 async def print_estimate(settings: Settings, campaigns: FolderCampaigns, *, json: bool) -> int:
@@ -124,25 +100,6 @@ def print_campaign(
     screen.paragraph((f"{campaign.id} {campaign.status}: ", "bold"), (reason, ""))
 
 
-def campaign_view(campaign: Campaign) -> CampaignView:
-    recommended, ended = campaign.recommended, campaign.ended
-    return CampaignView(
-        id=campaign.id,
-        time=campaign.time,
-        status=campaign.status,
-        suite=campaign.created.suite,
-        trigger=campaign.created.trigger,
-        track=None if recommended is None else recommended.track,
-        reason="" if ended is None else ended.reason,
-        score=None if campaign.signal is None else campaign.signal.score,
-        trials=campaign.trials,
-        proposals=campaign.proposals,
-        refused=len(campaign.refusals) + sum(not step.is_kept for step in campaign.steps),
-        promoted=len(campaign.promotions),
-        cost_usd="0" if ended is None else ended.cost_usd,
-    )
-
-
 def print_status(
     settings: Settings, ledger: Ledger, campaign: Campaign | None, *, json: bool
 ) -> int:
@@ -171,25 +128,18 @@ def print_status(
     return 0
 
 
+def print_watch(settings: Settings, report: WatchReport, *, json: bool) -> None:
+    screen = Screen(settings)
+    if json:
+        screen.json(report)
+        return
+    screen.paragraph((f"{report.status}: ", "bold"), (report.reason, ""))
+
+
 def print_history(settings: Settings, ledger: Ledger, *, json: bool) -> int:
-    active = ledger.active
-    views = [
-        VersionView(
-            number=version.number,
-            time=time,
-            hash=version.hash,
-            parent=version.parent,
-            trigger=version.trigger,
-            author=version.author,
-            scores=version.scores,
-            campaign_id=version.campaign_id,
-            is_active=active is not None and active.number == version.number,
-        )
-        for version, time in reversed(list(zip(ledger.versions, ledger.times, strict=True)))
-    ]
     status = print_list(
         settings,
-        views,
+        version_views(ledger),
         json=json,
         heads=["VERSION", "TIME", "HASH", "TRIGGER", "AUTHOR", "GAIN", ""],
         row=lambda view: [
@@ -222,13 +172,6 @@ async def version_diff(campaigns: FolderCampaigns, before: int, after: int | Non
     if after is None:
         return candidate_diff(old, await to_thread.run_sync(read_texts, campaigns.folder))
     return candidate_diff(old, await read_candidate(campaigns.log, ledger.version(after).hash))
-
-
-async def promotion_diff(campaigns: FolderCampaigns, campaign: Campaign) -> str:
-    """Everything that a promotion would change, over all decisions of the campaign."""
-    base = await read_candidate(campaigns.log, campaign.created.base)
-    new = await read_candidate(campaigns.log, campaign.promotions[-1].candidate)
-    return candidate_diff(base, new)
 
 
 async def export_assets(campaigns: FolderCampaigns, file: Path) -> int:

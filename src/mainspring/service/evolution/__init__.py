@@ -1,0 +1,1 @@
+"""Campaigns that improve the agent of the folder that the service runs in."""
