@@ -180,7 +180,19 @@ class SessionLog:
         return session
 
     async def session(self, session_id: str) -> SessionRow:
-        return await self.store.session(session_id)
+        row = await self.store.session(session_id)
+        self.note_row(row)
+        return row
+
+    def note_row(self, row: SessionRow) -> None:
+        """Take the history of a session from its row: it need not be read again."""
+        if row.parent_id is None:
+            self._note_lineage(row.id, (Segment(row.id, row.parent_seq, ENDLESS),))
+
+    def _note_lineage(self, session_id: str, lineage: tuple[Segment, ...]) -> None:
+        if len(self._lineages) >= _CACHED_LINEAGES:
+            self._lineages.clear()
+        self._lineages[session_id] = lineage
 
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
@@ -208,9 +220,9 @@ class SessionLog:
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
         )
-        session = await self.store.session(session_id)
+        session = await self.session(session_id)
         if not is_receiving:
-            await require_not_moved(self.store, session_id, lease)
+            await require_not_moved(self.store, session, lease)
         activity = encode_activity(await self.activity(session))
         session = replace(session, activity=activity)
         return Writer(
@@ -342,9 +354,7 @@ class SessionLog:
             segments.append(Segment(session.id, session.parent_seq, upto))
             owner, upto = session.parent_id, session.parent_seq
         lineage = tuple(reversed(segments))
-        if len(self._lineages) >= _CACHED_LINEAGES:
-            self._lineages.clear()
-        self._lineages[session_id] = lineage
+        self._note_lineage(session_id, lineage)
         return lineage
 
     async def submit(
@@ -355,8 +365,10 @@ class SessionLog:
         sender: Sender,
         client_id: str | None = None,
         thread_id: str | None = None,
+        row: SessionRow | None = None,
     ) -> InboxItem:
         """Put a client's event into the inbox; needs no lease. A retry with `client_id` is safe.
+        `row`: that of the session, if the caller has just read it.
 
         Raises:
             InvalidInput: clients may not send this event, or there is no such thread.
@@ -365,8 +377,9 @@ class SessionLog:
         kind = payload_type(payload)
         if kind not in CLIENT_TYPES:
             raise InvalidInput(f"clients cannot send {kind}; they can send {sorted(CLIENT_TYPES)}")
-        main = (await self.store.session(session_id)).thread_id
-        await require_not_moved(self.store, session_id)
+        row = row or await self.session(session_id)
+        main = row.thread_id
+        await require_not_moved(self.store, row)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)

@@ -340,14 +340,17 @@ MOVED = str(SessionMoved.__struct_config__.tag)
 RECEIVED = str(SessionReceived.__struct_config__.tag)
 
 
-async def require_not_moved(store: Store, session_id: str, lease: Lease | None = None) -> None:
-    """Read the last event: nothing follows a move until the session is received.
-
-    Raises: SessionGone, after releasing the lease.
-    """
-    newest = EventRange(session_id=session_id, after=0, upto=2**62, limit=1, backwards=True)
-    last = await store.read(newest)
-    if last and last[0].type == MOVED:
+async def require_not_moved(store: Store, session: SessionRow, lease: Lease | None = None) -> None:
+    """Raises: SessionGone, after releasing the lease."""
+    activity = current_activity(session.activity, session.head.seq)
+    is_moved = await _ends_with_move(store, session.id) if activity is None else activity.is_moved
+    if is_moved:
         if lease is not None:
             await store.release(lease)
-        raise SessionGone(session_id)
+        raise SessionGone(session.id)
+
+
+async def _ends_with_move(store: Store, session_id: str) -> bool:
+    """Read the last event: nothing follows a move until the session is received."""
+    newest = EventRange(session_id=session_id, after=0, upto=2**62, limit=1, backwards=True)
+    return any(row.type == MOVED for row in await store.read(newest))

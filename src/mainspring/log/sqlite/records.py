@@ -185,11 +185,16 @@ def _apply(db: sqlite3.Connection, record_change: RecordChange) -> RecordRow | N
 
 def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
     new = put.row
-    if _find(db, new.kind, new.id) is not None:
-        raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
-    _require_free_name(db, new)
     row = replace(new, rev=new.rev + 1)
-    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(row))
+    try:
+        db.execute(
+            f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(row)
+        )
+    except sqlite3.IntegrityError:  # nothing was written; the transaction goes on
+        if _find(db, new.kind, new.id) is not None:
+            raise AlreadyExists(f"{new.kind} {new.id}: there is one already") from None
+        _require_free_name(db, new)
+        raise
     _store_content(db, row, put.content)
     return row
 

@@ -216,6 +216,7 @@ class EventSender:
                 *(payloads[index] for index in new),
                 client_ids=[client_ids[index] for index in new],
                 thread_ids=[_target_thread(session.projection, payloads[index]) for index in new],
+                row=session.row,
             )
         except EventIdTaken as error:
             kind, _, target = error.client_id.partition(":")

@@ -321,8 +321,10 @@ class Sessions:
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
         thread_ids: Sequence[str | None] = (),
+        row: SessionRow | None = None,
     ) -> list[InboxItem]:
-        """Put checked events into the inbox, in order, and wake the session."""
+        """Put checked events into the inbox, in order, and wake the session. `row`: see
+        `SessionLog.submit`."""
         items = [
             await self.log.submit(
                 session.id,
@@ -330,6 +332,7 @@ class Sessions:
                 sender=principal.sender,
                 client_id=client_ids[index] if client_ids else None,
                 thread_id=thread_ids[index] if thread_ids else None,
+                row=row,
             )
             for index, payload in enumerate(payloads)
         ]
