@@ -54,6 +54,12 @@ def require_bubblewrap(reason: str = "no namespaces here: bubblewrap cannot work
     return backend
 
 
+def session_folder() -> str:
+    """The workspace of a service's session, as programs see it: `/mnt/session`, or the working
+    folder where no link leads to it."""
+    return "." if _backend("bubblewrap") is None else "/mnt/session"
+
+
 def require_session_uids() -> None:
     """A uid for the programs of each session."""
     if os.geteuid() != 0:

@@ -64,6 +64,8 @@ async def open_suite_runner(
             place=_state(settings) / "evals",
             monotonic=time.monotonic,
             model_hash=await to_thread.run_sync(scripts_hash, list(scripts), loaded.folder),
+            read_scripts=partial(scripted_models, folder=loaded.folder),
+            hash_scripts=partial(scripts_hash, folder=loaded.folder),
         )
 
 

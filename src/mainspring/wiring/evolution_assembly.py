@@ -12,7 +12,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mainspring.capabilities.providers.script_file import scripted_models
-from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.sender import Sender, local_user
@@ -28,6 +28,7 @@ from mainspring.improve.evolution.program import ProgramFile, program_suite, rea
 from mainspring.runtime.model_question import complete, reply_text
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session_context import Models
+from mainspring.wiring.agent_selection import evolution_place
 from mainspring.wiring.eval_assembly import open_program_runner, open_suite_runner
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.stores import open_log
@@ -81,7 +82,7 @@ async def open_campaigns(
             ask=_improver(models, improver),
             sender=options.sender or local_user(settings.user),
             clock=clock.now,
-            place=_state(settings) / "evolution",
+            place=evolution_place(settings),
             author=improver,
             report=options.report,
             program=program,
@@ -119,12 +120,6 @@ async def open_folder_campaigns(
     )
     async with open_campaigns(settings, options) as campaigns:
         yield campaigns
-
-
-def _state(settings: Settings) -> Path:
-    if is_postgres(settings.store):
-        return Path(settings.folder, FOLDER)
-    return Path(settings.store).parent
 
 
 @asynccontextmanager

@@ -11,12 +11,12 @@ from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
 from mainspring.capabilities.workspace.session_outputs import OutputFolder
 from mainspring.config import Settings
 from mainspring.harness.authorizer import AllowAll
+from mainspring.runtime.session.streaming_redactor import BOUNDARIES
 from mainspring.service.jobs.worker import Worker
 from mainspring.service.service import Service
 from mainspring.service.service_worker import WorkerConfig, WorkerPorts, run_worker
 from mainspring.service.sessions.resource_types import file_content
 from mainspring.service.sessions.session_runs import RunRedaction
-from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.wiring.sandbox_settings import state_folders
 from mainspring.wiring.sandboxes import sandbox_pool

@@ -120,10 +120,10 @@ async def test_pinned_files_and_protected_rules_are_not_changed(folder: Path):
 
 async def test_paused_campaigns_do_not_start(folder: Path):
     async with opened(folder) as campaigns:
-        await campaigns.pause("budget review", is_paused=True)
+        await campaigns.versions.pause("budget review", is_paused=True)
         with pytest.raises(InvalidInput, match="paused: budget review"):
             await campaigns.start()
-        await campaigns.pause("", is_paused=False)
+        await campaigns.versions.pause("", is_paused=False)
         await campaigns.start()
 
 

@@ -99,7 +99,7 @@ async def write_reports(
     contents = {
         files.junit: lambda: junit(run),
         files.markdown: lambda: markdown(run, result),
-        files.html: lambda: html_page(run, before, logs, __version__),
+        files.html: lambda: html_page(run, before, logs, __version__, gate=result),
         files.inspect: lambda: inspect_log(run, questions, texts).decode(),
     }
     for name, content in contents.items():

@@ -300,9 +300,15 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
         case reason:
             detail = f": {result.detail}" if result.detail else ""
             notes.paragraph((f"{reason.replace('_', ' ')}{detail}", "bold red"))
-            for fix in error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ():
+            for fix in _fixes(reason):
                 hint = fix.format(session=notes.id_text(session.id))
                 notes.paragraph((f"hint: {hint}", "dim"))
+
+
+def _fixes(reason: EndReason) -> tuple[str, ...]:
+    if reason == "prompt_too_long":
+        return error_table.PROMPT_TOO_LONG.fix
+    return error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ()
 
 
 async def _print_waiting(notes: Screen, session: Session) -> None:

@@ -199,6 +199,8 @@ class Improver:
         left = self.meter.left("metric")
         reserve = self._gate_calls()
         stop = 0 if is_last or left is None else (left - reserve) // 2
+        if stop < _MIN_STEPS * self._step_calls:  # too little to divide
+            stop = 0
         try:
             while self._has_calls(reserve + stop) and await search.step():
                 pass
@@ -207,7 +209,13 @@ class Improver:
 
     def _has_calls(self, reserve: int) -> bool:
         left = self.meter.left("metric")
-        return left is None or left - _STEP_CALLS >= reserve
+        return left is None or left - self._step_calls >= reserve
+
+    @property
+    def _step_calls(self) -> int:
+        """Metric calls that one step may need at most: targets, guards, and those that fail twice
+        more. Below it the search leaves the rest to the gate."""
+        return self.plan.search.targets + 3 * self.plan.search.guards
 
     def _gate_calls(self) -> int:
         """Calls that the gate needs of the limit that it shares with the search."""
@@ -295,11 +303,8 @@ class Improver:
         )
 
 
-_STEP_CALLS = 30
-"""Metric calls that one step may need at most: targets, guards twice, and the same again without
-the change. Below it the search leaves the rest to the gate."""
-
-
+_MIN_STEPS = 3
+"""Steps that the search keeps for the time after a first decision, or it is the only one."""
 Status: TypeAlias = Literal["promoted", "refused", "undecided", "nothing", "unavailable", "failed"]
 _STATUSES: dict[str, Status] = {
     "promote": "promoted",

@@ -148,7 +148,7 @@ async def run_workflow(
             limiter=anyio.CapacityLimiter(limits.parallel),
             variables=_variables(run_id, folder),
             on_event=on_event,
-            steps=len(state.nodes) if limits.max_steps else 0,
+            steps=len(state.nodes) + len(state.earlier),
         )
         workflow = files.workflow(files.main)
         await context.receive()

@@ -139,10 +139,14 @@ class RunContext:
             and state.status in ("failed", "cancelled")
         ]
         names = tuple(dict.fromkeys(name for node in failed for name in self.behind(node)))
-        if self.state.status == "completed" or not names:
+        if self.state.status == "completed":
             return []
         self.is_changed = True
-        return [WorkflowNodeReset(workflow_run_id=self.state.id, nodes=names, reason="resumed")]
+        return (
+            []
+            if not names
+            else [WorkflowNodeReset(workflow_run_id=self.state.id, nodes=names, reason="resumed")]
+        )
 
     def _node(self, node_id: str) -> Node | None:
         return self.files.workflow(self.files.main).node(node_id)
@@ -172,9 +176,14 @@ class RunContext:
         )
 
     async def record(
-        self, path: str, attempt: int, result: StepResult, *, session_id: str | None = None
+        self,
+        path: str,
+        attempt: int,
+        result: StepResult,
+        *then: WorkflowNodeReset,
+        session_id: str | None = None,
     ) -> None:
-        """Append the end of a node."""
+        """Append the end of a node, and what follows from it, in one commit."""
         output, blob = result.output, None
         if len(output) > INLINE_CHARS:
             stored = await self.writer.put_blob(output.encode(), media_type="text/plain")
@@ -195,7 +204,8 @@ class RunContext:
                 reason=result.error or None if status != "failed" else None,
                 cost_usd=str(result.cost_usd),
                 session_id=session_id,
-            )
+            ),
+            *then,
         )
 
     async def whole_output(self, path: str) -> str:

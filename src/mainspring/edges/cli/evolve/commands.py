@@ -225,6 +225,12 @@ async def promote(
     campaign: CampaignArgument = None,
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--share", min=0.01, max=1, help="The share of new sessions; below 1 it is a canary."
+        ),
+    ] = None,
     yes: YesOption = False,
 ) -> int:
     """Use the version that a campaign has promoted, after you have seen the change."""
@@ -237,7 +243,7 @@ async def promote(
             Screen(settings).raw(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
             typer.confirm("Use this version?", abort=True)
-        version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted))
+        version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted), share=share)
         Screen(settings).line((f"version {version.number} ", "bold"), ("is in use", "green"))
         return 0
 
@@ -287,7 +293,7 @@ async def pause(
     """Stop all campaigns on the agent: none starts, and a running one stops before its next
     call."""
     async with _open(settings, agent, is_program=program) as campaigns:
-        await campaigns.pause(reason, is_paused=not off)
+        await campaigns.versions.pause(reason, is_paused=not off)
         Screen(settings).line(("campaigns are allowed" if off else "campaigns are paused", "bold"))
         return 0
 

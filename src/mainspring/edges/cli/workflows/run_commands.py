@@ -225,11 +225,9 @@ async def respond(
     async with open_existing_log(settings) as log:
         row = await find_run(log, run_id, "workflow")
         state = await read_run(log, row.id)
-        nodes = [gate.node for gate in gate_views(state, row.id)]
-        node = words[0] if words[0] in nodes else None
-        rest = words[1:] if node is not None else words
-        if not rest:
-            raise typer.BadParameter("the decision is missing")
+        choices = {gate.node: gate.choices for gate in gate_views(state, row.id)}
+        is_named = len(words) > 1 and words[1] in choices.get(words[0], ())
+        node, rest = (words[0], words[1:]) if is_named else (None, words)
         decision = rest[0]
         reply = GateReply(decision=decision, node=node, text=" ".join(rest[1:]))
         await answer_gate(log, row.id, reply, local_user(settings.user))
