@@ -35,6 +35,12 @@ def require_isolation() -> Backend:
     return backend
 
 
+def require_tenants() -> None:
+    """A service for several tenants."""
+    if CONTAINER_IS_BOUNDARY in os.environ:  # noqa: TID251 (of the tests)
+        pytest.skip("where the container is the boundary, there is one tenant")
+
+
 def declare_boundary() -> None:
     """Where no sandbox holds, sessions run in a container that is declared to be the boundary."""
     if sys.platform == "linux" and _backend(None) is None:

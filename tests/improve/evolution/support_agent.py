@@ -5,6 +5,7 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import yaml
+from tests.environ import boundary
 
 from mainspring.config import Settings, read_settings
 from mainspring.improve.evals.suite_files import read_suite
@@ -23,7 +24,7 @@ NAMES = ("lamp", "chair", "desk", "sofa", "shelf", "rug", "mirror", "clock", "va
 
 
 def settings_of(folder: Path) -> Settings:
-    return read_settings(environ={}, folder=folder)
+    return read_settings(environ=boundary(), folder=folder)
 
 
 def opened(folder: Path) -> AbstractAsyncContextManager[FolderCampaigns]:

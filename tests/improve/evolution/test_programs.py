@@ -8,6 +8,7 @@ from pathlib import Path
 import anyio
 import pytest
 import yaml
+from tests.environ import boundary
 
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput
@@ -71,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
 def opened(folder: Path) -> AbstractAsyncContextManager[FolderCampaigns]:
     settings = EvolveSettings(improver="scripted:improver.yaml", most_refusals=3)
     options = CampaignOptions(folder=folder, settings=settings, suite=None, program=True)
-    return open_campaigns(read_settings(environ={}, folder=folder), options)
+    return open_campaigns(read_settings(environ=boundary(), folder=folder), options)
 
 
 async def test_experiments_are_kept_or_reverted_and_the_best_is_promoted_and_rolled_back(
