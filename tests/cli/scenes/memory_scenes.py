@@ -17,7 +17,7 @@ SCENES: Scenes = {
             "--name": hides("--name special", "Missing option", "text"),
             "--description": shows("--description special", "special"),
             "--type": shows("--type procedure", "type: procedure"),
-            "--scope": shows("--scope user", "file home/.mainspring/memory/note.md"),
+            "--scope": shows("--scope user", "file home/.mainspring/memory/reference_note.md"),
             "--reason": _REASON,
         },
     ),
@@ -78,13 +78,13 @@ SCENES: Scenes = {
         options={"--json": JSON, "--scope": shows("--scope user", "file home/.mainspring/memory/")},
     ),
     "memory doctor": Scene(
-        place="memories", options={"--json": JSON, "--rebuild": shows("--rebuild", "rebuilt")}
+        place="unlisted", options={"--json": JSON, "--rebuild": shows("--rebuild", "indexed")}
     ),
     "memory encrypt": Scene(
-        place="memories", options={"--scope": hides("--scope agent", "exit 1", "--scope team")}
+        place="memories", options={"--scope": shows("--scope user", "home/.mainspring/memory")}
     ),
     "memory decrypt": Scene(
-        place="memories", options={"--scope": hides("--scope agent", "exit 1", "--scope team")}
+        place="memories", options={"--scope": shows("--scope user", "home/.mainspring/memory")}
     ),
     "memory propose": Scene(
         place="proposals",
@@ -92,11 +92,12 @@ SCENES: Scenes = {
         options={
             "--to": hides("--to team", "Missing option", _NOTE),
             "--scope": shows("--scope user", "there is no memory"),
-            "--reason": _REASON,
+            "--reason": shows("--reason special", "special", "reference_notes.md --to team"),
         },
     ),
     "memory proposals": Scene(
-        place="proposals", options={"--json": JSON, "--scope": hides("--scope agent", "$proposal")}
+        place="proposals",
+        options={"--json": JSON, "--scope": hides("--scope agent", "add project")},
     ),
     "memory accept": Scene(
         place="proposals",
@@ -104,7 +105,6 @@ SCENES: Scenes = {
         options={
             "--json": JSON,
             "--scope": shows("--scope agent", "exit 1"),
-            "--replace": shows("--replace", "exit 0", "$second_proposal"),
         },
     ),
     "memory reject": Scene(
@@ -113,19 +113,22 @@ SCENES: Scenes = {
         options={"--scope": shows("--scope agent", "exit 1")},
     ),
     "memory stats": Scene(
-        place="memories", options={"--json": JSON, "--type": hides("--type skill", "memory")}
+        place="rated", options={"--json": JSON, "--type": hides("--type skill", "memory")}
     ),
     "memory vectors": Scene(place="memories", options={"--json": JSON}),
     "knowledge add": Scene(
         place="knowledge",
         base="guide.md",
-        options={"--json": Json("other.md"), "--replace": shows("--replace", "exit 0")},
+        options={
+            "--json": Json("other.md"),
+            "--replace": shows("--replace", "exit 0", "sub/guide.md"),
+        },
     ),
     "knowledge ls": Scene(place="knowledge", options={"--json": JSON}),
     "knowledge search": Scene(
         place="knowledge",
         base="goods",
-        options={"--json": JSON, "--limit": hides("--limit 1", "second")},
+        options={"--json": JSON, "--limit": hides("--limit 1", "First")},
     ),
     "skill new": Scene(
         place="skills",
@@ -133,8 +136,12 @@ SCENES: Scenes = {
         options={
             "--json": JSON,
             "--description": shows("--description special", "special", "greet"),
-            "--project": shows("--project", "file project/.agents/skills/greet/SKILL.md"),
-            "--user": shows("--user", "file home/.agents/skills/greet/SKILL.md"),
+            "--project": shows("--project", "file project/.mainspring/skills/greet/SKILL.md"),
+            "--user": shows(
+                "--user",
+                "file home/.mainspring/skills/greet/SKILL.md",
+                "greet --description greets --project",
+            ),
         },
     ),
     "skill ls": Scene(place="skills", options={"--json": JSON}),
@@ -142,7 +149,7 @@ SCENES: Scenes = {
     "skill check": Scene(
         place="skills",
         base=".agents/skills/draft",
-        options={"--json": JSON, "--strict": shows("--strict", "exit 1", "loose")},
+        options={"--json": Json("loose"), "--strict": shows("--strict", "exit 1", "loose")},
     ),
     "skill disable": Scene(place="skills", base="draft", options={"--json": JSON}),
     "skill enable": Scene(place="skills", base="draft", options={"--json": JSON}),
@@ -159,13 +166,15 @@ SCENES: Scenes = {
         base="source --all --yes",
         options={
             "--json": JSON,
-            "--only": hides("--only one", "skills/two", "source --yes --project"),
-            "--all": shows("--all", "skills/two", "source --yes --project"),
-            "--project": shows("--project", "file project/.agents/skills/one"),
-            "--user": shows("--user", "file home/.agents/skills/one"),
-            "--replace": shows("--replace", "exit 0", "source-of-draft --project --yes"),
+            "--only": shows("--only one", "exit 0", "source --yes"),
+            "--all": shows("--all", "exit 0", "source --yes"),
+            "--project": shows("--project", "file project/.mainspring/skills/one"),
+            "--user": shows(
+                "--user", "file home/.mainspring/skills/one", "source --all --yes --project"
+            ),
+            "--replace": shows("--replace", "exit 0", "source-of-mine --yes"),
             "--yes": shows("--yes", "exit 0", "source --only one"),
-            "--trust-anyway": shows("--trust-anyway", '"danger', "danger --yes"),
+            "--trust-anyway": shows("--trust-anyway", "exit 0", "danger --yes"),
         },
     ),
     "skill remove": Scene(
@@ -173,8 +182,8 @@ SCENES: Scenes = {
         base="draft --project --yes",
         options={
             "--json": JSON,
-            "--project": shows("--project", "exit 0", "draft --yes --user"),
-            "--user": shows("--user", "exit 1"),
+            "--project": hides("--project", "removed", "mine --yes"),
+            "--user": shows("--user", "removed mine", "mine --yes --project"),
             "--yes": _YES_SKILL,
         },
     ),
@@ -190,29 +199,29 @@ SCENES: Scenes = {
     ),
     "plugin install": Scene(
         place="plugins",
-        base="$deploy --yes",
+        base="$reports --yes",
         options={
             "--json": JSON,
             "--plugin": shows("--plugin $of_market", "exit 0", "$market --yes"),
-            "--project": shows("--project", "file project/.mainspring/plugins/deploy-tools"),
-            "--replace": shows("--replace", "exit 0", "$reports --yes"),
-            "--yes": shows("--yes", "exit 0", "$deploy"),
+            "--project": shows("--project", "project/.mainspring/plugins"),
+            "--replace": shows("--replace", "exit 0", "$deploy --yes"),
+            "--yes": shows("--yes", "exit 0", "$reports"),
             "--trust-anyway": shows("--trust-anyway", "exit 0", "danger --yes"),
         },
     ),
     "plugin ls": Scene(place="plugins", options={"--json": JSON}),
     "plugin show": Scene(
         place="plugins",
-        base="reports",
+        base="deploy-tools",
         options={"--json": JSON, "--project": shows("--project", "exit 1")},
     ),
     "plugin remove": Scene(
         place="plugins",
-        base="reports --yes",
+        base="deploy-tools --yes",
         options={
             "--json": JSON,
             "--project": shows("--project", "exit 1"),
-            "--yes": shows("--yes", "exit 0", "reports"),
+            "--yes": shows("--yes", "exit 0", "deploy-tools"),
         },
     ),
 }

@@ -30,12 +30,16 @@ class Outcome(Struct, frozen=True, kw_only=True):
     status: int
     stdout: str
     stderr: str
-    rest: str
-    """Files, rows of the store and requests to the model."""
+    requests: str
+    """To the model."""
+    files: str
+    rows: str
+    """Of the store."""
 
     @property
-    def output(self) -> str:
-        return f"{self.stdout}\n{self.stderr}\nexit {self.status}\n"
+    def parts(self) -> tuple[str, ...]:
+        output = f"{self.stdout}\n{self.stderr}\nexit {self.status}\n"
+        return output, self.requests, self.files, self.rows
 
 
 class Place:
@@ -61,7 +65,10 @@ class Place:
         env = {
             **clean_environ("NO_COLOR", "FORCE_COLOR", "COLUMNS"),
             **self.upstream.variables,
-            **{"HOME": str(self.home), "TZ": "UTC", "TERM": "dumb", "USER": "tester"},
+            "HOME": str(self.home),
+            "TZ": "UTC",
+            "TERM": "dumb",
+            "USER": "tester",
         }
         filled = [Template(word).safe_substitute(self.facts) for word in arguments]
         result = fork_server.run(*filled, cwd=self.project / cwd, env=env, stdin=stdin)
@@ -69,7 +76,9 @@ class Place:
             status=result.returncode,
             stdout=result.stdout,
             stderr=result.stderr,
-            rest="\n".join([json.dumps(self.upstream.requests), *self._files(), *self._rows()]),
+            requests=json.dumps(self.upstream.requests),
+            files="\n".join(self._files()),
+            rows="\n".join(self._rows()),
         )
 
     def must(self, *arguments: str, stdin: str = "") -> str:
@@ -83,7 +92,7 @@ class Place:
 
     def save(self) -> None:
         """Every scene begins with the present state."""
-        shutil.copytree(self.root, self._saved, symlinks=True)
+        shutil.copytree(self.root, self._saved, symlinks=True, ignore=_sockets)
 
     def restore(self) -> None:
         shutil.rmtree(self.root)
@@ -106,3 +115,7 @@ class Place:
                 for table, columns in _ROWS.items():
                     rows += [str(text) for (text,) in db.execute(f"select {columns} from {table}")]
         return rows
+
+
+def _sockets(folder: str, names: list[str]) -> list[str]:
+    return [name for name in names if Path(folder, name).is_socket()]

@@ -70,7 +70,8 @@ def play(place: Place, command: str, scene: Scene) -> None:
 
     def run(base: str, option: str, stdin: str) -> Outcome:
         place.restore()
-        return place.run(*shlex.split(f"{command} {option} {base}"), stdin=stdin)
+        words = f"{option} {base}" if " -- " in base else f"{base} {option}"  # the last one wins
+        return place.run(*shlex.split(f"{command} {words}"), stdin=stdin)
 
     problems: list[str] = []
     for name, change in scene.options.items():
@@ -107,8 +108,8 @@ def _problem(change: Change | Json, before: Outcome, after: Outcome, place: Plac
         return "it was refused" if is_error else "it was not refused"
     text = Template(change.shows or change.hides).substitute(place.facts)
     one, other = (after, before) if change.shows else (before, after)
-    if (text in one.output and text not in other.output) or (
-        text in one.rest and text not in other.rest
+    if any(
+        text in part and text not in less for part, less in zip(one.parts, other.parts, strict=True)
     ):
         return None
     return f"{text!r} makes no difference"

@@ -2,7 +2,7 @@
 
 from tests.cli.scenes.scene import JSON, Scene, Scenes, hides, shows
 
-_ACME = shows("--tenant acme", '"tenant_id":"acme"')
+_ACME = shows("--tenant acme", "of acme")
 SCENES: Scenes = {
     "keys create": Scene(
         place="service",
@@ -61,8 +61,8 @@ SCENES: Scenes = {
         options={
             "--json": JSON,
             "--agent": shows("--agent $agent", "$agent"),
-            "--tenant": shows("--tenant acme", '"acme"', "--reason x"),
-            "--all": shows("--all", "exit 0", "--reason x"),
+            "--tenant": shows("--tenant acme", "stopped acme", ""),
+            "--all": shows("--all", "stopped everything", ""),
             "--reason": shows("--reason special", "special"),
         },
     ),
@@ -71,9 +71,9 @@ SCENES: Scenes = {
         base="--tenant acme",
         options={
             "--json": JSON,
-            "--agent": shows("--agent $agent", "$agent"),
-            "--tenant": shows("--tenant acme", "acme", ""),
-            "--all": shows("--all", "exit 0", ""),
+            "--agent": shows("--agent $agent", "exit 1"),
+            "--tenant": hides("--tenant acme", "name what to resume", ""),
+            "--all": hides("--all", "name what to resume", ""),
         },
     ),
     "audit ls": Scene(
@@ -81,7 +81,7 @@ SCENES: Scenes = {
         options={
             "--json": JSON,
             "--tenant": hides("--tenant acme", "keys revoke"),
-            "--limit": hides("--limit 1", "tenants create"),
+            "--limit": hides("--limit 1", "keys revoke"),
             "--key": hides("--key nobody", "keys create"),
         },
     ),
@@ -101,7 +101,6 @@ SCENES: Scenes = {
         base="--older-than 1d",
         options={
             "--json": JSON,
-            "--tenant": shows("--tenant acme", "acme"),
             "--older-than": hides("--older-than 1d", "Missing option", ""),
         },
     ),
@@ -109,14 +108,14 @@ SCENES: Scenes = {
     "restore": Scene(
         place="backed_up",
         base="out.backup",
-        options={"--json": JSON, "--into": shows("--into new.db", "new.db")},
+        options={"--json": JSON, "--into": hides("--into new.db", "a question")},
     ),
     "migrate": Scene(
-        place="service",
+        place="old_tables",
         options={
             "--json": JSON,
             "--to": shows("--to 4", "4"),
-            "--check": shows("--check", "exit 1", "--to 4"),
+            "--check": shows("--check", "exit 1", ""),
         },
     ),
     "vault ls": Scene(place="service", options={"--json": JSON}),
@@ -143,7 +142,7 @@ SCENES: Scenes = {
         options={"--json": JSON, "--tenant": shows("--tenant acme", "exit 1")},
     ),
     "approvals allow": Scene(
-        place="approvals",
+        place="waiting",
         base="$call --yes",
         options={
             "--json": JSON,
@@ -151,34 +150,36 @@ SCENES: Scenes = {
             "--for-session": shows("--for-session", "permission.updated"),
             "--form": shows("--form '{}'", "exit 1"),
             "--choice": shows("--choice one", "exit 1"),
-            "--yes": shows("--yes", "exit 0", "$call"),
+            "--yes": shows("--yes", "exit 0", "$call $tool"),
         },
     ),
     "approvals deny": Scene(
-        place="approvals",
+        place="waiting",
         base="$call --yes",
         options={
             "--json": JSON,
             "--tenant": shows("--tenant acme", "exit 1"),
             "--message": shows("--message special", "special"),
-            "--yes": shows("--yes", "exit 0", "$call"),
+            "--yes": shows("--yes", "exit 0", "$call $tool"),
         },
     ),
     "approvals policy": Scene(
         place="approvals",
         options={
             "--json": JSON,
-            "--tenant": shows("--tenant acme --role admin", '"acme"'),
+            "--tenant": hides("--tenant acme", "of agent_1", "--agent agent_1"),
             "--agent": shows("--agent agent_1 --role admin", "agent_1"),
             "--role": shows("--role admin", "admin"),
             "--four-eyes": shows("--four-eyes", '"four_eyes":true'),
-            "--no-four-eyes": shows("--no-four-eyes", '"four_eyes":false'),
+            "--no-four-eyes": hides("--no-four-eyes", '"four_eyes":true', "--four-eyes"),
             "--expires-after": shows("--expires-after 2h", "7200"),
             "--on-expiry": shows("--on-expiry leave", "leave"),
             "--escalate-after": shows("--escalate-after 30m", "1800"),
-            "--escalate-to": shows("--escalate-to special", "special"),
-            "--escalated-role": shows("--escalated-role admin", "admin"),
-            "--reset": shows("--reset", "exit 0"),
+            "--escalate-to": shows("--escalate-to special", "special", "--escalate-after 30m"),
+            "--escalated-role": shows(
+                "--escalated-role admin", "for admin", "--escalate-after 30m"
+            ),
+            "--reset": hides("--reset", "of agent_1", "--agent agent_1"),
         },
     ),
     "sessions answer": Scene(
@@ -195,22 +196,24 @@ SCENES: Scenes = {
         base="'Bash(ls)'",
         options={
             "--json": JSON,
-            "--tool": shows("--tool Write", "deny", "--input '{\"file_path\": \"a\"}'"),
-            "--input": shows("--input '{\"file_path\": \"a\"}'", "deny", "--tool Write"),
-            "--mode": shows("--mode bypassPermissions", "allow", "'Bash(make)'"),
-            "--sandbox": shows("--sandbox", "allow", "'Bash(make)' --mode auto"),
-            "--no-sandbox": shows("--no-sandbox", "ask", "'Bash(make)'"),
+            "--tool": shows("--tool Write", "deny", '--input \'{"file_path": "a"}\''),
+            "--input": shows('--input \'{"file_path": "a"}\'', "Write(a)", "--tool Write"),
+            "--mode": shows("--mode bypassPermissions", "exit 0", "'Bash(make)'"),
+            "--sandbox": hides(
+                "--sandbox", "exit 3", "'Edit(a)' --mode bypassPermissions --no-sandbox"
+            ),
+            "--no-sandbox": shows("--no-sandbox", "exit 3", "'Edit(a)' --mode bypassPermissions"),
         },
     ),
     "policy explain": Scene(place="rules", options={"--json": JSON}),
     "models ls": Scene(place="empty", options={"--json": JSON}),
     "models test": Scene(place="empty", base="ollama:test", options={"--json": JSON}),
-    "environment ls": Scene(place="repository", options={"--json": JSON}),
     "deployments ls": Scene(
         place="schedules",
+        base="--tenant acme",
         options={
             "--json": JSON,
-            "--tenant": hides("--tenant other", "nightly"),
+            "--tenant": shows("--tenant acme", "nightly", ""),
             "--all": shows("--all", "archived"),
         },
     ),
@@ -256,7 +259,7 @@ SCENES: Scenes = {
             "--json": JSON,
             "--tenant": shows("--tenant acme", "pending", "$webhook"),
             "--dead": hides("--dead", "pending"),
-            "--limit": hides("--limit 1", "$delivery"),
+            "--limit": hides("--limit 1", "$older_delivery"),
         },
     ),
     "webhooks resend": Scene(
@@ -266,6 +269,6 @@ SCENES: Scenes = {
     ),
     "": Scene(
         place="empty",
-        options={"--version": shows("--version", "mainspring 1")},
+        options={"--version": shows("--version", "mainspring 0")},
     ),
 }

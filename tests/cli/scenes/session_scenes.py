@@ -142,24 +142,23 @@ SCENES: Scenes = {
         },
     ),
     "insights": Scene(
-        place="sessions",
+        place="old",
         options={
             "--json": JSON,
-            "--since": shows("--since 12h", "12h"),
-            "--limit": hides("--limit 1", "second"),
+            "--since": hides("--since 12h", "1 session"),
         },
     ),
-    "slo": Scene(
-        place="sessions", options={"--json": JSON, "--since": shows("--since 12h", "12")}
-    ),
+    "slo": Scene(place="old", options={"--json": JSON, "--since": hides("--since 12h", "0.0")}),
     "replay": Scene(
         place="sessions",
         base="$first",
         options={
             "--json": JSON,
-            "--from": shows("--from 30", "forked at event 28", "$first --model ollama:other"),
+            "--from": shows("--from 30", "forked at event 27", "$first --model ollama:other"),
             "--model": shows("--model ollama:other", '"model": "other"', "$first --from 5"),
-            "--prompt": shows("--prompt special", "special", "$first --from 5 --model ollama:other"),
+            "--prompt": shows(
+                "--prompt special", "special", "$first --from 5 --model ollama:other"
+            ),
         },
     ),
     "test record": Scene(
@@ -174,8 +173,7 @@ SCENES: Scenes = {
             "--all": hides("--all", "exit 2", "deny.json"),
         },
     ),
-    "memory why": Scene(place="sessions", base="$first", options={"--json": JSON}),
-    "top": Scene(place="sessions", base="--once", options={"--json": JSON}),
+    "memory why": Scene(place="rated", base="last", options={"--json": JSON}),
     "validate": Scene(
         place="warning", options={"--json": JSON, "--strict": shows("--strict", "exit 1")}
     ),
@@ -183,7 +181,9 @@ SCENES: Scenes = {
     "agents ls": Scene(place="sessions", options={"--json": JSON}),
     "agents show": Scene(place="sessions", options={"--json": JSON}),
     "agents rollback": Scene(
-        place="versions", base="1", options={"--agent": shows("--agent other", "first other cook")}
+        place="versions",
+        base="1",
+        options={"--agent": shows("--agent other", "exit 0")},
     ),
     "init": Scene(
         place="empty",

@@ -3,6 +3,7 @@ difference is found in its output, its status, files, the store or the model's r
 option needs a scene, or the build fails."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from tests.cli.scenes.parser_options import parser_options
@@ -26,6 +27,14 @@ def test_every_option_of_the_parser_has_a_scene():
     assert UNPROVEN - options == set(), "there is no such option"
     assert options - named - UNPROVEN == set(), "a scene is missing: see tests/cli/scenes/table.py"
     assert UNPROVEN & named == set(), "it has a scene now: remove it from unproven.py"
+
+
+@pytest.mark.parametrize(("command", "option"), PROVEN_ELSEWHERE)
+def test_other_tests_use_the_option(command: str, option: str):
+    file, _, name = PROVEN_ELSEWHERE[command, option].partition("::")
+    text = (Path(__file__).parents[2] / file).read_text()
+    _, _, body = text.partition(f"def {name}(")
+    assert option in body.partition("\ndef ")[0]
 
 
 @pytest.mark.parametrize("command", SCENES)
