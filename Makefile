@@ -21,7 +21,7 @@ DASHBOARD := .venv/dashboard-$(shell cat tools/dashboard.py dashboard/*.* dashbo
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 
-.PHONY: help setup peers wheels demo demo-picture check check-format check-lint check-types check-imports check-limits check-deps \
+.PHONY: help setup peers wheels demo demo-evolve demo-picture check check-format check-lint check-types check-imports check-limits check-deps \
         test test-slow test-browser dashboard conformance bench docs errors-page \
         format lock clean
 
@@ -77,6 +77,9 @@ wheels: $(WHEELS) ## fetch the wheels that the tests of an installation install 
 
 demo: $(READY) ## see Mainspring work, from nothing, in one command
 	@$(PY) demo/demo.py
+
+demo-evolve: $(READY) ## see an agent improved, a change refused, and a regression rolled back, offline
+	@$(PY) demo/evolve.py
 
 demo-picture: $(READY) ## draw docs/images/demo.svg, the terminal while the demo runs
 	@$(PY) tools/demo_picture.py

@@ -14,6 +14,7 @@ import dreams
 import early
 import evals
 import events
+import evolve
 import follow
 import gate
 import growth
@@ -61,6 +62,7 @@ BENCHES = {
     "mcp": mcp_calls.measure,
     "evals": evals.measure,
     "gate": gate.measure,
+    "evolve": evolve.measure,
 }
 
 

@@ -35,6 +35,12 @@ def require_isolation() -> Backend:
     return backend
 
 
+def require_tenants() -> None:
+    """A service for several tenants."""
+    if CONTAINER_IS_BOUNDARY in os.environ:  # noqa: TID251 (of the tests)
+        pytest.skip("where the container is the boundary, there is one tenant")
+
+
 def declare_boundary() -> None:
     """Where no sandbox holds, sessions run in a container that is declared to be the boundary."""
     if sys.platform == "linux" and _backend(None) is None:
@@ -52,6 +58,12 @@ def require_bubblewrap(reason: str = "no namespaces here: bubblewrap cannot work
     if not isinstance(backend, Bubblewrap):
         pytest.skip(reason)
     return backend
+
+
+def session_folder() -> str:
+    """The workspace of a service's session, as programs see it: `/mnt/session`, or the working
+    folder where no link leads to it."""
+    return "." if _backend("bubblewrap") is None else "/mnt/session"
 
 
 def require_session_uids() -> None:

@@ -23,6 +23,9 @@ NO_LOCAL_MODELS = {
 }
 """No local server, whatever runs on this machine."""
 
+FAILS_AT_ONCE = {"MAINSPRING_MODEL_RETRY_SECONDS": "0"}
+"""A model that does not answer is not waited for; tests of outages change this."""
+
 
 def clean_environ(*without: str) -> dict[str, str]:
     """Ours, without settings of Mainspring, keys of models, and what begins with one of these."""
@@ -32,7 +35,7 @@ def clean_environ(*without: str) -> dict[str, str]:
         for name, value in os.environ.items()  # noqa: TID251 (handed to the process under test)
         if not name.startswith(unwanted) and not name.endswith("_API_KEY")
     }
-    return {**kept, **AS_ROOT, **NO_LOCAL_MODELS, **boundary()}
+    return {**kept, **AS_ROOT, **NO_LOCAL_MODELS, **FAILS_AT_ONCE, **boundary()}
 
 
 def boundary() -> dict[str, str]:

@@ -12,6 +12,7 @@ import anyio
 from anthropic import BaseModel
 from anthropic._resource import AsyncAPIResource, SyncAPIResource
 from anthropic.types.beta import BetaManagedAgentsSession
+from tests.abilities import session_folder
 
 TOOLS = [
     {
@@ -246,7 +247,7 @@ async def _sessions(call: Calls, agent_id: str, environment_id: str) -> BetaMana
     await call("sessions.update", session.id, title="Another title")
 
     async def send() -> None:
-        script = 'call bash {"command": "echo hi > /mnt/session/outputs/a"}\nsay Done.'
+        script = f'call bash {{"command": "echo hi > {session_folder()}/outputs/a"}}\nsay Done.'
         await call("sessions.events.send", session.id, events=[said(script)])
 
     deltas = ["agent.message"]

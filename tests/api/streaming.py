@@ -22,6 +22,7 @@ from mainspring.edges.api.route import routes_of
 from mainspring.edges.api.routes.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.session.streaming_redactor import BOUNDARIES
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.event_streams import EventStreams, StreamLimits
 from mainspring.service.sessions.preview_deltas import (
@@ -31,7 +32,6 @@ from mainspring.service.sessions.preview_deltas import (
     PreviewPublisher,
     PreviewText,
 )
-from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 from mainspring.testing import Model, Request
 
 CLERK = Agent(name="clerk")

@@ -32,6 +32,9 @@ BODIES: Mapping[str, object] = {
     "post /v1/agents/{agent_id}": {"version": 1},
     "post /v1/environments/{environment_id}/work/{work_id}": {"metadata": {}},
     "post /v1/mainspring/approvals/{approval_id}/answer": {"result": "deny"},
+    "post /v1/mainspring/workflow_runs/{workflow_run_id}/fork": {"at": "look"},
+    "post /v1/mainspring/workflow_runs/{workflow_run_id}/respond": {"decision": "approve"},
+    "post /v1/mainspring/workflow_runs/{workflow_run_id}/steer": {"action": "pause"},
     "post /v1/mainspring/campaigns/{campaign_id}/promote": {"diff_hash": "0" * 64},
 }
 """What is sent, where `{}` is not enough to be understood."""
@@ -41,6 +44,7 @@ QUERIES = {
     "get /v1/sessions/{session_id}/log/event": "?seq=1",
     "get /v1/sessions/{session_id}/log/search": "?query=anything",
     "get /v1/mainspring/search": "?query=anything",
+    "get /v1/mainspring/workflow_runs/{workflow_run_id}/node": "?node=look",
 }
 
 
@@ -64,7 +68,10 @@ async def ask(api: Whole, route: Route, ids: Mapping[str, str], *, key: str | No
 
 def unknown(ids: Mapping[str, str]) -> dict[str, str]:
     """Of the same shape, and nobody's."""
-    return {name: f"{id_.partition('_')[0]}_{'0' * 31}1" for name, id_ in ids.items()}
+    return {
+        name: f"{id_.partition('_')[0]}_{number:032x}"
+        for number, (name, id_) in enumerate(ids.items(), 1)
+    }
 
 
 def normalize_response(answer: Answer, ids: Mapping[str, str]) -> tuple[int, str]:

@@ -8,6 +8,7 @@ from typing import Any
 
 import anthropic
 import pytest
+from tests.abilities import session_folder
 
 TOOLSET = {
     "type": "agent_toolset_20260401",
@@ -248,8 +249,8 @@ def test_files_written_to_outputs_are_listed_and_downloaded(
 ):
     session = create_session(client, "author", TOOLSET | {"configs": []})
     script = (
-        'call bash {"command": "cd /mnt/session/outputs; mkdir sub; echo one > sub/a.csv;'
-        ' ln -s /etc/passwd link; ls /workspace/outputs"}\n'
+        f'call bash {{"command": "cd {session_folder()}/outputs; mkdir sub; echo one > sub/a.csv;'
+        ' ln -s /etc/passwd link; ls"}\n'
         'call write {"file_path": "/mnt/session/outputs/b.md", "content": "two"}\n'
         "say Written."
     )
@@ -262,7 +263,7 @@ def test_files_written_to_outputs_are_listed_and_downloaded(
     assert files["b.md"].downloadable
 
     client.beta.files.delete(files["a.csv"].id)
-    again = 'call bash {"command": "echo three > /mnt/session/outputs/b.md"}\nsay Again.'
+    again = 'call bash {"command": "echo three > b.md"}\nsay Again.'
     send_text(client, session.id, again)
     [changed] = client.beta.files.list(scope_id=session.id)
     assert client.beta.files.download(changed.id).read() == b"three\n"

@@ -35,6 +35,12 @@ from mainspring.service.telemetry.metrics import Metrics
 from mainspring.wiring.service_assembly import open_service
 
 TENANTS = ("acme", "rival")
+WORKFLOW = """\
+name: look
+description: Look around.
+nodes:
+  - {id: look, bash: ls}
+"""
 MANIFEST = b"---\nname: pdf-forms\ndescription: Fills in PDF forms.\n---\nCarefully.\n"
 _PARAMETER = re.compile(r"\{(\w+)\}")
 
@@ -207,6 +213,8 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
     await api.service.evals.alarms.set(tenant, AlarmSubject(type="slo", name="helper"), "too slow")
     [alarm] = (await _get(api, tenant, "/v1/mainspring/alarms"))["data"]
     key = await make("/v1/mainspring/keys", name="another")
+    workflow = await make("/v1/mainspring/workflows", files={"workflows/look.yaml": WORKFLOW})
+    workflow_run = await make("/v1/mainspring/workflow_runs", workflow="look", **begun)
     await _park(api, tenant, session["id"])
     work = f"/v1/environments/{environment['id']}/work"
     elsewhere = await make("/v1/sessions", agent=agent["id"], environment_id=environment["id"])
@@ -236,6 +244,8 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "delivery_id": delivery["id"],
         "trigger_id": trigger["id"],
         "key_id": key["id"],
+        "workflow_id": workflow["id"],
+        "workflow_run_id": workflow_run["id"],
         "tenant_id": tenant,
         "work_id": offered["id"],
         "approval_id": approval.id,

@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import anyio
 import pytest
+from tests.abilities import require_network
 from tests.cli.conftest import opened
 from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
@@ -79,6 +80,7 @@ def test_a_shell_first_used_after_a_resume_starts_without_a_loss_notice(
 def test_an_allowed_network_is_reached_only_through_the_proxy(
     mainspring: Run, upstream: Upstream, write_settings: Write, store: Path
 ):
+    require_network()
     networking = {"type": "limited", "allowed_hosts": ["allowed.test"]}
     write_settings({"sandbox": {"networking": networking}})
     ask = "import urllib.request as r; r.urlopen('http://forbidden.test/x', timeout=60)"

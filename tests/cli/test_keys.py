@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import anyio
+from tests.abilities import require_tenants
 from tests.api.guarded_api import add_record
 from tests.fork_server import Run
 
@@ -78,6 +79,7 @@ def test_listing_keys_without_a_store_creates_no_store(mainspring: Run, store: P
 
 
 def test_tenants_are_created_changed_shown_and_disabled(mainspring: Run):
+    require_tenants()
     budgets = ("--daily-budget", "10", "--agent-budget", "*=2", "--agent-budget", "clerk=5")
     assert mainspring("tenants", "create", "acme", *budgets).returncode == 0
     assert mainspring("tenants", "set", "acme", "--rate", "600").returncode == 0
@@ -109,6 +111,7 @@ def test_agents_are_halted_and_resumed(mainspring: Run, store: Path):
 
 
 def test_unknown_agents_tenants_and_environments_are_refused(mainspring: Run):
+    require_tenants()
     missing = {
         "there is no agent agent_1": ("halt", "--agent", "agent_1"),
         "there is no tenant acme": ("halt", "--tenant", "acme"),

@@ -158,6 +158,18 @@ def test_documents_are_added_found_and_removed(mainspring: Run, place: Path):
     assert (json.loads(hit)["path"], json.loads(hit)["line"]) == ("guide.md", 1)
     assert "no document covers that" in mainspring("knowledge", "search", "football").stderr
     assert mainspring("knowledge", "rm", "guide.md").returncode == 0
+    guides = place / "guides"
+    (guides / "deep").mkdir(parents=True)
+    (guides / "hours.md").write_text("The office opens at eight.\n")
+    (guides / "deep/parking.txt").write_text("Visitors park behind the house.\n")
+    (guides / "photo.xyz").write_bytes(b"\x00\xff")
+    added = mainspring("knowledge", "add", "guides")
+    assert (added.returncode, "added guides/deep/parking.txt" in added.stderr) == (1, True)
+    assert "left out: guides/photo.xyz" in added.stderr
+    (hit,) = mainspring("knowledge", "search", "where do visitors park", "--json").stdout.split(
+        "\n", 1
+    )[:1]
+    assert json.loads(hit)["path"] == "guides/deep/parking.txt"
     missing = mainspring("knowledge", "add", "gone.pdf")
     assert (missing.returncode, "gone.pdf" in missing.stderr) == (1, True)
 
@@ -232,3 +244,24 @@ def test_an_embedding_model_is_set_called_and_changed(mainspring: Run):
     down = mainspring("memory", "search", "kitten", **setting)
     assert "The kitten sleeps." in down.stdout
     assert "searched by words only" in down.stderr
+
+
+def test_a_later_session_corrects_what_an_earlier_one_taught(mainspring: Run, place: Path):
+    (place / "memory").mkdir()
+    (place / "model.json").write_text(json.dumps([{"steps": [{"says": "Noted."}] * 2}]))
+    for message in (
+        "The staging server is at stage.example.org.",
+        "No, it is at stage2.example.org.",
+        "The project Falcon is our billing rewrite. We renamed Falcon to Heron.",
+    ):
+        run = mainspring("run", message, "-m", "scripted:model.json")
+        assert run.returncode == 0, run.stderr
+    listed = mainspring("memory", "ls").stdout
+    assert "project_staging_server_stage2_example_org.md" in listed
+    assert "heron" in listed
+    assert "falcon" not in listed.lower()
+    index = (place / "memory/MEMORY.md").read_text()
+    assert "stage2" in index
+    assert "stage example" not in index
+    history = mainspring("memory", "history", "project_staging_server_stage2_example_org.md").stdout
+    assert "replaces an earlier statement" in history

@@ -56,11 +56,12 @@ class Upstream:
         return content if isinstance(content, str) else content[-1]["text"]
 
 
-class _Server(ThreadingHTTPServer):
+class ModelServer(ThreadingHTTPServer):
     daemon_threads = True
 
-    def __init__(self, upstream: Upstream) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, upstream: Upstream, port: int = 0, *, shares_port: bool = False) -> None:
+        self.allow_reuse_port = shares_port
+        super().__init__(("127.0.0.1", port), _Handler)
         self.upstream = upstream
         upstream.url = f"http://127.0.0.1:{self.server_address[1]}/v1"
 
@@ -70,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         """The list of its models."""
-        assert isinstance(self.server, _Server)
+        assert isinstance(self.server, ModelServer)
         body = json.dumps({"data": [{"id": name} for name in self.server.upstream.models]}).encode()
         self.send_response(200)
         self.send_header("content-type", "application/json")
@@ -79,7 +80,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def do_POST(self) -> None:
-        assert isinstance(self.server, _Server)
+        assert isinstance(self.server, ModelServer)
         upstream = self.server.upstream
         length = int(self.headers["content-length"])
         upstream.requests.append(json.loads(self.rfile.read(length)))
@@ -147,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def serving() -> Generator[Upstream]:
     upstream = Upstream()
-    server = _Server(upstream)
+    server = ModelServer(upstream)
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -25,7 +25,7 @@ __all__ = ["environ"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("repo-maintainer", "research-analyst", "data-analyst")
-LEFT = {".mainspring", "out", "evidence", "REPORT.md"}
+LEFT = {".mainspring", "out", "evidence", "REPORT.md", "plan.md", ".workflow-runs"}
 """What a run leaves at the top of an example."""
 SVG = "{http://www.w3.org/2000/svg}"
 Facts: TypeAlias = list[dict[str, Any]]  # payloads of events, as JSON has them
@@ -130,6 +130,31 @@ def test_every_citation_of_the_research_analyst_refers_to_a_supporting_line(play
     assert set(page.links) == {f"#{name}-{line}" for name, line in cited}
     assert {link[1:] for link in page.links} <= page.ids
     assert published_artifacts(events) == {"out/report.html", "out/report.md"}
+
+
+@pytest.mark.slow
+def test_the_reviewed_change_waits_for_its_gate_and_is_made_as_its_readme_says(
+    tmp_path: Path, environ: dict[str, str]
+):
+    folder = copy_example("reviewed-change", tmp_path / "reviewed-change")
+    for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "before"]):
+        git = ["git", "-c", "user.name=me", "-c", "user.email=me@example.com", *words]
+        subprocess.run(git, cwd=folder, env=environ, check=True)
+    text = (folder / "README.md").read_text()
+    lines = re.findall(r"^mainspring .+$", text, re.MULTILINE)
+    printed: list[str] = []
+    for line in lines:
+        ended = fork_server.run(*shlex.split(line)[1:], cwd=folder, env=environ)
+        is_paused = ended.returncode == 3
+        assert ended.returncode == 0 or is_paused, (line, ended.stdout, ended.stderr)
+        printed.append(ended.stdout)
+    assert [line.split()[2] for line in lines[1:]] == [
+        *("validate", "trust", "run", "respond", "resume", "respond", "resume", "show"),
+    ]
+    assert "raises ValueError" in printed[5]
+    assert "raises ValueError" not in printed[3]
+    assert "✓ summarize" in printed[-1]
+    assert unittests(folder / "project").returncode == 0
 
 
 class Page(HTMLParser):

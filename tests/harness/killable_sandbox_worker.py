@@ -17,6 +17,7 @@ from typing import Literal, cast
 import anyio
 import msgspec
 from msgspec import Struct
+from tests.environ import boundary
 from tests.harness.fake_sandbox import Told, told
 from tests.harness.killable_worker import Fuse, Fused, Streaming, begin, ended, serve
 
@@ -64,7 +65,7 @@ class Order(Struct, frozen=True, kw_only=True):
 def settings_of(folder: Path) -> Settings:
     home = folder / "home"
     return replace(
-        read_settings(store=str(folder / "own" / "log.db"), environ={}, folder=home),
+        read_settings(store=str(folder / "own" / "log.db"), environ=boundary(), folder=home),
         home=str(home),
         vault=str(home / "vault.json"),
     )

@@ -142,6 +142,7 @@ async def test_an_unparsable_grading_fails_the_outcome(tmp_path: Path, said: str
     async with stage(tmp_path, model) as play:
         assert await play.play(define_outcome()) == Ended("completed")
         assert await verdicts(play) == [(1, "failed")]
+    assert len(model.requests) == 1 + 3, "it costs three requests at most"
 
 
 async def test_a_grading_that_omits_criteria_is_requested_again(tmp_path: Path):

@@ -41,6 +41,7 @@ from mainspring.core.events import (
     StatusIdle,
     ToolCallInDoubt,
 )
+from mainspring.core.ports import ISOLATED
 from mainspring.harness.state.thread import fold
 from mainspring.log.verify import verify
 from mainspring.runtime.session.session import Runtime
@@ -176,7 +177,7 @@ async def test_the_swept_session_runs_in_an_isolated_sandbox(tmp_path: Path, pro
     async with sweep(process, tmp_path) as play:
         ending = await play.undisturbed()
         [box] = [e.payload for e in ending.events if isinstance(e.payload, SandboxOpened)]
-        assert box.level == "isolated"
+        assert box.level in ISOLATED
         assert (ending.lines, ending.doubts) == (LINES, [])
         assert play.passed["before write"] > 20
         assert play.passed["output"] > 3

@@ -1,11 +1,13 @@
 """What a hook runs is what somebody has vouched for; a script that has changed closes gates."""
 
 import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from tests.row_checks import for_each
 from tests.written_files import write_file
 
 from mainspring.capabilities.hooks.command import HookEnvironment, run_command
@@ -15,6 +17,7 @@ from mainspring.capabilities.hooks.handlers import HandlerPorts
 from mainspring.capabilities.hooks.runner import HookPolicy, HookRunner, HookSession
 from mainspring.capabilities.hooks.scripts import Scripts, digest, read_scripts
 from mainspring.capabilities.hooks.verdict import HookFailure
+from mainspring.core.errors import InvalidInput
 from mainspring.core.hook import HookEvent, HookFolder, HookResult
 
 SAYS = '#!/bin/sh\necho "$0 ${1-}" > "$CLAUDE_PROJECT_DIR/told"\n'
@@ -259,3 +262,33 @@ async def test_a_path_in_a_plugin_is_not_mistaken_for_a_project_file(tmp_path: P
     assert "nobody has vouched for" in reply.reason
     assert around.copies is not None
     around.copies.close()
+
+
+@for_each(
+    "content",
+    [
+        b"a" * 1_000_000,
+        b"from " + b"." * 1_000_000 + b" import x",
+        b"import (\n" * 110_000,
+        b"import " + b"a." * 500_000,
+        b" ".join(b"../x%d" % number for number in range(100_000)),
+        b" ".join(b"hooks/x%d" % number for number in range(100_000)),
+        (b"from " + b"p." * 99 + b" import a, b, c\n") * 4_000,
+    ],
+)
+def test_a_script_made_to_be_slow_is_read_in_linear_time(content: bytes, tmp_path: Path):
+    """Before anybody has trusted it: a megabyte of these meant hours."""
+    script = tmp_path / "hooks/slow.sh"
+    script.parent.mkdir(exist_ok=True)
+    script.write_bytes(content)
+    used = time.process_time()
+    assert [*read_scripts(["sh hooks/slow.sh"], tmp_path, project=tmp_path)] == ["hooks/slow.sh"]
+    assert time.process_time() - used < 20
+
+
+def test_scripts_that_mention_too_much_to_be_looked_up_are_refused(tmp_path: Path):
+    script = tmp_path / "hooks/slow.py"
+    script.parent.mkdir()
+    script.write_bytes(b"import " + b",".join(b"m%d" % number for number in range(300_000)))
+    with pytest.raises(InvalidInput, match="over 200,000 paths and modules"):
+        read_scripts(["python hooks/slow.py"], tmp_path, project=tmp_path)

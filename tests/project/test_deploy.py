@@ -14,6 +14,7 @@ import mainspring
 from mainspring import config
 from mainspring.edges.api.routes.health import HEALTHZ, METRICS, READYZ
 from mainspring.edges.cli.app import LazyGroup, app
+from mainspring.files.session_owner import CAPABILITIES_FOR_UIDS
 
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
@@ -118,8 +119,12 @@ def test_kustomize_and_the_dockerfile_name_the_current_version():
     assert named == {path.name for path in KUBERNETES.glob("*.yaml")}
 
 
-def test_no_container_of_ours_runs_as_root():
-    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == ["10001:10001"]
+def test_no_server_of_ours_runs_as_root():
+    """The image begins as root, with the launcher, which makes the server another user."""
+    assert re.findall(r"^USER (.*)$", DOCKERFILE, re.MULTILINE) == []
+    assert 'ENTRYPOINT ["mainspring-container"]' in DOCKERFILE
+    assert "MAINSPRING_USER=mainspring" in DOCKERFILE
+    assert "--uid 10001 --gid 10001" in DOCKERFILE
     for pod in PODS.values():
         assert pod["securityContext"]["runAsNonRoot"] is True
         assert pod["securityContext"]["runAsUser"] == 10001
@@ -130,8 +135,11 @@ def test_no_container_of_ours_runs_as_root():
             assert context["capabilities"] == {"drop": ["ALL"]}
     for name in ("api", "worker"):
         assert SERVICES[name]["cap_drop"] == ["ALL"]
-        assert "user" not in SERVICES[name]
+        assert SERVICES[name]["security_opt"] == ["no-new-privileges:true"]
         assert "privileged" not in SERVICES[name]
+    assert SERVICES["api"]["user"] == "10001:10001"
+    needed = sorted(name.upper() for name in CAPABILITIES_FOR_UIDS)
+    assert sorted(SERVICES["worker"]["cap_add"]) == needed
 
 
 def probed_address(container: dict[str, Any], probe: str) -> tuple[str, int]:

@@ -89,7 +89,6 @@ def fleet(
 def quick_to_open(failures: int = 1, seconds: float = 30.0) -> RouterSettings:
     return RouterSettings(
         breaker=BreakerSettings(failures=failures, cooldown_seconds=seconds),
-        max_cooldown_wait_seconds=0,
     )
 
 

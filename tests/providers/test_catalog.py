@@ -1,12 +1,13 @@
 """What is known of models, what users add, and what they are told when they mistype."""
 
-from datetime import datetime
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 
 import pytest
 from tests.row_checks import for_each
 
+from mainspring.capabilities.providers import catalog as catalog_module
 from mainspring.capabilities.providers.catalog import Catalog, bundled_catalog, lookup
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
@@ -172,3 +173,26 @@ def test_an_invalid_file_is_refused_with_the_location(tmp_path: Path, text: str,
     file.write_text(text, encoding="utf-8")
     with pytest.raises(InvalidInput, match=complaint):
         Catalog.load(file)
+
+
+def test_the_price_of_sonnet_5_changed_in_september_and_its_change_was_announced():
+    package = Path(catalog_module.__file__).with_name("catalog.toml").read_text(encoding="utf-8")
+    usage = Usage(input_tokens=1_000_000, output_tokens=1_000_000)
+    costs: list[tuple[Decimal, str | None]] = []
+    for month in (8, 9):
+        made = Catalog(
+            ("shipped", package), clock=lambda month=month: datetime(2026, month, 1, tzinfo=UTC)
+        )
+        later = made.next_price("claude-sonnet-5")
+        costs.append((made.cost("claude-sonnet-5", usage), str(later[0]) if later else None))
+    assert costs == [(Decimal(12), "2026-09-01"), (Decimal(18), None)]
+
+
+def test_fable_5_has_the_published_facts():
+    listing = bundled_catalog().listing(bundled_catalog().resolve("claude-fable-5"))
+    assert (listing.window, listing.max_output, listing.min_cached_tokens) == (
+        1_000_000,
+        128_000,
+        2048,
+    )
+    assert lookup("claude-fable-5").price.output == Decimal(50)

@@ -280,7 +280,7 @@ async def test_an_unreachable_server_is_a_connection_error(http: HttpClient):
     model = MODELS["anthropic"](http, "http://127.0.0.1:1")
     with pytest.raises(ProviderFailed) as failed:
         await collect(model)
-    assert failed.value.kind == "connection"
+    assert failed.value.kind == "refused"
 
 
 async def test_an_invalid_url_is_an_invalid_request(http: HttpClient):

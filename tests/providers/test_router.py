@@ -1,5 +1,7 @@
 """Several models behave as one: retries, failover, breakers, pacing."""
 
+import itertools
+
 import anyio
 import pytest
 from tests.providers.fake_models import (
@@ -15,13 +17,14 @@ from tests.providers.fake_models import (
 )
 
 from mainspring.capabilities.providers.rate_limit import RateLimitSettings
-from mainspring.capabilities.providers.retry import RetryPolicy
+from mainspring.capabilities.providers.retry import OutagePolicy, RetryPolicy
 from mainspring.capabilities.providers.router import RouterSettings
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed, ProviderFailure
 from mainspring.core.model import (
     Assistant,
     FailedOver,
+    RetryScheduled,
     Stalled,
     TextDelta,
     ToolResultBlock,
@@ -267,15 +270,88 @@ async def test_a_cancelled_probe_leaves_the_breaker_ready_for_another():
     assert router.breaker(MAIN).is_admitting
 
 
-async def test_a_single_model_is_waited_for_during_a_short_cooldown():
+OUTAGE_KINDS: list[ProviderFailure] = [
+    "overloaded",
+    "rate_limited",
+    "server",
+    "connection",
+    "refused",
+    "unresolved",
+    "timeout",
+]
+
+
+@pytest.mark.parametrize("kind", OUTAGE_KINDS)
+async def test_an_outage_of_the_only_model_is_waited_for_and_each_wait_is_announced(
+    kind: ProviderFailure,
+):
     time = Time()
-    main = Fake(fails("server"), says("back"))
-    settings = RouterSettings(retry_policy=RetryPolicy(attempts=1), breaker=quick_to_open().breaker)
-    router = fleet({MAIN: main}, time, settings)
+    main = Fake(*[fails(kind)] * 9, says("back"))
+    items = await ask(fleet({MAIN: main}, time))
+    waits = [item for item in items if isinstance(item, RetryScheduled)]
+    assert [item.attempt for item in waits] == [*range(2, 11)]
+    assert [item.seconds for item in waits] == time.slept
+    assert waits[0] == RetryScheduled(
+        model=MAIN,
+        kind=kind,
+        reason=f"it is {kind}",
+        attempt=2,
+        attempts=10,
+        seconds=time.slept[0],
+        waited_seconds=0.0,
+        limit_seconds=600.0,
+    )
+    assert all(later > 1.1 * before for before, later in itertools.pairwise(time.slept[:6]))
+    assert 360 < sum(time.slept) < 490
+    assert items[len(waits)] == TextDelta("back")
+
+
+async def test_after_ten_attempts_the_call_fails_and_says_how_often_it_tried():
+    main = Fake(fails("overloaded"))
+    with pytest.raises(ProviderFailed, match=r"it is overloaded \(10 attempts\)"):
+        await ask(fleet({MAIN: main}))
+    assert len(main.requests) == 10
+
+
+@pytest.mark.parametrize(("limit", "asked"), [(0.0, 1), (40.0, 5), (80.0, 6)])
+async def test_the_limit_ends_an_outage(limit: float, asked: int):
+    time = Time()
+    main = Fake(fails("overloaded"))
+    settings = RouterSettings(outage=OutagePolicy(limit_seconds=limit))
+    with pytest.raises(ProviderFailed):
+        await ask(fleet({MAIN: main}, time, settings))
+    assert (len(main.requests), sum(time.slept) <= limit) == (asked, True)
+
+
+@pytest.mark.parametrize("kind", ["malformed", "stalled"])
+async def test_what_is_no_outage_is_tried_three_times(kind: ProviderFailure):
+    main = Fake(fails(kind))
+    with pytest.raises(ProviderFailed):
+        await ask(fleet({MAIN: main}))
+    assert len(main.requests) == 3
+
+
+@pytest.mark.parametrize("kind", ["unauthorized", "forbidden", "not_found", "certificate"])
+async def test_what_only_a_person_can_mend_fails_at_once_and_the_next_call_tests_it(
+    kind: ProviderFailure,
+):
+    time = Time()
+    main = Fake(fails(kind), says("mended"))
+    router = fleet({MAIN: main}, time)
     with pytest.raises(ProviderFailed):
         await ask(router)
-    assert (await answer(router)).model == MAIN
-    assert time.slept == [30]
+    assert (await answer(router)).model == MAIN, "the only model is never locked"
+    assert time.slept == []
+
+
+async def test_if_all_models_are_out_all_are_asked_again_after_a_wait():
+    time = Time()
+    main, spare = Fake(fails("server")), Fake(fails("connection"), says("ok"))
+    items = await ask(fleet({MAIN: main, SPARE: spare}, time))
+    assert isinstance(items[0], RetryScheduled)
+    assert (items[0].model, items[0].attempt) == ("no model answered", 2)
+    assert isinstance(items[1], FailedOver)
+    assert (len(main.requests), len(spare.requests)) == (6, 2)
 
 
 async def test_concurrent_calls_are_limited_per_provider():

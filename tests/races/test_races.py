@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping
 
 import pytest
+from tests.abilities import require_bubblewrap
 from tests.races.by_runtime import race_runtime
 from tests.races.canaries import Canaries
 from tests.races.other_uid import ROOT
@@ -40,6 +41,8 @@ def race(*words: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("sandbox", ["bubblewrap", "landlock"])
 async def test_no_hostile_program_wins_a_race_within_a_second(sandbox: Sandbox):
+    if sandbox == "bubblewrap":
+        require_bubblewrap()
     with open_scene(sandbox, seed=1, seconds=1) as scene:
         await race_runtime(scene, time.monotonic() + 1)
         assert not scene.is_lost, scene.told(0)

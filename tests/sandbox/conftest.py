@@ -14,6 +14,8 @@ from mainspring.capabilities.sandbox.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.ports import ExecRequest, ExecResult
 
+SERVICE_UID = 10001
+"""Of the image in deploy/."""
 _KEYS = itertools.count()
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from tests.abilities import require_bubblewrap, require_sandbox
+from tests.abilities import require_bubblewrap, require_isolation
 from tests.sandbox.attacks.attack import PRELUDE
 from tests.sandbox.attacks.attack_run import ATTACKS, Outcome
 
@@ -91,7 +91,7 @@ def test_without_a_sandbox_every_harmless_attack_succeeds(only: str, least: int)
 
 
 def test_no_attack_succeeds_against_the_default_backend():
-    backend = require_sandbox()
+    backend = require_isolation()
     outcome = run_attacks("default")
     assert outcome.box == f"{backend.name} (isolated)"
     assert (outcome.won, len(outcome.ran)) == ([], len(ATTACKS))

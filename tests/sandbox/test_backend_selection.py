@@ -6,7 +6,7 @@ from pathlib import Path
 
 import anyio
 import pytest
-from tests.abilities import require_bubblewrap, require_sandbox
+from tests.abilities import require_bubblewrap, require_isolation
 from tests.confined_command import run_confined
 
 from mainspring.capabilities.sandbox.backend_selection import (
@@ -41,6 +41,7 @@ async def test_bubblewrap_is_preferred_and_the_probe_is_cached(tmp_path: Path):
 
 async def test_a_backend_that_passed_outside_is_tried_again_in_a_container(tmp_path: Path):
     """Both may share a home folder."""
+    require_isolation()
     cache = tmp_path / "cache"
     with anyio.fail_after(60):
         outside = await select_backend(SandboxSettings(), cache=cache)
@@ -57,7 +58,7 @@ async def test_a_backend_that_passed_outside_is_tried_again_in_a_container(tmp_p
 @pytest.mark.parametrize("content", [b"", b"{", b'{"boot": "other", "shown": ["x"]}'])
 async def test_an_invalid_cache_is_rewritten(tmp_path: Path, content: bytes):
     cache = tmp_path / "cache"
-    require_sandbox()
+    require_isolation()
     cache.write_bytes(content)
     with anyio.fail_after(60):
         await select_backend(SandboxSettings(), cache=cache)
@@ -94,6 +95,7 @@ async def test_running_unsandboxed_needs_a_permission_that_expires(tmp_path: Pat
 
 
 async def test_the_unsandboxed_permission_is_unused_if_there_is_a_sandbox(tmp_path: Path):
+    require_isolation()
     settings = SandboxSettings(unsandboxed_until=NOON + timedelta(days=1))
     with anyio.fail_after(60):
         chosen = await select_backend(settings, cache=tmp_path / "cache", clock=at_noon)

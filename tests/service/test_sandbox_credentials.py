@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import anyio
+from tests.abilities import require_network
 
 from mainspring.config import read_settings
 from mainspring.core.ports import Credential
@@ -13,6 +14,7 @@ NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}
 
 
 async def test_a_removed_credential_is_not_used_in_the_next_run(tmp_path: Path):
+    require_network()
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     settings = read_settings(folder=tmp_path, environ={"HOME": str(tmp_path / "home")})

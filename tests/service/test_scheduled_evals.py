@@ -116,6 +116,29 @@ def write_suite(world: World) -> None:
     world.agent.write_suite({"graders": graders, "cases": cases, "parallel": 4})
 
 
+@pytest.mark.parametrize("is_gone", [True, False])
+async def test_a_scheduled_suite_that_is_gone_or_unreadable_raises_an_alarm(
+    is_gone: bool, world: World
+):
+    write_suite(world)
+    write(world, GOOD)
+    deployment = await world.deployment()
+    await world.run(deployment)
+    file = world.agent.folder / "evals" / "basics.yaml"
+    content = file.read_text()
+    if is_gone:
+        file.unlink()
+    else:
+        file.write_text("cases: [")
+    run_id = await world.run(deployment)
+    [alarm] = await world.alarms("?status=raised")
+    assert (alarm["subject"]["name"], alarm["run_id"]) == ("basics", run_id)
+    assert alarm["reason"].startswith("the suite could not be run: ")
+    file.write_text(content)
+    await world.run(deployment)
+    assert await world.alarms("?status=raised") == []
+
+
 async def test_a_scheduled_suite_raises_one_alarm_when_it_gets_worse(world: World):
     write_suite(world)
     write(world, GOOD)
@@ -150,7 +173,7 @@ async def test_a_failed_drill_raises_an_alarm_until_one_succeeds(world: World):
     [alarm] = await world.alarms()
     assert alarm["subject"] == {"type": "drill", "name": "basics"}
     assert (alarm["status"], alarm["run_id"]) == ("raised", failed)
-    assert "regressed: c0" in alarm["reason"]
+    assert "worse: -100.0 points" in alarm["reason"]
     await world.run(drill, both[1])
     assert await world.events() == ["alarm_raised", "alarm_cleared"]
     assert await world.alarms("?status=raised") == []

@@ -20,7 +20,7 @@ def reached(port):
     except OSError:
         return None
 found = [seen(path) for path in sys.argv[2:]] + [reached(int(sys.argv[1]))]
-words = [line for line in open("/proc/self/environ").read().split("\\0") if "KEY" in line]
+words = [f"{name}={value}" for name, value in os.environ.items() if "KEY" in name]
 print("FOUND", found, [word for word in words if not word.startswith("GIT_CONFIG_KEY")])
 """
 

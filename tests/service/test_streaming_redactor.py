@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
-from mainspring.service.sessions.streaming_redactor import BOUNDARIES, StreamingRedactor
+from mainspring.runtime.session.streaming_redactor import BOUNDARIES, StreamingRedactor
 
 SECRETS = {
     "WORD": "s3cr3t-pass-w0rd",

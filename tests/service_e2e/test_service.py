@@ -10,7 +10,7 @@ import anthropic
 import anyio
 import pytest
 from anthropic import AsyncAnthropic
-from tests.abilities import require_network
+from tests.abilities import require_network, require_tenants
 from tests.service.receiver import receiving
 from tests.service_e2e.service_processes import (
     SECONDS,
@@ -148,6 +148,7 @@ async def test_an_uploaded_file_is_in_the_workspace_and_a_secret_is_not(
 
 
 async def test_tenants_share_nothing(dependencies: tuple[Stage, Served], client: AsyncAnthropic):
+    require_tenants()
     stage, served = dependencies
     ours = await begun(client, bash("echo ours > note"), "say kept")
     await upto_idle(client, ours)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+from tests.environ import boundary
 
 from mainspring.capabilities.providers.scripted import Scripted, ScriptStep, says
 from mainspring.config import read_settings
@@ -115,7 +116,10 @@ class Scene:
     ) -> AsyncGenerator[Runtime]:
         settings = read_settings(
             folder=self.workspace,
-            environ=environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"},
+            environ={
+                **boundary(),
+                **(environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}),
+            },
         )
         options = RunOptions(workspace=self.workspace, mode=mode, warn=self.warnings.append)
         async with open_runtime(settings, options=options) as runtime:

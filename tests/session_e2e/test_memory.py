@@ -50,7 +50,7 @@ async def test_memories_relevant_to_a_message_are_added_as_quoted_notes(scene: S
         index, recalled = await play.events(ContextAdded)
         assert "> - [Release day](project_release.md): when" in index.text
         assert "project_release.md:7, " in recalled.text
-        assert " days old]\n> We release on Thursdays." in recalled.text
+        assert " days old, written by others, not verified]\n> We release on Th" in recalled.text
         assert "Lunch" not in recalled.text
         (event,) = await play.events(MemoryRecalled)
         assert (event.path, event.rank, event.store_id) == ("project_release.md", 1, "agent")
@@ -82,7 +82,7 @@ async def test_an_agent_searches_reads_writes_and_deletes_memories(scene: Scene)
         assert (await play.allow(waiting)).ok
         found, read, written, forgotten, gone, wrong = await play.results()
         assert "> We release on Thursdays." in found
-        assert read == RELEASE
+        assert read == f"written by others, not verified\n{RELEASE}"
         assert written == "Remembered as feedback_answer_style.md."
         assert forgotten == "Forgot project_release.md."
         assert "there is no memory" in gone
@@ -133,7 +133,7 @@ async def test_a_small_model_picks_at_most_five_memories_from_their_list(scene: 
         await play.run()
         await play.run("And now?")
         question = render_message(model.requests[0].messages[0])
-        assert "- agent/fact_3.md: Fact 3: about 3" in question
+        assert "- agent/fact_3.md: Fact 3 (reference): about 3" in question
         assert question.rstrip().endswith("Message:\ndo it")
         recalled = await play.events(MemoryRecalled)
         assert {event.path for event in recalled} == {f"fact_{number}.md" for number in range(5)}
@@ -160,8 +160,8 @@ async def test_the_folder_of_an_openclaw_agent_works_unchanged(scene: Scene):
         events = await session.events()
         (shot, *_) = await read_shots(session.log, await session.log.session(session.id))
     (opening,) = [e.payload.text for e in events if isinstance(e.payload, ContextAdded)]
-    assert "[agent memory, MEMORY.md of the workspace]\n> - Anna likes tea.\n" in opening
-    assert len(opening) < 13_000
+    assert "> - Anna likes tea. [MEMORY.md of the workspace]\n" in opening
+    assert len(opening) < 2_200
     parts = {(part.place, part.source): part.reason for part in request_parts(shot, events)}
     assert {("system", "SOUL.md"), ("system", "USER.md")} <= parts.keys()
     assert parts["messages", "memory"]

@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import anyio
+from tests.environ import boundary
 
 from mainspring import Agent, open_runtime
 from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted
@@ -19,7 +20,7 @@ WAITS = "for i in $(seq 400); do [ -e go ] && break; sleep 0.05; done; ls go"
 async def test_a_program_of_one_thread_does_not_block_others(tmp_path: Path):
     place = tmp_path / "work"
     place.mkdir()
-    own = read_settings(store=str(tmp_path / "own" / "log.db"), environ={}, folder=place)
+    own = read_settings(store=str(tmp_path / "own" / "log.db"), environ=boundary(), folder=place)
     settings = replace(own, home=str(tmp_path / "home"))
 
     def answer(request: Request) -> ScriptAnswer:

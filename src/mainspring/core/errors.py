@@ -257,7 +257,10 @@ ProviderFailure: TypeAlias = Literal[
     "rate_limited",  # 429
     "timeout",
     "stalled",  # the stream went silent
-    "connection",
+    "connection",  # dropped, or no route to the host
+    "refused",  # no server listens at the address
+    "unresolved",  # the name of the host has no address
+    "certificate",  # the server's certificate is not accepted
     "server",  # other 5xx
     "malformed",  # the response does not follow the API
     "unauthorized",  # 401: no key, or a wrong one
@@ -292,9 +295,17 @@ class ProviderFailed(MainspringError):
         """Whether the same provider may answer the same request later."""
         return self.kind in _TRANSIENT
 
+    @property
+    def is_outage(self) -> bool:
+        """Whether waiting for minutes may help."""
+        return self.kind in _OUTAGE
+
 
 _PROVIDER_ENTRIES: dict[ProviderFailure, ErrorEntry] = {
     "connection": error_table.PROVIDER_UNREACHABLE,
+    "refused": error_table.PROVIDER_UNREACHABLE,
+    "unresolved": error_table.PROVIDER_UNREACHABLE,
+    "certificate": error_table.PROVIDER_UNREACHABLE,
     "timeout": error_table.PROVIDER_UNREACHABLE,
     "unauthorized": error_table.KEY_REFUSED,
     "forbidden": error_table.KEY_REFUSED,
@@ -305,9 +316,10 @@ _PROVIDER_ENTRIES: dict[ProviderFailure, ErrorEntry] = {
     "invalid_request": error_table.REQUEST_REFUSED,
     "exhausted": error_table.SCRIPT_ENDED,
 }
-_TRANSIENT = frozenset[ProviderFailure](
-    ("overloaded", "rate_limited", "timeout", "stalled", "connection", "server", "malformed")
+_OUTAGE = frozenset[ProviderFailure](
+    ("overloaded", "rate_limited", "timeout", "connection", "refused", "unresolved", "server")
 )
+_TRANSIENT = _OUTAGE | frozenset[ProviderFailure](("stalled", "malformed"))
 
 
 class StoreFailed(MainspringError):

@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.content import Block, TextBlock
+from mainspring.core.errors import ProviderFailure
 from mainspring.core.events import Effort, Usage
 
 ReplyReason: TypeAlias = Literal["end_turn", "tool_use", "max_tokens", "refusal", "pause_turn"]
@@ -125,6 +126,26 @@ class FailedOver(Struct, frozen=True, kw_only=True, tag_field="type", tag="faile
     reason: str
 
 
+class RetryScheduled(Struct, frozen=True, kw_only=True, tag_field="type", tag="retry_scheduled"):
+    """No model answers; they are asked again after a wait. Sent before any part of a reply."""
+
+    model: str
+    """The model that failed, or that failed last."""
+    kind: ProviderFailure
+    reason: str
+    """What the provider answered, without its name."""
+    attempt: int
+    """The number of the attempt after the wait, from 2."""
+    attempts: int
+    """After so many attempts the call fails."""
+    seconds: float
+    """How long the wait is."""
+    waited_seconds: float
+    """How long the call has taken so far."""
+    limit_seconds: float
+    """How long it may take, with all its waits."""
+
+
 class ToolOutput(Struct, frozen=True, kw_only=True, tag_field="type", tag="tool_output"):
     """Progress of a running call."""
 
@@ -140,6 +161,7 @@ Delta: TypeAlias = (
     | ToolUseReady
     | Stalled
     | FailedOver
+    | RetryScheduled
     | ToolOutput
     | EventAnnounced
 )

@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import IO
 
 from mainspring.core.errors import InvalidInput
+from mainspring.files.openat import OpenDescriptor
+from mainspring.files.written_files import WRITTEN_FILES, make_folders
 
 MAX_BYTES = 1_000_000
 _OPEN = (
@@ -71,7 +73,9 @@ def write_atomic(file: Path, content: bytes) -> None:
     Raises: InvalidInput.
     """
     with file_errors(str(file)):
-        file.parent.mkdir(parents=True, exist_ok=True)
+        make_folders(file.parent)
+        with OpenDescriptor(os.open(file.parent, os.O_RDONLY | os.O_DIRECTORY)) as folder:
+            WRITTEN_FILES.add(folder, file.name, content)
         with _replacement(file) as new_file:
             new_file.write(content)
 
@@ -89,6 +93,8 @@ def atomic_write(path: Path) -> Generator[IO[bytes], None, None]:
 @contextmanager
 def _replacement(path: Path) -> Generator[IO[bytes], None, None]:
     descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # mode 0600
+    with OpenDescriptor(os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)) as folder:
+        WRITTEN_FILES.add(folder, os.path.basename(name))
     try:
         with os.fdopen(descriptor, "wb") as file:
             yield file

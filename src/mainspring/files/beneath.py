@@ -15,6 +15,7 @@ from typing import IO
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_within, regular_file
 from mainspring.files.openat import open_beneath
+from mainspring.files.written_files import WRITTEN_FILES
 
 UNFINISHED = ".mainspring-new-"
 """The prefix of files whose writer was killed."""
@@ -79,6 +80,8 @@ def _write(parent: int, name: str, content: bytes, *, is_synced: bool) -> None:
     new = f"{UNFINISHED}{os.getpid()}-{name}"[:200]
     with suppress(FileNotFoundError):
         os.unlink(new, dir_fd=parent)  # left by a killed process with the same id
+    WRITTEN_FILES.add(parent, new)
+    WRITTEN_FILES.add(parent, name, content)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
     descriptor = os.open(new, flags, 0o600, dir_fd=parent)
     try:
@@ -112,6 +115,7 @@ def ensure_folder(root: int, path: str) -> Generator[int, None, None]:
     at = os.dup(root)
     try:
         for part in filter(None, path.split("/")):
+            WRITTEN_FILES.add(at, part)
             with suppress(FileExistsError):
                 os.mkdir(part, dir_fd=at)
             inner = open_beneath(at, part, os.O_RDONLY | os.O_DIRECTORY)

@@ -1,10 +1,13 @@
-"""The uids that programs of sessions run under if the harness is root, and to whom new files in a
-session's folder belong. It claims no uid: see `capabilities/sandbox/session_uids.py`.
+"""The uids that programs of sessions run under if the harness is root, or has the capabilities of
+root that this takes; and to whom new files in a session's folder belong. It claims no uid: see
+`capabilities/sandbox/session_uids.py`.
 """
 
 from __future__ import annotations
 
 import os
+import sys
+from functools import cache
 from pathlib import Path
 
 SUBUID_NAME = "mainspring"
@@ -14,8 +17,32 @@ _DEFAULT = range(0x7000_0000, 0x7FFE_0000)
 """Unused by convention: below are systemd-nspawn's, above systemd's own and the signed limit."""
 _NOBODY = 65_534
 FEWEST_UIDS = 1024
+CAPABILITIES_FOR_UIDS = {
+    "chown": 0,
+    "dac_override": 1,
+    "fowner": 3,
+    "kill": 5,
+    "setgid": 6,
+    "setuid": 7,
+}
+"""What giving each session a uid of its own takes."""
 _LENT = 0o1070
 """The mode of a folder that root shares with a session's group: see `landlock_lend.py`."""
+
+
+@cache
+def gives_uids() -> bool:
+    """Whether this process can give each session a uid of its own."""
+    if sys.platform != "linux":
+        return hasattr(os, "geteuid") and os.geteuid() == 0
+    return os.geteuid() == 0 or not missing_capabilities()
+
+
+def missing_capabilities() -> list[str]:
+    """Of `CAPABILITIES_FOR_UIDS`, those that this process does not have."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    effective = next(int(line.split()[1], 16) for line in lines if line.startswith("CapEff:"))
+    return [name for name, number in CAPABILITIES_FOR_UIDS.items() if not effective >> number & 1]
 
 
 def available_uids() -> range:

@@ -16,6 +16,7 @@ from mainspring.harness import hook_events
 from mainspring.harness.context.compaction import compact_on_request
 from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, in_doubt_policy, recovery_events
 from mainspring.harness.limits import continuation
+from mainspring.harness.model_outage import note_rescheduled
 from mainspring.harness.outcomes import close_interrupted, evaluate_outcome
 from mainspring.harness.run_inbox import receive, receive_during_run
 from mainspring.harness.speculative_reads import SpeculativeReads
@@ -66,12 +67,19 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
         else ()
     )
     ended = Ended("requires_action", waiting_for=pending) if pending else ended
+    await _note_end(context, ended)
+    return ended
+
+
+async def _note_end(context: ThreadContext, ended: Ended) -> None:
+    if ended.reason == "rescheduled":
+        return await note_rescheduled(context)
     if ended.reason in ("model_error", "recovery_exhausted"):
         await context.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
     await context.note_idle(
         events.StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)
     )
-    return ended
+    return None
 
 
 def _begin(context: ThreadContext) -> Ended | None:

@@ -48,6 +48,8 @@ _INPUT_TOKENS, _OUTPUT_TOKENS = 4_000, 250
 """A rough estimate for judging one criterion: the task, the files it reads, and the verdict."""
 _MAX_ROUNDS = 12
 """The limit of model requests in one grading."""
+_MAX_UNREADABLE = 3
+"""After so many replies that are no verdict, the grading has failed."""
 _MAX_TOKENS = 4_000
 _MAX_CHARS = 20_000
 """The limit for a tool result or the output of a command."""
@@ -237,7 +239,7 @@ async def _judge(
 ) -> _Grading:
     tools = {name: tool for name in _TOOLS if (tool := context.toolbox.find(name)) is not None}
     messages: list[Message] = [User((TextBlock(_task(context, outcome, rubric, checked)),))]
-    usage = Usage()
+    usage, unreadable = Usage(), 0
     for _ in range(_MAX_ROUNDS):
         answer = await _ask(context, tools, messages)
         if answer is None:
@@ -251,6 +253,9 @@ async def _judge(
             verdict = _read_verdict(reply_text(answer), judged_criteria(rubric))
             if verdict is not None:
                 return _Grading([*checked, *verdict.criteria], usage)
+            unreadable += 1
+            if unreadable == _MAX_UNREADABLE:
+                break
             messages.append(User((TextBlock("Answer with the JSON only, for every criterion."),)))
             continue
         results = [await _run_grader_call(context, tools, use) for use in uses]

@@ -37,6 +37,8 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
     for event in await context.receive_inbox(if_changed=if_changed):
         if isinstance(event.payload, events.PermissionUpdated):
             _note_mode(context, event.payload)
+        if isinstance(event.payload, events.UserDefineOutcome):
+            await _recall(context, event.payload.description)
         if isinstance(event.payload, events.UserMessage):
             text = plain_text(event.payload.content)
             hook_result = await context.run_hooks(hook_events.prompt_submitted(text))
@@ -46,12 +48,16 @@ async def receive(context: ThreadContext, *, if_changed: bool = False) -> Ended 
             elif hook_result.stop is not None:
                 ended = Ended("hook_stopped", hook_result.stop)
             else:
-                if context.toolbox.recall is not None:
-                    context.note(*await context.toolbox.recall(text))
+                await _recall(context, text)
                 await _note_message_context(context, text)
                 if skill_used := context.skill_called(event.payload.skill):
                     context.note(skill_used)
     return ended
+
+
+async def _recall(context: ThreadContext, text: str) -> None:
+    if context.toolbox.recall is not None:
+        context.note(*await context.toolbox.recall(text))
 
 
 async def _note_message_context(context: ThreadContext, text: str) -> None:

@@ -13,8 +13,9 @@ from msgspec.structs import replace
 from mainspring.core import events, ids
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import ProviderFailed
-from mainspring.core.model import Reply, Request
+from mainspring.core.model import Reply, Request, RetryScheduled
 from mainspring.harness.budget import reservation_cost
+from mainspring.harness.model_outage import OutageWaits
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Ended
 from mainspring.harness.thread_context import ThreadContext
@@ -31,6 +32,7 @@ class SideRequest:
     async def answer(self) -> Reply | ProviderFailed | None:
         """The reply or the error; `None` if the user interrupted."""
         answer: Reply | ProviderFailed | None = None
+        waits = OutageWaits.begin(self.context)
 
         async def read_reply() -> None:
             nonlocal answer
@@ -39,6 +41,11 @@ class SideRequest:
                     async for delta in deltas:
                         if isinstance(delta, Reply):
                             answer = delta
+                        elif (
+                            isinstance(delta, RetryScheduled)
+                            and (answer := await waits.accept(delta)) is not None
+                        ):
+                            return
             except ProviderFailed as failed:
                 answer = failed
 

@@ -25,6 +25,7 @@ EndReason: TypeAlias = Literal[
     "loop_detected",
     "refusal",
     "recovery_exhausted",
+    "rescheduled",
 ]
 
 INTERRUPTED_REASONS: tuple[EndReason, ...] = ("interrupted_streaming", "interrupted_tools")
@@ -71,7 +72,13 @@ def stop_reason(ended: Ended) -> StopReason:
             return StopReason(type="budget_reached")
         case "refusal":
             return StopReason(type="refusal")
-        case "model_error" | "recovery_exhausted" | "prompt_too_long" | "loop_detected":
+        case (
+            "model_error"
+            | "recovery_exhausted"
+            | "prompt_too_long"
+            | "loop_detected"
+            | "rescheduled"
+        ):
             return StopReason(type="retries_exhausted")
         case (
             "completed"

@@ -100,6 +100,9 @@ class Toolbox:
     and the working state, and returns events to record."""
     before_idle: Callable[[], Awaitable[None]] | None = None
     """Runs when the thread has ended, before the log records that it is idle."""
+    reschedule: Callable[[int], Awaitable[None]] | None = None
+    """Has the session run again later, if no model answers; it gets the number of earlier times.
+    Without it the run itself waits, and then fails."""
     on_call_announced: Callable[[str], None] | None = None
     """Called with the name of a tool when the model begins to call it, to prepare for the call
     while the model writes the input."""

@@ -18,6 +18,7 @@ from mainspring.core.model import (
     FailedOver,
     Reply,
     Request,
+    RetryScheduled,
     Stalled,
     TextDelta,
     Thinking,
@@ -28,6 +29,7 @@ from mainspring.core.model import (
 from mainspring.harness.budget import affordable_output, reservation_cost
 from mainspring.harness.context.compaction import compact_after_overflow, compact_if_needed
 from mainspring.harness.context.request_builder import build_request, cache_break
+from mainspring.harness.model_outage import OutageWaits, can_reschedule, error_detail
 from mainspring.harness.reply_announcer import ReplyAnnouncer
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Continue, Ended, Step
@@ -59,6 +61,8 @@ class ReplyFailed(Struct, frozen=True):
     """The part of the reply that had arrived, and was paid for."""
     has_begun: bool = False
     """Whether any part had arrived. If not, the router has already tried again."""
+    ended: Ended | None = None
+    """The limit that did not allow to wait until the model answers."""
 
 
 class OpenRequest(Struct):
@@ -162,7 +166,8 @@ async def _request_reply(
     stalls, ask once more without streaming."""
     if context.speculative_reads is not None:  # an earlier attempt's calls belong to another reply
         context.speculative_reads.discard()
-    reader = _ReplyReader(context, request, open_request.reply_announcer)
+    waits = OutageWaits.begin(context)
+    reader = _ReplyReader(context, request, open_request.reply_announcer, waits)
     is_interrupted = await until_interrupted(context, reader.read)
     text = "".join(reader.texts)
     if reader.reply is not None:
@@ -175,7 +180,7 @@ async def _request_reply(
             context, open_request, msgspec.structs.replace(request, stream=False)
         )
     no_reply = ProviderFailed(request.model, "malformed", "it ended without a reply")
-    return ReplyFailed(reader.error or no_reply, text, reader.has_begun)
+    return ReplyFailed(reader.error or no_reply, text, reader.has_begun, waits.ended)
 
 
 class _ReplyReader(Struct):
@@ -184,6 +189,7 @@ class _ReplyReader(Struct):
     context: ThreadContext
     request: Request
     reply_announcer: ReplyAnnouncer
+    waits: OutageWaits
     texts: list[str] = []
     reply: Reply | None = None
     error: ProviderFailed | None = None
@@ -193,7 +199,11 @@ class _ReplyReader(Struct):
         try:
             async with aclosing(self.context.model.stream(self.request)) as deltas:
                 async for delta in deltas:
-                    self._on_delta(delta)
+                    if not isinstance(delta, RetryScheduled):
+                        self._on_delta(delta)
+                    elif (failure := await self.waits.accept(delta)) is not None:
+                        self.error = failure
+                        return
         except ProviderFailed as failed:
             self.error = failed
 
@@ -356,22 +366,11 @@ async def _recover(context: ThreadContext, open_request: OpenRequest, failed: Re
         if await compact_after_overflow(context, media=error.kind == "media_too_large"):
             return Continue("reactive_compact_retry")
         return Ended("prompt_too_long", str(error))
+    if failed.ended is not None:
+        return failed.ended
     is_broken_stream = failed.has_begun and error.retryable and error.kind != "stalled"
     if is_broken_stream and context.thread.retries.broken_streams < BROKEN_STREAMS:
         return Continue("broken_stream_retry")
-    context.note(events.SessionFailed(error=_detail(error)))
-    return Ended("model_error", str(error))
-
-
-def _detail(failed: ProviderFailed) -> events.ErrorDetail:
-    kinds = {
-        "overloaded": "model_overloaded_error",
-        "rate_limited": "model_rate_limited_error",
-        "billing": "billing_error",
-    }
-    status = events.RetryStatus(type="exhausted" if failed.retryable else "terminal")
-    return events.ErrorDetail(
-        type=kinds.get(failed.kind, "model_request_failed_error"),
-        message=str(failed),
-        retry_status=status,
-    )
+    is_later = can_reschedule(context, error)
+    context.note(events.SessionFailed(error=error_detail(error, is_retried=is_later)))
+    return Ended("rescheduled" if is_later else "model_error", str(error))

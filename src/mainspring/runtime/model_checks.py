@@ -20,6 +20,7 @@ from mainspring.core.model import (
     Model,
     Reply,
     Request,
+    RetryScheduled,
     Stalled,
     ToolResultBlock,
     ToolSpec,
@@ -106,6 +107,8 @@ async def _ask(model: Model, request: Request) -> TimedReply:
                     switched = f"{other} ({reason})"
                 case Stalled():
                     continue
+                case RetryScheduled():  # a check says what is the matter, and does not wait
+                    raise ProviderFailed(delta.model, delta.kind, delta.reason)
                 case _:
                     pass
             first = first if first is not None else anyio.current_time() - began

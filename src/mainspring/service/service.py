@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import assert_never
 
 from anyio import to_thread
 
@@ -47,6 +48,13 @@ from mainspring.service.resources.file_resources import Files
 from mainspring.service.resources.skill_resources import Skills
 from mainspring.service.schedules.deployment_runner import DeploymentRunner, run_repository
 from mainspring.service.schedules.deployment_store import DeploymentStore
+from mainspring.service.schedules.deployment_types import (
+    Action,
+    CampaignAction,
+    DreamAction,
+    EvalAction,
+    WorkflowAction,
+)
 from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.local_schedule import TENANT, LocalSchedule, ScheduleStatus
 from mainspring.service.schedules.session_starter import ServiceSessionStarter
@@ -64,6 +72,7 @@ from mainspring.service.service_groups import (
     SessionServices,
     ViewServices,
     WebhookServices,
+    WorkflowServices,
 )
 from mainspring.service.sessions.dependencies import END_TASK, SessionDependencies
 from mainspring.service.sessions.event_pages import EventPages
@@ -97,6 +106,8 @@ from mainspring.service.views.log_windows import LogWindows
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
+from mainspring.service.workflows.stored_workflows import Workflows
+from mainspring.service.workflows.workflow_runs import WorkflowRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,6 +163,7 @@ class Service:
     webhooks: WebhookServices
     sessions: SessionServices
     views: ViewServices
+    workflows: WorkflowServices
     schedules: ScheduleServices
     access: AccessServices
 
@@ -170,6 +182,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
     services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     dreams = _build_dreams(infrastructure, memory, services)
     evals = _build_evals(infrastructure, webhooks.outbox)
+    workflows = _build_workflows(infrastructure, services)
     campaigns = Campaigns(
         log=infrastructure.log,
         put=infrastructure.dispatcher.put,
@@ -187,8 +200,13 @@ def build_service(infrastructure: Infrastructure) -> Service:
         webhooks=webhooks,
         sessions=services,
         views=_build_views(services),
+        workflows=workflows,
         schedules=_build_schedules(
-            infrastructure, resources, services, webhooks.outbox, (dreams, evals, campaigns)
+            infrastructure,
+            resources,
+            services,
+            webhooks.outbox,
+            _Actions(dreams, evals, workflows.runs, campaigns),
         ),
         access=AccessServices(
             keys=Keys(records),
@@ -209,6 +227,15 @@ def _build_views(sessions: SessionServices) -> ViewServices:
         windows=LogWindows(sessions.sessions, listed),
         feed=ChangeFeed(listed),
     )
+
+
+def _build_workflows(infrastructure: Infrastructure, sessions: SessionServices) -> WorkflowServices:
+    place = infrastructure.agent_folder
+    workflows = Workflows(
+        records=infrastructure.store.records, folder=place.folder, home=place.home
+    )
+    runs = WorkflowRuns(sessions.sessions, sessions.approvals, workflows)
+    return WorkflowServices(workflows=workflows, runs=runs)
 
 
 def _build_webhooks(infrastructure: Infrastructure) -> WebhookServices:
@@ -375,14 +402,24 @@ def _build_sessions(
     return services
 
 
+@dataclass(frozen=True, slots=True)
+class _Actions:
+    """What deployments start besides sessions."""
+
+    dreams: Dreams
+    evals: EvalServices
+    workflow_runs: WorkflowRuns
+    campaigns: Campaigns
+
+
 def _build_schedules(
     infrastructure: Infrastructure,
     resource_services: ResourceServices,
     session_services: SessionServices,
     outbox: Outbox,
-    actions: tuple[Dreams, EvalServices, Campaigns],
+    actions: _Actions,
 ) -> ScheduleServices:
-    dreams, evals, campaigns = actions
+    evals, workflow_runs = actions.evals, actions.workflow_runs
     pin_agent = resource_services.agents.reference
     records = infrastructure.store.records
     store = DeploymentStore(
@@ -396,13 +433,26 @@ def _build_schedules(
     starter = ServiceSessionStarter(
         session_services.sessions,
         session_services.event_sender,
-        dreams.start_scheduled,
+        actions.dreams.start_scheduled,
         evals.scheduled,
-        campaigns,
+        workflow_runs,
+        actions.campaigns,
     )
+
+    async def check_action(tenant: str, action: Action) -> None:
+        match action:
+            case EvalAction():
+                await evals.scheduled.check(tenant, action)
+            case WorkflowAction():
+                await workflow_runs.check(tenant, action.workflow, action.inputs)
+            case DreamAction() | CampaignAction():
+                pass
+            case _:
+                assert_never(action)
+
     triggers = Triggers(records, seal=infrastructure.seal, pin_agent=pin_agent)
     return ScheduleServices(
-        deployments=Deployments(store, pin_agent=pin_agent, check_action=evals.scheduled.check),
+        deployments=Deployments(store, pin_agent=pin_agent, check_action=check_action),
         runs=runs,
         deployment_runner=DeploymentRunner(store, runs, session_starter=starter),
         triggers=triggers,

@@ -49,6 +49,8 @@ from mainspring.service.views.log_windows import LogWindows
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
+from mainspring.service.workflows.stored_workflows import Workflows
+from mainspring.service.workflows.workflow_runs import WorkflowRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,6 +125,12 @@ class ScheduleServices:
     deployment_runner: DeploymentRunner
     triggers: Triggers
     trigger_intake: TriggerIntake
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowServices:
+    workflows: Workflows
+    runs: WorkflowRuns
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

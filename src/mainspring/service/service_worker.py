@@ -9,14 +9,21 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
+from pathlib import Path
+from zlib import crc32
 
+from mainspring.core import clock
+from mainspring.core.ports import Worktrees
 from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.runtime.session_context import ToolboxFactory
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
 from mainspring.service.evals import scheduled_evals
 from mainspring.service.evolution import campaigns
+from mainspring.service.jobs.dispatcher import Job, PutJob
+from mainspring.service.jobs.parking import WAKE_TASK
 from mainspring.service.jobs.periodic_tasks import PeriodicTask, repeat, run_each
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.memory_stores.mounted_stores import MountedStores
@@ -38,10 +45,14 @@ from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, 
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
+from mainspring.service.workflows.workflow_runner import WorkflowRunner
 
 _FREQUENT_SECONDS = 30.0
 _PRODUCTION_SECONDS = 300.0
 _DAILY_SECONDS = 24 * 3600.0
+FIRST_OUTAGE_SECONDS = 30.0
+"""When a session runs again that no model has answered; doubled each time, up to the maximum."""
+MAX_OUTAGE_SECONDS = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +79,8 @@ class WorkerPorts:
     outputs_of: Callable[[str], OutputFolder]
     """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
+    open_worktrees: Callable[[Path, Path], Worktrees | None]
+    """Takes a workspace and the folder for its worktrees."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,6 +129,14 @@ class RunSteps:
             await self.sessions.outputs.collect(
                 tenant, session.id, self.outputs_of(session.id), is_stopped=is_stopped
             )
+
+
+async def reschedule(put: PutJob, tenant: str, session_id: str, count: int) -> None:
+    """Wake a session again later that no model has answered, `count` times before."""
+    longest = min(MAX_OUTAGE_SECONDS, FIRST_OUTAGE_SECONDS * 2 ** min(count, 16))
+    spread = crc32(f"{session_id}/{count}".encode()) / 2**32  # so that not all return at once
+    at = clock.now() + timedelta(seconds=longest * (0.75 + 0.25 * spread))
+    await put(Job(task=WAKE_TASK, key=session_id, tenant=tenant), at=at)
 
 
 @asynccontextmanager
@@ -189,7 +210,14 @@ def _run_services(
         deltas=infrastructure.deltas,
         run_observers=telemetry.run_observers,
         expiry=_workspace_expiry(service),
+        workflow_runner=WorkflowRunner(
+            store=infrastructure.store,
+            sessions=service.sessions.sessions.repository,
+            worktrees=workspaces / SERVED_STATE_FOLDER / "workflow-worktrees",
+            open_worktrees=ports.open_worktrees,
+        ),
         before_idle=steps.before_idle,
+        reschedule=partial(reschedule, infrastructure.dispatcher.put),
         after_run=steps.after_run,
     )
 

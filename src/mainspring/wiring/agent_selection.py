@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.config import FOLDER, Settings, read_settings
+from mainspring.config import FOLDER, Settings, is_postgres, read_settings
+from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent_folder.canary import read_canary
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.agent_selection import AgentSelection
 from mainspring.wiring.providers import default_model
@@ -43,6 +46,32 @@ def load_agent(folder: Path) -> Agent:
     if not loaded.is_described:
         raise InvalidInput(f"{folder} describes no agent: it has neither agent.yaml nor AGENTS.md")
     return replace(loaded.agent, folder=loaded.folder)
+
+
+def with_canary(settings: Settings, options: RunOptions) -> tuple[RunOptions, Callable[[], str]]:
+    """The options of a program's new sessions, with the canary of the agent if their ids choose it;
+    and what gives them such ids. Blocks."""
+    folder = Path(settings.folder, options.agent or ".")
+    canary = read_canary(evolution_place(settings), folder)
+    if canary is None:
+        return options, partial(ids.new_id, ids.SESSION)
+    is_canary = canary.includes(ids.new_id(ids.SESSION))
+
+    def new_id() -> str:
+        while canary.includes(found := ids.new_id(ids.SESSION)) != is_canary:
+            pass
+        return found
+
+    if is_canary:
+        options = replace(options, agent=canary.copy_in(evolution_place(settings), folder))
+    return options, new_id
+
+
+def evolution_place(settings: Settings) -> Path:
+    """Where campaigns keep their copies of agents."""
+    if is_postgres(settings.store):
+        return Path(settings.folder, FOLDER, "evolution")
+    return Path(settings.store).parent / "evolution"
 
 
 def validate(settings: Settings, folder: str | None = None) -> FolderReport:

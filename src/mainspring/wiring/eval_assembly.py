@@ -64,7 +64,18 @@ async def open_suite_runner(
             place=_state(settings) / "evals",
             monotonic=time.monotonic,
             model_hash=await to_thread.run_sync(scripts_hash, list(scripts), loaded.folder),
+            read_scripts=partial(scripted_models, folder=loaded.folder),
+            hash_scripts=partial(scripts_hash, folder=loaded.folder),
         )
+
+
+@asynccontextmanager
+async def open_program_runner(
+    settings: Settings, *, is_unsandboxed: bool = False
+) -> AsyncGenerator[RunProgram, None]:
+    """Runs programs of people and of campaigns, without an agent."""
+    async with sandbox_pool(settings, is_unsandboxed=is_unsandboxed, most_idle=0) as sandboxes:
+        yield _program_runner(settings, sandboxes)
 
 
 def _state(settings: Settings) -> Path:

@@ -12,7 +12,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mainspring.capabilities.providers.script_file import scripted_models
-from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.sender import Sender, local_user
@@ -20,13 +20,16 @@ from mainspring.improve.evals.judge_calls import new_request
 from mainspring.improve.evals.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suite_files import named_suite
+from mainspring.improve.evolution.evolve_settings import FILE as EVOLVE_FILE
 from mainspring.improve.evolution.evolve_settings import EvolveSettings, read_settings
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.improve.evolution.model_proposer import AskImprover
+from mainspring.improve.evolution.program import ProgramFile, program_suite, read_program
 from mainspring.runtime.model_question import complete, reply_text
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session_context import Models
-from mainspring.wiring.eval_assembly import open_suite_runner
+from mainspring.wiring.agent_selection import evolution_place
+from mainspring.wiring.eval_assembly import open_program_runner, open_suite_runner
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.stores import open_log
 
@@ -38,7 +41,10 @@ _MAX_TOKENS = 8_000
 class CampaignOptions:
     folder: Path
     settings: EvolveSettings
-    suite: SuiteFile
+    suite: SuiteFile | None
+    """`None`: that of the program."""
+    program: bool = False
+    """Whether the program of `program.md` is improved, instead of the agent."""
     is_unsandboxed: bool = False
     model: str | None = None
     """The agent's model, if it is not its own."""
@@ -51,25 +57,48 @@ class CampaignOptions:
 async def open_campaigns(
     settings: Settings, options: CampaignOptions
 ) -> AsyncGenerator[FolderCampaigns, None]:
+    """Raises: InvalidInput: there is no suite, or no valid `program.md`."""
     improver = options.settings.improver
-    async with open_log(settings) as log, open_model_registry(settings) as models:
+    async with (
+        open_log(settings) as log,
+        open_model_registry(settings) as models,
+        _open_program(settings, options) as program,
+    ):
         for name in filter(None, [improver]):
             scripts = await to_thread.run_sync(scripted_models, name, options.folder)
             for script_name, script in scripts.items():
                 models.put(script_name, script)
+        suite = options.suite
+        if program is not None:
+            suite = program_suite(options.folder, program.program, program.cases)
+        if suite is None:
+            raise InvalidInput(f"{EVOLVE_FILE} names no `suite`")
         yield FolderCampaigns(
             log=log,
             folder=options.folder,
             settings=options.settings,
-            suite_file=options.suite,
+            suite_file=suite,
             open_runner=partial(_open_runner, settings, options),
             ask=_improver(models, improver),
             sender=options.sender or local_user(settings.user),
             clock=clock.now,
-            place=_state(settings) / "evolution",
+            place=evolution_place(settings),
             author=improver,
             report=options.report,
+            program=program,
         )
+
+
+@asynccontextmanager
+async def _open_program(
+    settings: Settings, options: CampaignOptions
+) -> AsyncGenerator[ProgramFile | None, None]:
+    if not options.program:
+        yield None
+        return
+    program, cases = await to_thread.run_sync(read_program, options.folder)
+    async with open_program_runner(settings, is_unsandboxed=options.is_unsandboxed) as run:
+        yield ProgramFile(program=program, cases=cases, run_program=run)
 
 
 @asynccontextmanager
@@ -91,12 +120,6 @@ async def open_folder_campaigns(
     )
     async with open_campaigns(settings, options) as campaigns:
         yield campaigns
-
-
-def _state(settings: Settings) -> Path:
-    if is_postgres(settings.store):
-        return Path(settings.folder, FOLDER)
-    return Path(settings.store).parent
 
 
 @asynccontextmanager

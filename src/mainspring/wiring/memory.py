@@ -22,10 +22,10 @@ from mainspring.runtime.memory.index_files import IndexFiles
 from mainspring.runtime.memory.memory_files import ContentSeal
 from mainspring.runtime.memory.memory_folder import FolderOptions, MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
-from mainspring.runtime.memory.memory_quota import read_quota
+from mainspring.runtime.memory.memory_quota import read_quota, read_wake_up_tokens
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.memory.recall import Recall, utility_reader
-from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
+from mainspring.runtime.memory.session_memory import TEAM, WAKE_UP_TOKENS, SessionMemory
 from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
 from mainspring.runtime.memory_setup import AGENT, USER, MemorySources
 from mainspring.runtime.run_options import RunOptions
@@ -54,7 +54,10 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
             new_id=ids.new_id,
             refuse=refuse,
             options=FolderOptions(
-                quota=quota, index_above=own is None and scope == AGENT, content_seal=seal
+                quota=quota,
+                index_above=own is None and scope == AGENT,
+                content_seal=seal,
+                is_of_person=scope == USER,
             ),
         )
         for scope, place in zip(
@@ -79,6 +82,7 @@ def memory_sources(settings: Settings) -> MemorySources:
         ),
         indexes=index_files(settings),
         clock=clock.now,
+        wake_up_tokens=read_wake_up_tokens(settings.environment, WAKE_UP_TOKENS),
     )
 
 

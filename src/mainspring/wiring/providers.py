@@ -20,9 +20,12 @@ from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
 from mainspring.capabilities.providers.openai_chat.client import CHAT
 from mainspring.capabilities.providers.openai_responses.client import RESPONSES
+from mainspring.capabilities.providers.retry import OutagePolicy, Timing
+from mainspring.capabilities.providers.router import RouterSettings
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
 from mainspring.config import FOLDER, Settings
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import ErrorDetail
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Model
 from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE
@@ -101,19 +104,54 @@ def default_model(settings: Settings) -> str:
     return OFFLINE_MODEL
 
 
-def hint_for(failure: str) -> str | None:
-    """What to do about the failure of a model, whose text begins with the provider's name."""
-    name = failure.partition(":")[0]
+def hint_for(error: ErrorDetail) -> str | None:
+    """What to do about the failure of a model. The error begins with the model's name."""
+    name = error.message.partition(":")[0]
     provider = PROVIDERS.get(name)
-    if provider is None:
+    if error.failure is None or provider is None:
         return None
+    hint = _HINTS.get(error.failure)
     if provider.key is None:
-        start = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
-        return f"{start}; {provider.address} names another address"
-    return (
-        f"check {provider.key} and the network (HTTPS_PROXY, SSL_CERT_FILE); `mainspring models"
-        " test NAME` asks a model"
-    )
+        hint = _LOCAL_HINTS.get(error.failure, hint)
+    if hint is None:
+        return None
+    start = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
+    load = "`ollama pull NAME` gets it" if name == "ollama" else f"load it in the {name} server"
+    return hint.format(key=provider.key, address=provider.address, start=start, load=load)
+
+
+_FALLBACK = "--model A,B names a model that answers if A does not"
+_HINTS: Mapping[str, str] = {
+    "unauthorized": "{key} is wrong or revoked: export the right one",
+    "forbidden": "the key in {key} may not use this model: choose another with --model, or have it"
+    " allowed at the provider",
+    "not_found": "the provider has no such model: `mainspring models ls` lists names",
+    "billing": "add credit at the provider, or choose another model with --model",
+    "rate_limited": f"the limit of your account is reached: try again later; {_FALLBACK}",
+    "overloaded": f"the provider has too much to do: try again later; {_FALLBACK}",
+    "server": f"the provider has a problem: try again later; {_FALLBACK}",
+    "timeout": "the provider or the network is too slow: check the network and HTTPS_PROXY;"
+    f" {_FALLBACK}",
+    "refused": "no server listens there: check {address} and HTTPS_PROXY",
+    "connection": "the connection was lost: check the network and HTTPS_PROXY",
+    "unresolved": "check the network, and the name of the host in {address}",
+    "certificate": "SSL_CERT_FILE names the certificate of your company's authority; if {address}"
+    " is set, check it",
+    "prompt_too_long": "use a model with a larger context window, or start a new session",
+    "media_too_large": "send a smaller image or document",
+    "invalid_request": "`mainspring models test NAME` sends the model a small request",
+}
+_LOCAL_HINTS: Mapping[str, str] = {
+    "unauthorized": "the server at {address} asks for a key; OPENROUTER_BASE_URL and"
+    " OPENROUTER_API_KEY are for servers with keys",
+    "forbidden": "the server at {address} does not let you use it",
+    "not_found": "the server has no such model, or {address} lacks /v1: {load}",
+    "rate_limited": f"the server has too many requests: try again later; {_FALLBACK}",
+    "server": f"see the log of the server; {_FALLBACK}",
+    "refused": "{start}; {address} names another address",
+    "timeout": "the server at {address} is too slow, or not there",
+    "prompt_too_long": "start the server with a larger context, or use another model",
+}
 
 
 @asynccontextmanager
@@ -127,7 +165,15 @@ async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistr
             connect_early=clients.connect_early,
             default_model=default_model(settings),
             small_models={name: provider.small for name, provider in PROVIDERS.items()},
+            router_settings=_router_settings(settings),
+            timing=Timing(),
         )
+
+
+def _router_settings(settings: Settings) -> RouterSettings:
+    limit = settings.model_retry_seconds
+    outage = OutagePolicy() if limit is None else OutagePolicy(limit_seconds=limit)
+    return RouterSettings(outage=outage)
 
 
 def embedding_endpoint(settings: Settings, model_id: str) -> embeddings.EmbeddingEndpoint:

@@ -18,6 +18,7 @@ from mainspring.capabilities.sandbox.readonly_mounts import open_readonly_mount
 from mainspring.capabilities.sandbox.sandbox_pool import MAX_IDLE, PreparedSandbox, Proxy
 from mainspring.config import FOLDER, Settings
 from mainspring.core.lazy_module import LazyModule
+from mainspring.harness.permissions import abandoned_guards
 from mainspring.harness.permissions.protected_path_watcher import still_protected
 from mainspring.runtime.session.session_paths import SessionPaths, thread_sandbox_id
 from mainspring.runtime.thread_setup.sandbox_plan import sandbox_folders, watched_paths
@@ -56,7 +57,12 @@ class _SandboxPlans(Struct, frozen=True):
             **structs.asdict(folders),
             sandbox_limits=environment.sandbox_limits,
             network=bool(environment.networking),
+            guard=folders.state,
+            end_guard=abandoned_guards.end_command(folders.state),
         )
+
+    def end_abandoned_guards(self, states: Path) -> list[str]:
+        return abandoned_guards.end_abandoned_guards(states)
 
     async def prepare(
         self, request: SandboxRequest, spec: SandboxSpec, cleanup: AsyncExitStack

@@ -11,12 +11,12 @@ from mainspring.capabilities.vault.redaction import Scrubber, multi_word_secrets
 from mainspring.capabilities.workspace.session_outputs import OutputFolder
 from mainspring.config import Settings
 from mainspring.harness.authorizer import AllowAll
+from mainspring.runtime.session.streaming_redactor import BOUNDARIES
 from mainspring.service.jobs.worker import Worker
 from mainspring.service.service import Service
 from mainspring.service.service_worker import WorkerConfig, WorkerPorts, run_worker
 from mainspring.service.sessions.resource_types import file_content
 from mainspring.service.sessions.session_runs import RunRedaction
-from mainspring.service.sessions.streaming_redactor import BOUNDARIES
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.wiring.sandbox_settings import state_folders
 from mainspring.wiring.sandboxes import sandbox_pool
@@ -28,6 +28,7 @@ from mainspring.wiring.service_workspaces import (
 )
 from mainspring.wiring.thread_implementations import toolbox_builder
 from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.worktrees import open_worktrees
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +66,7 @@ async def open_worker(
             ),
             outputs_of=lambda session_id: OutputFolder(infrastructure.workspaces / session_id),
             cleaner=workspace_cleaner(settings, infrastructure.store.records, sandboxes),
+            open_worktrees=open_worktrees,
         )
         async with run_worker(service, telemetry, config, ports, beat=beat) as worker:
             yield worker

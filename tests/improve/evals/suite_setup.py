@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import yaml
+from tests.environ import boundary
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.events import EvalCaseEnded
@@ -29,7 +30,7 @@ class AgentWithSuite:
 
     @property
     def settings(self) -> Settings:
-        settings = read_settings(environ={}, folder=self.folder)
+        settings = read_settings(environ=boundary(), folder=self.folder)
         return settings if self.home is None else replace(settings, home=str(self.home))
 
     def write_model(self, *parts: dict[str, object]) -> None:

@@ -1,5 +1,6 @@
 """What single cases prove, what the gate says it cannot see, and which runs become a baseline."""
 
+import json
 import random
 from itertools import combinations
 
@@ -16,6 +17,8 @@ from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
 from mainspring.edges.cli.eval_report import ReportFiles
 from mainspring.improve.evals.case_evidence import case_evidence
 from mainspring.improve.evals.comparison import case_results, compare, summarize
+from mainspring.improve.evals.exchange.inspect_log import inspect_log
+from mainspring.improve.evals.exchange.skill_creator import benchmark_files
 from mainspring.improve.evals.gate.baseline import baseline_of, read_baseline
 from mainspring.improve.evals.gate.decision import baseline_check, gate, plan_notes
 from mainspring.improve.evals.run_log import EvalRun
@@ -26,6 +29,7 @@ from mainspring.improve.evals.statistics import (
     tarone_divisor,
 )
 from mainspring.improve.evals.suite import Case, Gate, Suite
+from mainspring.improve.evals.trend import run_rate
 
 Outcomes = dict[str, str]
 """The trials by case: `p`, `f` and `e` for passed, failed and error."""
@@ -179,6 +183,19 @@ def test_errors_are_neither_passes_nor_failures():
         "no verdict because of errors: judge; the same command runs only these again",
     )
     assert any("1 trials ended with errors" in note for note in result.notes)
+
+
+def test_trends_and_exports_leave_out_trials_without_a_verdict():
+    run = run_of({"one": "ppf", "two": "ee"})
+    rate = run_rate(run)
+    assert rate is not None
+    assert (rate.passed, rate.trials) == (2, 3)
+    assert run_rate(run_of({"two": "ee"})) is None
+    samples = json.loads(inspect_log(run, {}, {}))["samples"]
+    assert [bool(sample["scores"]) for sample in samples] == [True] * 3 + [False] * 2
+    assert [sample["id"] for sample in samples if "error" in sample] == ["two", "two"]
+    graded = [name for name in benchmark_files(run, None, "x") if name.endswith("grading.json")]
+    assert len(graded) == 3
 
 
 def test_the_first_baseline_may_be_imperfect_but_not_red():

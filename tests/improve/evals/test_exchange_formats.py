@@ -13,7 +13,17 @@ from mainspring.edges.cli.eval_report import ReportFiles, report
 from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.skill_creator import WITH, WITHOUT
 from mainspring.improve.evals.gate.baseline import read_baseline
-from mainspring.improve.evals.graders import Bounds, Contains, Judge, NotContains, Regex, Trajectory
+from mainspring.improve.evals.graders import (
+    Bounds,
+    Contains,
+    Criterion,
+    Equals,
+    Judge,
+    NotContains,
+    Regex,
+    Similarity,
+    Trajectory,
+)
 from mainspring.improve.evals.suite import Script
 from mainspring.improve.evals.suite_files import read_suite
 
@@ -45,6 +55,36 @@ def test_promptfoo_assertions_become_graders_and_code_is_reported(tmp_path: Path
     )
     assert isinstance(case.graders[3], Judge)
     assert notes == ["test 1: the assertion javascript has no counterpart and was left out"]
+
+
+def test_promptfoo_thresholds_stay_and_what_is_dropped_is_named(tmp_path: Path):
+    file = tmp_path / "x.yaml"
+    file.write_text(
+        "scenarios: []\n"
+        "tests: [{vars: {input: hi}, threshold: 0.5, assert: [\n"
+        "  {type: rouge-n, value: a b, threshold: 0.6}, {type: similar, value: c},\n"
+        "  {type: starts-with, value: 'a+'}, {type: icontains-any, value: [X, y]},\n"
+        "  {type: llm-rubric, value: polite, threshold: 0.8, weight: 2},\n"
+        "  {type: equals, value: a, threshold: 1}, {type: levenshtein, value: a}]}]\n",
+        encoding="utf-8",
+    )
+    result = read_imported_suite(file, NOW)
+    assert result.suite.cases[0].graders == (
+        Similarity(text="a b", min=0.6),
+        Similarity(text="c", min=0.75),
+        Regex(pattern="\\Aa\\+"),
+        Contains(text=("X", "y"), any=True, ignore_case=True),
+        Judge(criteria=(Criterion(name="rubric", text="polite"),), min=0.8),
+        Equals(text="a"),
+    )
+    assert result.notes == [
+        "the file: scenarios was left out",
+        "test 1: threshold was left out",
+        "test 1: the assertion llm-rubric: weight was left out",
+        "test 1: the assertion equals: its threshold was left out",
+        "test 1: the assertion similar compares words here, not embeddings",
+        "test 1: the assertion levenshtein has no counterpart and was left out",
+    ]
 
 
 def test_promptfoo_defaults_apply_to_every_case(tmp_path: Path):

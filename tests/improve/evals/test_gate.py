@@ -1,6 +1,7 @@
 """The gate in CI, its reports, and the health of a suite."""
 
 import json
+import re
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -66,6 +67,10 @@ async def test_the_gate_closes_on_a_regression_that_its_trials_prove_and_names_i
     page = (agent.folder / "out.html").read_text(encoding="utf-8")
     assert "<!doctype html>" in page
     assert "<summary>log</summary><pre>2</pre>" in page
+    assert page.index("The gate is closed") < page.index(regressed) < page.index("<dt>run</dt>")
+    order = [match[1] for match in re.finditer('<article class="([a-z]+)', page)]
+    assert order == sorted(order), "failures come first"
+    assert '<th scope="row"><a href="#case-one">one</a></th><td>0 of 6</td>' in page
 
 
 async def test_a_failing_must_pass_case_closes_the_gate_whatever_the_baseline(

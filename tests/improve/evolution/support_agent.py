@@ -1,9 +1,17 @@
 """An agent that answers questions of customers: what it answers follows from its instructions, so
 that a change of its texts really changes its sessions. Its improver is a script, too."""
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import yaml
+from tests.environ import boundary
+
+from mainspring.config import Settings, read_settings
+from mainspring.improve.evals.suite_files import read_suite
+from mainspring.improve.evolution.evolve_settings import read_settings as read_evolve
+from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 TOPICS = {
     "refund": ("14 days", "Refunds: say 14 days."),
@@ -13,6 +21,23 @@ TOPICS = {
 """The answer that customers need, by topic, and the rule that makes the agent give it."""
 FIRST_RULE = TOPICS["refund"][1]
 NAMES = ("lamp", "chair", "desk", "sofa", "shelf", "rug", "mirror", "clock", "vase", "stool")
+
+
+def settings_of(folder: Path) -> Settings:
+    return read_settings(environ=boundary(), folder=folder)
+
+
+def opened(folder: Path) -> AbstractAsyncContextManager[FolderCampaigns]:
+    options = CampaignOptions(
+        folder=folder,
+        settings=read_evolve(folder),
+        suite=read_suite(folder / "evals/support.yaml"),
+    )
+    return open_campaigns(settings_of(folder), options)
+
+
+def change(file: Path, **fields: object) -> None:
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **fields}))
 
 
 def write_support_agent(

@@ -6,42 +6,23 @@ import pytest
 import yaml
 from tests.improve.evolution.support_agent import (
     TOPICS,
+    change,
+    opened,
     support_cases,
     write_support_agent,
 )
 
-from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
-from mainspring.improve.evals.suite_files import read_suite
 from mainspring.improve.evolution.campaign_log import (
     read_candidate,
     read_ledger,
 )
 from mainspring.improve.evolution.campaign_views import approval_hash
-from mainspring.improve.evolution.evolve_settings import read_settings as read_evolve
-from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     return write_support_agent(tmp_path / "support", per_topic=6)
-
-
-def settings_of(folder: Path) -> Settings:
-    return read_settings(environ={}, folder=folder)
-
-
-def opened(folder: Path):
-    options = CampaignOptions(
-        folder=folder,
-        settings=read_evolve(folder),
-        suite=read_suite(folder / "evals/support.yaml"),
-    )
-    return open_campaigns(settings_of(folder), options)
-
-
-def change(file: Path, **fields: object) -> None:
-    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), **fields}))
 
 
 async def test_a_campaign_promotes_what_sealed_cases_prove_and_rolls_back_byte_for_byte(
@@ -139,10 +120,10 @@ async def test_pinned_files_and_protected_rules_are_not_changed(folder: Path):
 
 async def test_paused_campaigns_do_not_start(folder: Path):
     async with opened(folder) as campaigns:
-        await campaigns.pause("budget review", is_paused=True)
+        await campaigns.versions.pause("budget review", is_paused=True)
         with pytest.raises(InvalidInput, match="paused: budget review"):
             await campaigns.start()
-        await campaigns.pause("", is_paused=False)
+        await campaigns.versions.pause("", is_paused=False)
         await campaigns.start()
 
 

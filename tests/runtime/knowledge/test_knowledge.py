@@ -1,6 +1,7 @@
 """Documents of every kind are found with their place; what they do not cover is not answered."""
 
 import io
+import time
 import zipfile
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from tests.written_files import write_file
 
 from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.runtime.knowledge.documents import PART_BYTES, pdf_pages, read_document
+from mainspring.runtime.knowledge.documents import PART_BYTES, read_document
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.memory.memory_index import open_passages
 
@@ -157,4 +158,55 @@ def test_a_pdf_file_that_takes_too_long_to_read_is_refused():
     """Thousands of pages with the same long text: minutes of work from a small file."""
     content = pdf(*["word " * 2_000] * 1_500)
     with pytest.raises(InvalidInput, match=r"slow\.pdf: reading it takes longer than 1 s"):
-        pdf_pages("slow.pdf", content, max_seconds=1)
+        read_document("slow.pdf", content, html_to_text, max_seconds=1)
+
+
+WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+
+
+def docx_of(document: str, compression: int = zipfile.ZIP_DEFLATED) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w", compression) as archive:
+        archive.writestr(
+            "word/document.xml", f'<w:document xmlns:w="{WORD}">{document}</w:document>'
+        )
+    return content.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "problem"),
+    [
+        ("nested.docx", docx_of("<w:p>" * 20_000 + "<w:t>x</w:t>" + "</w:p>" * 20_000), ""),
+        ("small.docx", docx_of("<w:p/>" * 4_000_000, zipfile.ZIP_LZMA), "longer than 2 s"),
+        ("headings.md", b"# a\n" * 1_000_000, "more than 50,000 headings"),
+        ("lines.txt", b"\n" * 300_000, ""),
+    ],
+)
+def test_a_document_made_to_be_slow_is_read_or_refused_within_its_limit(
+    name: str, content: bytes, problem: str
+):
+    """Each of them took from eight seconds to minutes, in the process of the session."""
+    used = time.process_time()
+    if problem:
+        with pytest.raises(InvalidInput, match=problem):
+            read_document(name, content, html_to_text, max_seconds=2)
+    else:
+        assert len(read_document(name, content, html_to_text)) <= 1
+    assert time.process_time() - used < 20
+
+
+@pytest.mark.parametrize("others", [0, 1, 30])
+def test_a_single_short_document_answers(tmp_path: Path, others: int):
+    root = tmp_path / "knowledge"
+    root.mkdir()
+    (root / "hours.md").write_text("The office opens at eight and closes at six.\n")
+    for number in range(others):
+        (root / f"other{number}.md").write_text(f"Machine {number} is serviced in week {number}.\n")
+    knowledge = KnowledgeFolder(root, lambda: open_passages(tmp_path / "index.db"), html_to_text)
+    for question in (
+        "When does the office open?",
+        "opening hours of the office",
+        "When do we close?",
+    ):
+        assert knowledge.search(question, 3)[0].path == "hours.md"
+    assert knowledge.search("Who won the football match?", 3) == []

@@ -2,12 +2,14 @@
 linked, the useful first, and nothing when nothing is known."""
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from tests.runtime.memory.memory_setup import ANNA, a_note, memory_folder
 
+from mainspring.core.errors import ProviderFailed
 from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.manifest import ManifestEntry, manifest_picker, picked_memories
@@ -15,7 +17,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.note import CONFLICTS, Note
 from mainspring.runtime.memory.recall import RECALL_TOKENS, Recall, UtilityValues, decay
-from mainspring.runtime.memory.session_memory import SessionMemory, token_count
+from mainspring.runtime.memory.session_memory import WAKE_UP_TOKENS, SessionMemory, token_count
 from mainspring.runtime.utility.ranking import Utility
 
 NOW = datetime(2026, 5, 20, 12, tzinfo=UTC)
@@ -196,3 +198,39 @@ async def test_a_small_model_picks_memories_and_sees_the_last_tools(tmp_path: Pa
     assert "not for soup" in asked[0]
     assert "Tools used last: bash" in asked[0]
     assert "8080" in asked[0]
+
+
+async def test_a_recall_model_that_fails_is_reported_once_and_search_is_used(tmp_path: Path):
+    folder = folder_of(tmp_path, lunch="Lunch is at noon.")
+    warnings: list[str] = []
+
+    async def ask(system: str, question: str) -> tuple[str, tuple[KnownPayload, ...]]:
+        raise ProviderFailed("small", "connection", "connection refused")
+
+    memory = session_memory(tmp_path, folder)
+    memory.warn = warnings.append
+    recall = Recall(memory=memory, utility=no_utility, pick=manifest_picker(ask, list))
+    for _ in range(2):
+        paths, _ = await recall_notes(recall, "When is lunch?")
+        assert paths == ["project_lunch.md"]
+    assert len(warnings) == 1
+    assert "found by search" in warnings[0]
+
+
+async def test_a_session_begins_within_its_budget_with_the_lines_of_people_and_the_newest(
+    tmp_path: Path,
+):
+    folder = folder_of(tmp_path)
+    for number in range(150):
+        name = f"crane {number} of the northern harbour"
+        folder.save(a_note(name, f"Crane {number} lifts {number} tons."), ANNA)
+    folder.save(replace(a_note("answers", "Answer briefly."), path="feedback_answers.md"), ANNA)
+    index = folder.root / "MEMORY.md"
+    index.write_text("Ask Grace before a release.\n" + index.read_text())
+    [added] = [
+        e for e in await session_memory(tmp_path, folder).wake_up() if isinstance(e, ContextAdded)
+    ]
+    assert token_count(added.text) <= WAKE_UP_TOKENS
+    for text in ("Answer briefly.", "Ask Grace before a release.", "crane 149 ", "more lines"):
+        assert text in added.text
+    assert "crane 1 of" not in added.text

@@ -118,7 +118,12 @@ def test_a_known_fact_is_not_added_and_a_changed_fact_replaces_it(tmp_path: Path
     add_all(folder, fact("The staging port is 9090."))
     (path,) = [path for path in folder.paths() if path != "MEMORY.md"]
     assert folder.read(path).body == "The staging port is 9090."
-    assert [item.operation for item in folder.history(path)] == ["modified", "created"]
+    assert path == "project_staging_port_9090.md"
+    assert [(item.operation, item.path) for item in folder.history(path)] == [
+        ("deleted", "project_staging_port_8080.md"),
+        ("created", path),
+        ("created", "project_staging_port_8080.md"),
+    ]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from typing import cast
 
 import anyio
 from msgspec import Struct
+from tests.environ import boundary
 from tests.harness.fake_sandbox import Ledger, told, tools
 from tests.harness.killable_worker import Fuse, Fused, Streaming, begin, ended, serve
 from tests.runtime.subagents.scripted_threads import Play, newest, task_of, troupe, turn_of
@@ -124,7 +125,7 @@ async def live(order: Order, fuse: Fuse) -> None:
     """Run the session and be the person whom it asks, until it has completed."""
     ledger = Ledger(Path(order.ledger), fuse.near)
     folder = Path(order.ledger).parent
-    settings = read_settings(store=order.store, environ={}, folder=folder)
+    settings = read_settings(store=order.store, environ=boundary(), folder=folder)
     async with open_runtime(settings) as runtime:
         runtime.log.store = cast("Store", Fused(runtime.log.store, fuse, ledger.log_was_written))
         session = await _resumed(runtime, order, ledger, fuse)

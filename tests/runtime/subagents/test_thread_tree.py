@@ -12,6 +12,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from tests.environ import boundary
 from tests.harness.fake_sandbox import Ledger
 from tests.harness.test_invariants import check_requests
 from tests.harness.test_kill_sweep import orphans
@@ -39,7 +40,9 @@ from mainspring.log.verify import verify
 @asynccontextmanager
 async def open_runtime_in(folder: Path, name: str = "log") -> AsyncGenerator[Runtime]:
     store = str(folder / f"{name}.db")
-    async with open_runtime(read_settings(store=store, environ={}, folder=folder)) as runtime:
+    async with open_runtime(
+        read_settings(store=store, environ=boundary(), folder=folder)
+    ) as runtime:
         yield runtime
 
 

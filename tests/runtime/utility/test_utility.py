@@ -131,7 +131,18 @@ def test_a_value_stays_between_the_lowest_and_highest_reward(rewards: list[float
 
 
 def test_without_evidence_the_two_most_similar_candidates_are_chosen():
-    candidates = [(name, 1 - at / 10, Utility(at / 10, 3)) for at, name in enumerate("abcdefg")]
-    assert [name for name, _ in choose(candidates, trust=0.0)] == ["a", "b"]
-    assert [name for name, _ in choose(candidates, trust=1.0)] == ["e", "d"]
+    candidates = [(name, 1 - at / 10, Utility(at / 10, 1)) for at, name in enumerate("abcdefg")]
+    assert [name for name, _ in choose(candidates, 0.0)] == ["a", "b"]
+    assert [name for name, _ in choose(candidates, 1.0)] == ["e", "d"]
     assert reliability([Utility(0.9, 5, 5.0)] * 3) == 0.0
+
+
+def test_what_failed_again_and_again_comes_after_what_was_never_tried():
+    failed, untried, lucky = Utility(0.02, 9, 0.0), Utility(), Utility(0.65, 1, 1.0)
+    tried = [("old", 1.0, failed), ("older", 0.9, failed), ("new", 0.5, untried)]
+    assert next(name for name, _ in choose(tried, 0.0)) == "new"
+    proven = Utility(0.98, 10, 10.0)
+    assert [name for name, _ in choose([("lucky", 0.9, lucky), ("proven", 0.9, proven)], 0.0)] == [
+        "proven",
+        "lucky",
+    ]

@@ -52,8 +52,10 @@ class FakeSteps:
     async def open_worktree(self, name: str, workspace: Path | None) -> Path:
         return Path("/worktrees", name)
 
-    async def prepare_folder(self, workspace: Path | None, run_id: str) -> Path:
-        return (workspace or Path("/project")) / ".workflow-runs" / run_id
+    async def prepare_folder(
+        self, workspace: Path | None, name: str, before: str | None = None
+    ) -> Path:
+        return (workspace or Path("/project")) / ".workflow-runs" / name
 
     async def wait(self, seconds: float) -> None:
         self.waits.append(seconds)

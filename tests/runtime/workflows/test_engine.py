@@ -56,7 +56,8 @@ nodes:
     assert statuses(state) == {"bad": "failed", "after": "skipped", "always": "completed"}
     assert state.status == "failed"
     steps.program = lambda _: says("fine now")
-    state = await run_workflow(log, run_id, steps, retries_failed=True)
+    await control(log, run_id, "resume")
+    state = await run_workflow(log, run_id, steps)
     assert state.status == "completed"
     assert steps.ran == ["bad", "always", "bad", "after", "always"]
 
@@ -227,9 +228,11 @@ nodes:
 
 
 async def test_a_run_ends_at_its_step_limit(log: SessionLog):
-    _, state = await play(log, files_of(SIX), FakeSteps(), max_steps=2)
+    run_id, state = await play(log, files_of(SIX), FakeSteps(), max_steps=2)
     assert state.status == "failed"
     assert sorted(state.nodes) == ["inspect", "plan"]
+    await control(log, run_id, "resume")
+    assert (await run_workflow(log, run_id, FakeSteps())).status == "completed"
 
 
 async def test_inputs_are_checked_before_anything_runs(log: SessionLog):

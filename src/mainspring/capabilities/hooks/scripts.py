@@ -32,8 +32,19 @@ _HERE = "\N{WORD JOINER}"
 _WORD = re.compile(r"[^\s'\"`;&|<>(){}=,$!]+")
 _QUOTED = re.compile(r"\"([^\"]*)\"|'([^']*)'")
 _MENTIONED = re.compile(rb"[\w.-]{2,}")
-_PATHS_INSIDE = re.compile(rb"[\w./-]*/[\w./-]+")
-_IMPORTS = re.compile(rb"(?:from\s+\.*([\w.]*)\s+)?import\s+(\([^)]*\)|[^\n;]*)")
+_PATHS = re.compile(rb"[\w./-]+")
+_IMPORT = re.compile(
+    rb"(?:\bfrom[ \t]{1,20}\.{0,20}([\w.]{0,200})[ \t]{1,20})?\bimport\b[ \t]{0,20}"
+)
+_LINE_END = re.compile(rb"[\n;]")
+_NO_NAMES = frozenset(("", ".", ".."))
+_MAX_NAME = 200
+"""Bytes of the name of a module."""
+_MAX_PATH = 4_096
+_MAX_BASES = 32
+"""Folders above a script in which what it mentions is looked up."""
+_MAX_MENTIONS = 200_000
+"""Of all scripts together."""
 _WHOLE_FOLDER = "hooks"
 _SKIPPED = frozenset(("__pycache__", "node_modules", ".git"))
 _REDIRECTION = re.compile(r">[>|&]?\s*(?:\"[^\"]*\"|'[^']*'|[^\s;&|'\"])+")
@@ -180,6 +191,7 @@ def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
     """The content of files, and of the files that they need."""
     contents: dict[str, bytes] = {}
     pending = [*names]
+    dependencies = _Dependencies(root)
     size = 0
     for name in pending:  # grows during the loop
         if name in contents:
@@ -193,7 +205,7 @@ def _read(names: Iterable[str], root: Path) -> dict[str, bytes]:
             raise InvalidInput(
                 f"{root / name}: hooks run over {MAX_FILES} files or {MAX_BYTES:,} bytes with it"
             )
-        pending += _files_with_script(name, content, root)
+        pending += dependencies.of(name, content)
     return contents
 
 
@@ -252,41 +264,123 @@ def _paths_inside(paths: Iterable[str], root: Path) -> Iterator[str]:
     return (path.removeprefix(start) for path in paths if path.startswith(start))
 
 
-def _files_with_script(name: str, content: bytes, root: Path) -> Iterator[str]:
-    """The files that a script needs: the folder `hooks` that it is in, and files that it
-    mentions."""
-    above = Path(name).parent.parts
-    if _WHOLE_FOLDER in above:
-        top = Path(*above[: above.index(_WHOLE_FOLDER) + 1])
-        yield from (path.as_posix() for path in _walk(root, top))
-    if _is_run(str(root / name)):
-        yield from _mentioned_files(name, content, root)
+class _Dependencies:
+    """Finds the files that scripts need: the folder `hooks` that one is in, and files that it
+    mentions. Folders are listed once; a mention costs no system call unless there is such a file.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._whole: set[Path] = set()
+        """Folders that were found as a whole."""
+        self._entries: dict[str, tuple[frozenset[str], frozenset[str]]] = {}
+        """By folder: the names in it, also without what follows a dot."""
+        self._runnable: dict[str, list[tuple[str, frozenset[bytes]]]] = {}
+        self._runs: dict[str, bool] = {}
+        self._mentions = 0
+
+    def of(self, name: str, content: bytes) -> Iterator[str]:
+        """Raises: InvalidInput: it mentions too much to be looked up."""
+        above = Path(name).parent.parts
+        if _WHOLE_FOLDER in above:
+            top = Path(*above[: above.index(_WHOLE_FOLDER) + 1])
+            if top not in self._whole:
+                self._whole.add(top)
+                yield from (path.as_posix() for path in _walk(self._root, top))
+        if self._is_run(name):
+            yield from self._mentioned_files(name, content)
+
+    def _is_run(self, path: str) -> bool:
+        if path not in self._runs:
+            self._runs[path] = _is_run(f"{self._root}/{path}")
+        return self._runs[path]
+
+    def _mentioned_files(self, name: str, content: bytes) -> Iterator[str]:
+        words = set(_MENTIONED.findall(content))
+        words |= {word.rpartition(b".")[0] for word in words}
+        for path, own_names in self._runnable_files(os.path.dirname(name)):
+            if not own_names.isdisjoint(words):
+                yield path
+        bases = [str(folder) for folder in Path(name).parents][:_MAX_BASES]
+        for mention in self._paths_mentioned(name, content):
+            parts = os.fsdecode(mention).strip("/").split("/")
+            for base in bases:
+                yield from self._files_at(base, parts)
+
+    def _paths_mentioned(self, name: str, content: bytes) -> set[bytes]:
+        paths = {word for word in _PATHS.findall(content) if b"/" in word and len(word) < _MAX_PATH}
+        for package, module in _imported_modules(content):
+            paths.update(_module_paths(package, module))
+            if len(paths) + self._mentions > _MAX_MENTIONS:
+                break
+        self._mentions += len(paths)
+        if self._mentions > _MAX_MENTIONS:
+            raise InvalidInput(
+                f"{self._root / name}: with it, hooks mention over {_MAX_MENTIONS:,} paths and"
+                " modules"
+            )
+        return paths
+
+    def _files_at(self, base: str, parts: Sequence[str]) -> Iterator[str]:
+        """The files that a path names, with any ending."""
+        folder, names = base, parts
+        if not _NO_NAMES.isdisjoint(parts):
+            folder, names = ".", os.path.normpath("/".join((base, *parts))).split("/")
+        for name in names[:-1]:
+            if name not in self._names(folder)[0]:
+                return
+            folder = f"{folder}/{name}"
+        if names[-1].partition(".")[0] not in self._names(folder)[1]:
+            return
+        start = os.path.normpath(f"{folder}/{names[-1]}")
+        for path in (f"{start}{ending}" for ending in _ENDINGS):
+            if self._is_run(path):
+                yield path
+
+    def _names(self, folder: str) -> tuple[frozenset[str], frozenset[str]]:
+        if folder not in self._entries:
+            try:
+                names = os.listdir(f"{self._root}/{folder}")
+            except OSError:
+                names = []
+            stems = frozenset(name.partition(".")[0] for name in names)
+            self._entries[folder] = frozenset(names), stems
+        return self._entries[folder]
+
+    def _runnable_files(self, folder: str) -> list[tuple[str, frozenset[bytes]]]:
+        """The files in a folder that may run, with the names by which others mention them."""
+        if folder not in self._runnable:
+            self._runnable[folder] = [
+                (path.as_posix(), frozenset((os.fsencode(path.name), os.fsencode(path.stem))))
+                for path in _walk(self._root, Path(folder), is_deep=False)
+                if self._is_run(path.as_posix())
+            ]
+        return self._runnable[folder]
 
 
-def _mentioned_files(name: str, content: bytes, root: Path) -> Iterator[str]:
-    words = set(_MENTIONED.findall(content))
-    words |= {word.rpartition(b".")[0] for word in words}
-    for path in _walk(root, Path(name).parent, is_deep=False):
-        own_names = {os.fsencode(path.name), os.fsencode(path.stem)}
-        if _is_run(str(root / path)) and not own_names.isdisjoint(words):
-            yield path.as_posix()
-    for mention in {*_PATHS_INSIDE.findall(content), *_imported_modules(content)}:
-        for base in Path(name).parents:
-            start = os.path.normpath(base / os.fsdecode(mention).lstrip("/"))
-            for path in (f"{start}{ending}" for ending in _ENDINGS):
-                if not path.startswith("..") and _is_run(str(root / path)):
-                    yield path
+def _imported_modules(content: bytes) -> set[tuple[bytes, bytes]]:
+    """The packages and modules of the import statements of a script, as they are written."""
+    end, last_closing = 0, content.rfind(b")")
+    modules: set[tuple[bytes, bytes]] = set()
+    for match in _IMPORT.finditer(content):
+        if match.start() < end:
+            continue  # in the list of an earlier one
+        package, stop = match[1] or b"", match.end()
+        is_list = content[stop : stop + 1] == b"(" and stop < last_closing
+        closing = content.find(b")", stop) if is_list else -1
+        line_end = _LINE_END.search(content, stop)
+        end = max(closing, line_end.start() if line_end else len(content))
+        names = re.findall(rb"[\w.]+", content[stop:end])
+        modules.update((package, name) for name in (package, *names) if len(name) <= _MAX_NAME)
+    return modules
 
 
-def _imported_modules(content: bytes) -> Iterator[bytes]:
-    """The Python modules that a script may import, as paths, and the packages that contain them."""
-    for package, modules in _IMPORTS.findall(content):
-        start = package.replace(b".", b"/")
-        for module in (package, *re.findall(rb"[\w.]+", modules)):
-            parts = module.split(b".")
-            for length in range(1, len(parts) + 1):
-                yield b"/".join(parts[:length])
-                yield b"/".join((start, *parts[:length]))
+def _module_paths(package: bytes, module: bytes) -> Iterator[bytes]:
+    """The paths of a module, alone and in its package, and of the packages that contain it."""
+    start, parts = package.replace(b".", b"/"), module.split(b".")
+    for length in range(1, len(parts) + 1):
+        yield b"/".join(parts[:length])
+        yield b"/".join((start, *parts[:length]))
 
 
 def _walk(root: Path, folder: Path, *, is_deep: bool = True) -> Iterator[Path]:

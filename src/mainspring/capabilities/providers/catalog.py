@@ -7,7 +7,7 @@ import functools
 import importlib.resources
 import re
 import tomllib
-from datetime import date
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import TypeAlias, TypeVar
@@ -80,6 +80,8 @@ class ModelListing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     price: Tariff | None = None
     long: LongTariff | None = None
     price_date: str = ""
+    min_cached_tokens: int = 0
+    """The shortest prefix of a prompt that is cached; 0: not known, or there is no cache."""
     family: str | None = None
     quirks: Quirks = Quirks()
 
@@ -195,6 +197,17 @@ class Catalog:
         """Today's price for a prompt that is not long."""
         listing = self.listing(self.resolve(name))
         return self._price(listing, listing.price)
+
+    def next_price(self, name: str) -> tuple[date, Price] | None:
+        """The next price that is known, and its first day."""
+        listing = self.listing(self.resolve(name))
+        tariff, today = listing.price, self._clock().date()
+        while tariff is not None and tariff.valid_until is not None:
+            if tariff.valid_until >= today and tariff.successor is not None:
+                first = tariff.valid_until + timedelta(days=1)
+                return first, tariff.successor.price_on(first, listing.price_date)
+            tariff = tariff.successor
+        return None
 
     def _price(self, listing: ModelListing, tariff: Tariff | None) -> Price:
         if tariff is None:

@@ -69,12 +69,13 @@ class CircuitBreaker:
     def is_admitting(self) -> bool:
         return self.state == "closed" or (self.state == "half_open" and self._probe is None)
 
-    def admit(self) -> BreakerPermit | None:
-        """A permit for one call, or `None`."""
-        if not self.is_admitting:
+    def admit(self, *, is_only: bool = False) -> BreakerPermit | None:
+        """A permit for one call, or `None`. If it is the only model that a call can use, the call
+        is always permitted, and tests it."""
+        if not (self.is_admitting or is_only):
             return None
         admission = BreakerPermit(self)
-        if self.state == "half_open":
+        if self._open_until is not None:
             self._probe = admission
         return admission
 

@@ -11,7 +11,8 @@ from msgspec import Struct
 
 from mainspring import error_table
 from mainspring.capabilities.providers.catalog import Catalog
-from mainspring.capabilities.providers.router import Router
+from mainspring.capabilities.providers.retry import Timing
+from mainspring.capabilities.providers.router import Router, RouterSettings
 from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.events import Usage
@@ -72,6 +73,8 @@ class ModelRegistry:
         connect_early: Callable[[str], None],
         default_model: str,
         small_models: Mapping[str, str | None],
+        router_settings: RouterSettings | None = None,
+        timing: Timing | None = None,
     ) -> None:
         """`make_client` and `connect_early` take an id of the catalog. `small_models`: the cheap
         model of each provider, if it has one."""
@@ -81,6 +84,8 @@ class ModelRegistry:
         self._default_model = default_model
         self._small_models = small_models
         self._models: dict[str, Model] = {}
+        self._router_settings = router_settings
+        self._timing = timing
         self._routers: dict[str, Router] = {}
 
     def put(self, name: str, model: Model) -> None:
@@ -108,7 +113,8 @@ class ModelRegistry:
     def router(self, name: str) -> Router:
         if name not in self._routers:
             candidates = [self._candidate(item.strip()) for item in name.split(",")]
-            self._routers[name] = Router(Routing({"main": candidates}))
+            routing = Routing({"main": candidates})
+            self._routers[name] = Router(routing, self._router_settings, self._timing)
         return self._routers[name]
 
     def resolve(self, name: str) -> str:

@@ -1,10 +1,12 @@
 """A model made of several: ordered candidates, retries, failover, circuit breakers, rate limits.
 
 Until the first part of a reply has been yielded, a failed call is retried here, on the same model
-or the next, and the caller only sees `FailedOver`. After that, nothing is retried here: the caller
-may have started a tool from that part, and only the caller can record the tokens that were paid
-for. It gets the `ProviderFailed` and decides whether to call again; a model whose streams broke
-twice in a row is then tried last. `Stalled` is not a part of a reply.
+or the next, and the caller only sees `FailedOver`. If no model answers, all are asked again after a
+wait, for minutes: before each wait the caller sees `RetryScheduled`, and may leave. After the first
+part, nothing is retried here: the caller may have started a tool from that part, and only the
+caller can record the tokens that were paid for. It gets the `ProviderFailed` and decides whether to
+call again; a model whose streams broke twice in a row is then tried last. `Stalled` is not a part
+of a reply.
 """
 
 from __future__ import annotations
@@ -23,8 +25,11 @@ from mainspring.capabilities.providers.rate_limit import (
 )
 from mainspring.capabilities.providers.retry import (
     REQUEST_AT_FAULT,
+    OutagePolicy,
     RetryPolicy,
     Timing,
+    outage_attempts,
+    outage_delay,
     retry_delay,
 )
 from mainspring.capabilities.providers.routing_rules import (
@@ -35,7 +40,14 @@ from mainspring.capabilities.providers.routing_rules import (
 )
 from mainspring.capabilities.providers.token_estimate import request_tokens
 from mainspring.core.errors import InvalidInput, ProviderFailed
-from mainspring.core.model import Delta, FailedOver, Reply, Request, Stalled
+from mainspring.core.model import (
+    Delta,
+    FailedOver,
+    Reply,
+    Request,
+    RetryScheduled,
+    Stalled,
+)
 
 _MAX_BROKEN_STREAMS = 2
 _PROBE_SECONDS = 1.0
@@ -43,18 +55,24 @@ _PROBE_SECONDS = 1.0
 
 class RouterSettings(Struct, frozen=True, kw_only=True):
     retry_policy: RetryPolicy = field(default_factory=RetryPolicy)
+    outage: OutagePolicy = field(default_factory=OutagePolicy)
     breaker: BreakerSettings = field(default_factory=BreakerSettings)
     pace: RateLimitSettings = field(default_factory=RateLimitSettings)
     """Limits of a provider that `paces` does not name."""
     paces: Mapping[str, RateLimitSettings] = field(default_factory=dict[str, RateLimitSettings])
-    max_cooldown_wait_seconds: float = 30.0
-    """With every breaker open, the longest cooldown that a call waits for instead of failing."""
 
 
 class _CandidateFailures(Struct):
-    """The failure of each candidate of one call, for the event and for the final error."""
+    """The failure of each candidate in one round, for the event and for the final error."""
 
     failures: dict[str, ProviderFailed] = field(default_factory=dict[str, ProviderFailed])
+    is_answered: bool = False
+
+    @property
+    def requested_seconds(self) -> float:
+        """The shortest wait after which one of them may answer, as far as they have said."""
+        waits = [item.retry_after_seconds for item in self.failures.values() if item.retryable]
+        return min((seconds or 0.0 for seconds in waits), default=0.0)
 
     def summary(self) -> ProviderFailed:
         """The only failure itself, or one error that combines all."""
@@ -158,6 +176,9 @@ class ModelRoute:
         """
         async with aclosing(self._attempts(request)) as attempts:
             async for attempt in attempts:
+                if isinstance(attempt, RetryScheduled):
+                    yield attempt
+                    continue
                 try:
                     async for item in attempt.items:
                         if self._current != attempt.candidate.id and not isinstance(item, Stalled):
@@ -168,41 +189,70 @@ class ModelRoute:
                 except ProviderFailed as failure:
                     attempt.failure = failure
 
-    async def _attempts(self, request: Request) -> AsyncGenerator[_Attempt, None]:
+    async def _attempts(self, request: Request) -> AsyncGenerator[_Attempt | RetryScheduled, None]:
         """Calls, one after the other until one is answered; the caller reads each to its end."""
-        refusals = _CandidateFailures()
         if not self._candidates:
             self._candidates = await self._router.choose(self._routing_task, request)
         if self._current is None:
             self._current = self._candidates[0].id
-        candidates = tuple(sorted(self._candidates, key=self._is_shaky))
-        await self._wait_for_a_cooldown(candidates)
+        timing = self._router.timing
+        began, number = timing.clock(), 0
+        while True:
+            number += 1
+            failures = _CandidateFailures()
+            async with aclosing(self._round(request, failures)) as attempts:
+                async for attempt in attempts:
+                    yield attempt
+            if failures.is_answered:
+                return
+            wait = self._wait_after(failures, number, timing.clock() - began)
+            if wait is None:
+                raise _with_attempts(failures.summary(), number)
+            yield wait
+            await timing.sleep(wait.seconds)
+
+    async def _round(
+        self, request: Request, failures: _CandidateFailures
+    ) -> AsyncGenerator[_Attempt, None]:
+        """Ask each candidate until one answers."""
+        candidates = sorted(self._candidates, key=self._is_shaky)
+        is_any_admitting = any(self._router.breaker(item.id).is_admitting for item in candidates)
         for candidate in candidates:
-            is_alone = not any(
-                self._router.breaker(other.id).state != "open"
-                for other in candidates
-                if other is not candidate and other.id not in refusals.failures
-            )
-            attempts = self._ask(candidate, request, refusals, is_alone=is_alone)
+            attempts = self._ask(candidate, request, failures, is_only=not is_any_admitting)
             async with aclosing(attempts):
                 async for attempt in attempts:
                     yield attempt
-            if candidate.id not in refusals.failures:
+            if candidate.id not in failures.failures:
+                failures.is_answered = True
                 return
-        raise refusals.summary()
+
+    def _wait_after(
+        self, failures: _CandidateFailures, number: int, waited: float
+    ) -> RetryScheduled | None:
+        failure, policy = failures.summary(), self._router.settings.outage
+        seconds = outage_delay(
+            failure,
+            number,
+            policy=policy,
+            rng=self._router.timing.random,
+            requested_seconds=failures.requested_seconds,
+            waited_seconds=waited,
+        )
+        if seconds is None:
+            return None
+        return RetryScheduled(
+            model=failure.provider,
+            kind=failure.kind,
+            reason=str(failure).removeprefix(f"{failure.provider}: "),
+            attempt=number + 1,
+            attempts=outage_attempts(failure, policy),
+            seconds=seconds,
+            waited_seconds=waited,
+            limit_seconds=policy.limit_seconds,
+        )
 
     def _is_shaky(self, model_candidate: ModelCandidate) -> bool:
         return self._broken_streams.get(model_candidate.id, 0) >= _MAX_BROKEN_STREAMS
-
-    async def _wait_for_a_cooldown(self, candidates: Sequence[ModelCandidate]) -> None:
-        breakers = [self._router.breaker(candidate.id) for candidate in candidates]
-        patience = self._router.settings.max_cooldown_wait_seconds
-        while not any(breaker.is_admitting for breaker in breakers):
-            seconds = min(breaker.seconds_left for breaker in breakers) or _PROBE_SECONDS
-            patience -= seconds
-            if patience < 0:
-                return
-            await self._router.timing.sleep(seconds)
 
     async def _ask(
         self,
@@ -210,18 +260,19 @@ class ModelRoute:
         request: Request,
         candidate_failures: _CandidateFailures,
         *,
-        is_alone: bool,
+        is_only: bool,
     ) -> AsyncGenerator[_Attempt, None]:
-        """Call one candidate with its retries; if it yields nothing, its failure is recorded."""
+        """Call one candidate with its retries; if it yields nothing, its failure is recorded.
+        `is_only`: no other candidate can be called."""
         breaker = self._router.breaker(model_candidate.id)
-        admission = breaker.admit()
+        admission = breaker.admit(is_only=is_only)
         if admission is None:
             candidate_failures.failures[model_candidate.id] = _breaker_open(
                 model_candidate, breaker
             )
             return
         try:
-            attempts = self._retries(model_candidate, request, is_alone=is_alone)
+            attempts = self._retries(model_candidate, request, candidate_failures)
             async with aclosing(attempts):
                 async for attempt in attempts:
                     attempt.refusals = candidate_failures
@@ -241,8 +292,16 @@ class ModelRoute:
         finally:
             admission.release()
 
+    def _is_last(self, model_candidate: ModelCandidate, failures: _CandidateFailures) -> bool:
+        """Whether no other candidate is left in this round."""
+        return not any(
+            self._router.breaker(other.id).state != "open"
+            for other in self._candidates
+            if other is not model_candidate and other.id not in failures.failures
+        )
+
     async def _retries(
-        self, model_candidate: ModelCandidate, request: Request, *, is_alone: bool
+        self, model_candidate: ModelCandidate, request: Request, failures: _CandidateFailures
     ) -> AsyncGenerator[_Attempt, None]:
         timing, pace = self._router.timing, self._router.pace(model_candidate.provider)
         request = msgspec.structs.replace(request, model=model_candidate.name)
@@ -260,16 +319,17 @@ class ModelRoute:
             failure = attempt.failure or _no_reply(model_candidate)
             if attempt.has_yielded or failure.kind in REQUEST_AT_FAULT:
                 raise failure
-            seconds = retry_delay(
-                failure,
-                number,
-                retry_policy=self._router.settings.retry_policy,
-                rng=timing.random,
-                is_alone=is_alone,
-            )
+            seconds = None
+            if not self._is_last(model_candidate, failures):
+                seconds = retry_delay(
+                    failure,
+                    number,
+                    retry_policy=self._router.settings.retry_policy,
+                    rng=timing.random,
+                )
             if seconds is None:
                 raise _CandidateFailed(
-                    _with_candidate(model_candidate, failure, number)
+                    _with_attempts(failure, number, model_candidate.id)
                 ) from failure
             await timing.sleep(seconds)
 
@@ -323,13 +383,14 @@ class _CandidateFailed(Exception):
         self.failure = failure
 
 
-def _with_candidate(
-    model_candidate: ModelCandidate, failure: ProviderFailed, attempts: int
+def _with_attempts(
+    failure: ProviderFailed, attempts: int, model_id: str | None = None
 ) -> ProviderFailed:
+    """The failure after so many attempts; of this model, if it has only its provider's name."""
     attempts_text = f" ({attempts} attempts)" if attempts > 1 else ""
     what = str(failure).removeprefix(f"{failure.provider}: ")
     return ProviderFailed(
-        model_candidate.id,
+        model_id or failure.provider,
         failure.kind,
         what + attempts_text,
         retry_after_seconds=failure.retry_after_seconds,

@@ -28,11 +28,13 @@ class SandboxedProgram:
         request: ExecRequest,
         connection: KeeperConnection,
         descriptors: tuple[int, int],
+        on_end: Callable[[], None],
     ) -> None:
         self._sandbox = sandbox
         self._key = request.key
         self._connection = connection
         self._input, self._output = descriptors
+        self._on_end = on_end
         self._is_closed = False
 
     async def send(self, data: bytes) -> None:
@@ -70,8 +72,11 @@ class SandboxedProgram:
             anyio.notify_closing(descriptor)
             os.close(descriptor)
         with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
-            await self._connection.aclose()
-            await self._sandbox.close()
+            try:
+                await self._connection.aclose()
+                await self._sandbox.close()
+            finally:
+                self._on_end()
             await self._sandbox.forget(self._key)
 
     async def _wait(self, ready: Callable[[int], Awaitable[None]], descriptor: int) -> None:
@@ -79,8 +84,11 @@ class SandboxedProgram:
             await ready(descriptor)
 
 
-async def attach_program(sandbox: KeeperSandbox, request: ExecRequest) -> SandboxedProgram:
-    """Start a program in a sandbox that runs nothing else.
+async def attach_program(
+    sandbox: KeeperSandbox, request: ExecRequest, on_end: Callable[[], None] = lambda: None
+) -> SandboxedProgram:
+    """Start a program in a sandbox that runs nothing else. `on_end` is called when neither runs any
+    more, also if the program was not started.
 
     Raises:
         SandboxFailed: it was not started.
@@ -94,10 +102,11 @@ async def attach_program(sandbox: KeeperSandbox, request: ExecRequest) -> Sandbo
         os.close(our_output)
         with CancelScope(shield=True), anyio.move_on_after(_CLOSE_SECONDS):
             await sandbox.close()
+        on_end()
         raise
     finally:
         os.close(their_input)
         os.close(their_output)
     for descriptor in (our_input, our_output):
         os.set_blocking(descriptor, False)
-    return SandboxedProgram(sandbox, request, connection, (our_input, our_output))
+    return SandboxedProgram(sandbox, request, connection, (our_input, our_output), on_end)

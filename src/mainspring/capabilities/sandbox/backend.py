@@ -68,6 +68,10 @@ class SandboxSpec:
     sandbox_limits: SandboxLimits = field(default_factory=SandboxLimits)
     network: bool = False
     """Whether the sandbox has a listener for the proxy on the host."""
+    guard: Path | None = None
+    """The private folder of the session's guard of protected paths."""
+    end_guard: tuple[str, ...] = ()
+    """The command that ends that guard when its process was killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

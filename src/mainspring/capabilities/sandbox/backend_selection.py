@@ -29,6 +29,7 @@ from mainspring.capabilities.sandbox.macos import Seatbelt
 from mainspring.core.clock import Clock, now
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.files.atomic_file import write_atomic
+from mainspring.files.session_owner import gives_uids
 
 BackendName: TypeAlias = Literal[
     "bubblewrap", "landlock", "seatbelt", "docker", "container", "none"
@@ -160,7 +161,7 @@ def _landlocks(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
     if abi < ENOUGH_ABI:
         reason = f"ABI {abi} of at least {ENOUGH_ABI}"
         return BackendRefusal("landlock", reason, _FIXES["landlock"])
-    if os.geteuid() == 0:
+    if gives_uids():
         return [Landlock(owns_uid=True)]
     if not settings.allow_degraded:
         return BackendRefusal(
@@ -177,7 +178,7 @@ def _containers(settings: SandboxSettings) -> list[Backend] | BackendRefusal:
         return BackendRefusal(
             "container", "it is not declared to be the boundary", _FIXES["container"]
         )
-    if os.geteuid() == 0:
+    if gives_uids():
         return [Landlock(owns_uid=True, is_in_boundary=True)]
     if landlock_abi() < ENOUGH_ABI:
         return BackendRefusal(

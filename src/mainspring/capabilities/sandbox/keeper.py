@@ -15,6 +15,7 @@ import time
 from mainspring.capabilities.sandbox.client_connection import ClientConnection
 from mainspring.capabilities.sandbox.execution import LOST_RESULT, Execution, ProgramRequest
 from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.keeper_guard import KeeperGuard
 from mainspring.capabilities.sandbox.launched_sandbox import (
     LaunchedSandbox,
     launch_sandbox,
@@ -56,6 +57,8 @@ class KeeperConfig:
         self.output_bytes = int(values["output_bytes"])
         self.linger_seconds = int(values["linger_ms"]) / 1000
         self.stamp = values["stamp"]
+        self.guard = os.fsdecode(values["guard"])
+        self.end_guard = [os.fsdecode(word) for word in unpack(values["end_guard"])]
         limits = (int(values[f"{name}"]) for name in ("memory_bytes", "processes", "disk_bytes"))
         self.quota = Quota(*limits)
 
@@ -75,6 +78,7 @@ class Keeper:
         self._owner: ClientConnection | None = None
         """The client that holds the streams of the running program; the program ends when it
         disconnects."""
+        self._guard = KeeperGuard(config.guard, config.end_guard)
         self._monitor: ResourceMonitor | None = None
         self._next_watch = 0.0
         # the client that started the keeper needs time to connect, however short the linger time is
@@ -98,6 +102,9 @@ class Keeper:
             if self._is_abandoned():
                 break
         self._end_sandbox()
+        self._guard.release()
+        if not self._clients:
+            self._guard.end_if_abandoned()
         for client in list(self._clients.values()):
             client.flush_and_close()
 
@@ -153,8 +160,13 @@ class Keeper:
             connection.close()
             if self._running and self._owner is connection:
                 self._stop(self._running, "cancelled")
-            if not self._clients:
-                self._alone_since = time.monotonic()
+            self._note_alone()
+
+    def _note_alone(self) -> None:
+        if not self._clients:
+            self._alone_since = time.monotonic()
+            if not self._running and not self._queue:
+                self._guard.end_if_abandoned()
 
     def _answer(self, connection: ClientConnection, message: list[bytes]) -> None:
         kind, *fields = message
@@ -204,6 +216,7 @@ class Keeper:
         elif request.is_sound:
             if request.streams:
                 self._owner = connection
+            self._guard.hold()
             self._queue.append(request)
             return
         else:
@@ -300,16 +313,18 @@ class Keeper:
             self._poll.unregister(stream)
         output, record = execution.finish(), execution.record(status)
         self._running = self._monitor = None
+        if not self._queue:
+            self._guard.release()
         try:
             self._records.put(execution.name, record)
         except OSError as error:  # a full disk: current waiters still get it
             os.write(2, f"{execution.name} was not stored: {error}\n".encode())
         self._send_output(execution.name, output)
         self._send(execution.name, b"ran", record)
-        if not self._clients:
-            self._alone_since = time.monotonic()
+        self._note_alone()
 
-    def _read_agent(self) -> None:
+    def _read_agent(self) -> bool:
+        """Whether the agent still lives."""
         lines = self._launched.read_messages()
         if lines is None:
             self._is_closed = True
@@ -319,6 +334,7 @@ class Keeper:
                 self._finish(int(status))
             elif word == b"unguarded":
                 self._abandon()
+        return lines is not None
 
     def _abandon(self) -> None:
         """The agent did not start the program, because the sandbox's mounts have changed. Clients
@@ -331,7 +347,17 @@ class Keeper:
         self._is_closed = True
 
     def _end_sandbox(self) -> None:
-        """End the sandbox. If a program is still running in it, its outcome is unknown."""
+        """End the sandbox, once the agent has killed the program that is still running: the death
+        of the launcher ends it too, but later than we would know. If the agent does not answer,
+        the program's outcome is unknown."""
+        deadline = time.monotonic() + _STOP_SECONDS
+        if self._running:
+            self._launched.stop_program()
+        control = select.poll()
+        control.register(self._launched.control.fileno(), select.POLLIN)
+        while self._running and (left := deadline - time.monotonic()) > 0:
+            if control.poll(int(left * 1000) + 1) and not self._read_agent():
+                break
         self._launched.end()
         if self._running:
             self._running.stopped = self._running.stopped or "lost"

@@ -240,6 +240,8 @@ def _keeper_config(spec: SandboxSpec, launch: Launch, linger_seconds: float, sta
             "disk_bytes": b"%d" % limits.disk_bytes,
             "linger_ms": b"%d" % int(linger_seconds * 1000),
             "stamp": stamp.encode(),
+            "guard": b"" if spec.guard is None else os.fsencode(spec.guard),
+            "end_guard": pack(map(os.fsencode, spec.end_guard)),
         }
     )
 

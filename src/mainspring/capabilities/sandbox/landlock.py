@@ -26,7 +26,7 @@ from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack, pack_map
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
-from mainspring.files.session_owner import entering_group
+from mainspring.files.session_owner import entering_group, gives_uids
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64")
 _ETC = (
@@ -142,7 +142,7 @@ def _readable(spec: SandboxSpec) -> list[str]:
 
 
 def _refuse_root() -> None:
-    if os.geteuid() == 0:
+    if gives_uids():
         raise SandboxFailed("programs must not run as root behind Landlock alone")
 
 
@@ -196,7 +196,7 @@ def _code_hash() -> str:
     """Of what confines programs."""
     names = (
         *("agent", "landlock_inside", "landlock_lend", "landlock_entry", "landlock_rules"),
-        "seccomp",
+        *("seccomp", "linux_capabilities"),
     )
     contents = [(Path(__file__).parent / f"{name}.py").read_bytes() for name in names]
     return hashlib.sha256(b"".join(contents)).hexdigest()

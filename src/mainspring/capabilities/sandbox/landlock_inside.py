@@ -31,6 +31,7 @@ from mainspring.capabilities.sandbox.landlock_rules import (
     files_ruleset,
     signals_ruleset,
 )
+from mainspring.capabilities.sandbox.linux_capabilities import set_capabilities
 from mainspring.capabilities.sandbox.wire import unpack, unpack_map
 from mainspring.files.openat import open_absolute, open_beneath
 
@@ -113,6 +114,7 @@ def _guard(config: LandlockConfig) -> None:
         os.setgroups([config.entering_group])
         os.setresgid(config.uid, config.uid, config.uid)
         os.setresuid(config.uid, config.uid, config.uid)
+        set_capabilities(())  # a server that is not root keeps them through a change of uid
     _die_with_parent(signal.SIGTERM)
     if os.getppid() != launcher:
         return  # the launcher was killed before the death signal was set

@@ -45,6 +45,8 @@ _OF_A_FILE = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE | _IOCTL_DEV
 
 READ = _EXECUTE | _READ_FILE | _READ_DIR
 CHANGE = _ALL_FILES & ~(_MAKE_CHAR | _MAKE_SOCK | _MAKE_BLOCK | _IOCTL_DEV)
+SERVE = CHANGE | _MAKE_SOCK
+"""Rights for the folders of a server."""
 USE = _READ_FILE | _WRITE_FILE | _TRUNCATE
 """Rights for a device."""
 
@@ -78,6 +80,18 @@ def paths_ruleset(allowed: Iterable[tuple[int, int]]) -> int | None:
     ruleset = _ruleset(supported_rights, 0, 0)
     for place, rights in allowed:
         _allow(ruleset, place, rights & supported_rights)
+    return ruleset
+
+
+def service_ruleset(allowed: Iterable[tuple[int, int]]) -> int:
+    """As `files_ruleset`, with the network.
+
+    Raises:
+        OSError: the kernel does not support all of that.
+    """
+    ruleset = _ruleset(_ALL_FILES, 0, _ALL_SCOPES)
+    for place, rights in allowed:
+        _allow(ruleset, place, rights)
     return ruleset
 
 

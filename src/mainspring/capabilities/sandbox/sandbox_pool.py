@@ -105,6 +105,11 @@ class SandboxPlans(Protocol[Paths]):
         """The part that is known before the sandbox opens; the fingerprint depends only on it."""
         ...
 
+    def end_abandoned_guards(self, states: Path, /) -> list[str]:
+        """Set aside what programs created after their process was killed; returns the paths.
+        Blocks."""
+        ...
+
     async def prepare(
         self, request: SandboxRequest[Paths], spec: SandboxSpec, cleanup: AsyncExitStack, /
     ) -> PreparedSandbox:
@@ -198,18 +203,21 @@ class SandboxPool(Generic[Paths]):
             return session
 
     async def end_outdated(self, states: Path) -> None:
-        """End sandboxes that another version left running in this folder: they may be less safe.
-        Each folder is checked once."""
+        """End what processes that were killed have left in this folder: sandboxes of another
+        version, which may be less safe, and guards. Each folder is checked once."""
         if states not in self._checked_states:
             self._checked_states.add(states)
             if count := await to_thread.run_sync(end_stale_keepers, states):
                 _LOG.warning("ended %d sandboxes that another version has left running", count)
+            if paths := await to_thread.run_sync(self._plans.end_abandoned_guards, states):
+                _LOG.warning("set aside what a program had created: %s", ", ".join(paths))
 
     async def release(self, session_id: str) -> None:
         """The run has ended; the sandbox stays for a while, so that the next run starts faster."""
         with CancelScope(shield=True):
             async with self._sessions_lock:
                 if (session := self._busy.pop(session_id, None)) is not None:
+                    session.check_protected_paths()
                     self._idle[session_id] = session
                 while len(self._idle) > self._most_idle:
                     await self._idle.pop(next(iter(self._idle))).close()

@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -17,9 +18,10 @@ from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, s
 from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
 from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.core.errors import SandboxFailed
-from mainspring.files.session_owner import available_uids
+from mainspring.files.session_owner import available_uids, missing_capabilities
 
 _SECONDS = 10
+_CONTAINER_MARKS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 _NO_COMMANDS = "agents cannot run commands here: no isolation, no execution"
 _SECCOMP = Path("/proc/sys/kernel/seccomp/actions_avail")
 _NEW_USER_NAMESPACE = (
@@ -36,9 +38,13 @@ class SandboxProbe:
     fix: str | None = None
 
 
-async def probe_sandboxes(settings: SandboxSettings) -> list[SandboxProbe]:
+async def probe_sandboxes(
+    settings: SandboxSettings, environment: Mapping[str, str]
+) -> list[SandboxProbe]:
     """The parts, and then whether a whole sandbox works; the result is not cached."""
     parts = await to_thread.run_sync(_parts)
+    runtime = container_runtime(environment)
+    parts += [] if runtime is None else [_container(runtime)]
     return [*parts, *await _verdicts(settings)]
 
 
@@ -100,6 +106,33 @@ def _session_uids(backend: Backend) -> SandboxProbe:
     )
 
 
+def container_runtime(environment: Mapping[str, str]) -> str | None:
+    """The kind of container that this process is in, as far as it shows."""
+    if "KUBERNETES_SERVICE_HOST" in environment:
+        return "kubernetes"
+    for mark, name in _CONTAINER_MARKS.items():
+        if os.path.exists(mark):
+            return name
+    return environment.get("container") or None  # systemd-nspawn, LXC, Podman
+
+
+def _container(runtime: str) -> SandboxProbe:
+    missing = missing_capabilities()
+    if not missing:
+        consequence = "programs of each session can have a uid of their own"
+        return SandboxProbe("container", "ok", f"{runtime}, with what that takes", consequence)
+    options = " ".join(f"--cap-add {name.upper()}" for name in missing)
+    return SandboxProbe(
+        "container",
+        "warn",
+        f"{runtime}, without the capabilities {', '.join(missing)}",
+        "programs of sessions cannot have uids of their own: without user namespaces, agents cannot"
+        " run commands here",
+        f"start the container as root, through mainspring-container, with {options};"
+        " `Containers` in docs/operations.md lists the options of each runtime",
+    )
+
+
 def _seatbelt() -> SandboxProbe:
     name, path = "sandbox-exec", shutil.which("sandbox-exec")
     if path:
@@ -118,10 +151,14 @@ def _bubblewrap() -> SandboxProbe:
     return SandboxProbe(name, "missing", text, consequence, fix)
 
 
+def has_user_namespaces() -> bool:
+    # in another process: ours must stay in its namespace
+    return _succeeds([sys.executable, "-I", "-S", "-c", _NEW_USER_NAMESPACE])
+
+
 def _user_namespaces() -> SandboxProbe:
     name = "user namespaces"
-    # in another process: ours must stay in its namespace
-    if _succeeds([sys.executable, "-I", "-S", "-c", _NEW_USER_NAMESPACE]):
+    if has_user_namespaces():
         return SandboxProbe(name, "ok", "yes", "a sandbox needs no root")
     consequence = "bubblewrap works only for root, or not at all"
     fix = (

@@ -4,6 +4,7 @@ variables, and with protected paths checked around every program.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
@@ -27,7 +28,9 @@ from mainspring.core.errors import SandboxFailed, ToolEnvironmentError
 from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 
+_LOG = logging.getLogger("mainspring.sandbox")
 _CLOSE_SECONDS = 30.0
+_WATCH_SECONDS = 1.0
 GIT_VARIABLES = {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
@@ -48,6 +51,12 @@ class PathWatcher(Protocol):
 
     def end(self) -> list[str]:
         """Call after the program has ended: the protected paths it created, which were moved away.
+
+        Raises: SandboxFailed."""
+        ...
+
+    def check(self) -> list[str]:
+        """Call while programs run: the protected paths they created, which were moved away.
 
         Raises: SandboxFailed."""
         ...
@@ -121,7 +130,12 @@ class SessionServices:
         self._open = opening
 
     async def start(self, name: str, request: ExecRequest) -> None:
-        await (await self._open()).services.start(name, request)
+        opened = await self._open()
+        opened.path_watcher.begin()
+        try:
+            await opened.services.start(name, request)
+        finally:
+            opened.path_watcher.end()
 
     async def output(self, name: str) -> ExecutionProgress | None:
         return await (await self._open()).services.output(name)
@@ -145,6 +159,10 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
     """For tasks that continue between runs."""
     ran: set[str] = field(default_factory=set[str])
     """Keys of programs whose results the sandbox still stores."""
+    watchers: list[PathWatcher] = field(default_factory=list[PathWatcher])
+    """One for each attached program."""
+    set_aside: list[str] = field(default_factory=list[str])
+    """What attached programs have created, until the model has been told."""
     cleanup: AsyncExitStack = field(default_factory=AsyncExitStack)
     """What to close with the session, before its sandbox."""
 
@@ -160,7 +178,8 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
                 await opened.sandbox.close()  # the restarted sandbox mounts all of it
             ran = await opened.sandbox.run(_with_variables(request, opened), on_output)
         finally:
-            set_aside = opened.path_watcher.end()
+            set_aside = [*self.set_aside, *opened.path_watcher.end()]
+            self.set_aside.clear()
         return _with_removal_note(ran, set_aside)
 
     async def attach(
@@ -176,7 +195,39 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
         """
         opened = await self.open()
         sandbox = opened.open_another(name, read_only, networking)
-        return await attach_program(sandbox, _with_variables(request, opened))
+        ended = anyio.Event()
+        opened.path_watcher.begin()
+        self.watchers.append(opened.path_watcher)
+        self.group.start_soon(self._watch, opened.path_watcher, ended)
+
+        def on_end() -> None:
+            ended.set()
+            self.watchers.remove(opened.path_watcher)
+            self._set_aside(opened.path_watcher.end)
+
+        return await attach_program(sandbox, _with_variables(request, opened), on_end)
+
+    def check_protected_paths(self) -> None:
+        """Set aside what attached programs have created, before the next run reads the folder."""
+        for path_watcher in self.watchers[:1]:
+            self._set_aside(path_watcher.check)
+
+    async def _watch(self, path_watcher: PathWatcher, ended: anyio.Event) -> None:
+        """Guard protected paths while an attached program runs: it may run for days."""
+        while not ended.is_set():
+            with anyio.move_on_after(_WATCH_SECONDS):
+                await ended.wait()
+            self._set_aside(path_watcher.check)
+
+    def _set_aside(self, check: Callable[[], list[str]]) -> None:
+        try:
+            paths = check()
+        except SandboxFailed as error:
+            _LOG.warning("%s", error)
+            return
+        if paths:
+            self.set_aside.extend(paths)
+            _LOG.warning("set aside what an MCP server has created: %s", ", ".join(paths))
 
     def prepare(self) -> None:
         """Start the sandbox in the background, since a program is about to run; no effect if one
@@ -234,8 +285,9 @@ def _with_removal_note(exec_result: ExecResult, set_aside: list[str]) -> ExecRes
     """The result, with a note for the model about removed files."""
     if not set_aside:
         return exec_result
+    paths = ", ".join(dict.fromkeys(set_aside))
     notice = (
-        f"\n[set aside, since it could run outside of the sandbox: {', '.join(set_aside)}."
+        f"\n[set aside, since it could run outside of the sandbox: {paths}."
         " Only people can make these (`git init`, say): ask the user to.]\n"
     ).encode("utf-8", "replace")
     stderr = exec_result.stderr

@@ -18,7 +18,13 @@ from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 from mainspring.files.openat import OpenDescriptor
-from mainspring.files.session_owner import FEWEST_UIDS, SUBUID, SUBUID_NAME, available_uids
+from mainspring.files.session_owner import (
+    FEWEST_UIDS,
+    SUBUID,
+    SUBUID_NAME,
+    available_uids,
+    gives_uids,
+)
 
 if sys.platform != "win32":
     import fcntl
@@ -102,7 +108,7 @@ def session_uids() -> SessionUids:
             f"there are too few uids to give each session its own: at least {FEWEST_UIDS} are"
             f" needed for {SUBUID_NAME!r} in {SUBUID}, or in the user namespace of this container"
         )
-    return SessionUids(uids=uids, claims=_claims_folder())
+    return SessionUids(uids=uids, claims=claims_folder())
 
 
 def session_uid(session_id: str) -> int:
@@ -112,13 +118,18 @@ def session_uid(session_id: str) -> int:
 
 def release_session_uid(session_id: str) -> None:
     """See `SessionUids.release`. No effect where sessions have no uids of their own."""
-    if hasattr(os, "geteuid") and os.geteuid() == 0:
+    if gives_uids():
         for claims in _CLAIMS:
             if claims.is_dir():
                 SessionUids(uids=available_uids(), claims=claims).release(session_id)
 
 
-def _claims_folder() -> Path:
+def claims_folder() -> Path:
+    """The folder of the claims, made if it is missing.
+
+    Raises:
+        SandboxFailed: it can be written nowhere.
+    """
     for folder in _CLAIMS:
         try:
             _make_private(folder)
@@ -130,14 +141,14 @@ def _claims_folder() -> Path:
 
 
 def _make_private(folder: Path) -> None:
-    """Create the folder, or check that it is ours and close it to other users.
+    """Create the folder, or check that it is ours or root's and close it to other users.
 
     Raises:
         OSError: it cannot be made, or another user's folder is in its place.
     """
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     state = folder.lstat()
-    if not stat.S_ISDIR(state.st_mode) or state.st_uid != os.geteuid():
+    if not stat.S_ISDIR(state.st_mode) or state.st_uid not in (0, os.geteuid()):
         raise OSError(f"{folder} is not a folder of this user")
     if state.st_mode & 0o077:
         folder.chmod(0o700)

@@ -12,6 +12,9 @@ SOCKET = "keeper.sock"
 READY, HELD = b"ready", b"held"
 """The first message of a new keeper: programs can be run; another keeper already exists."""
 
+GUARD_RECORD, GUARD_LOCK = "guard.json", "guard.lock"
+"""In the private folder of a session's sandbox: see `harness/permissions/guard_record.py`."""
+
 CHANGED = "the workspace was changed while its sandbox was set up"
 """A message in the launcher's log: another attempt may succeed."""
 

@@ -74,6 +74,10 @@ class Scrubber:
                 self._names[value] = name
                 self._redactor = None
 
+    def passages(self, boundaries: str) -> tuple[str, ...]:
+        """See `multi_word_secrets`."""
+        return multi_word_secrets({name: value for value, name in self._names.items()}, boundaries)
+
     def redacted(self, text: str) -> str:
         return self(text.encode(errors="replace")).decode(errors="replace")
 

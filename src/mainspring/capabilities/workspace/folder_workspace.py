@@ -40,7 +40,8 @@ from mainspring.capabilities.workspace.workspace_roots import (
 from mainspring.core.errors import FileChanged, FileRefused
 from mainspring.core.ports import FileEntry, FileState
 from mainspring.files.openat import OpenDescriptor
-from mainspring.files.session_owner import owner_of_new
+from mainspring.files.session_owner import gives_uids, owner_of_new
+from mainspring.files.written_files import WRITTEN_FILES
 
 PERMISSION_BITS = 0o777
 """Without setuid and setgid: no file that we create runs as another user."""
@@ -58,6 +59,7 @@ def put_file(
 ) -> None:
     """Create and fill a temporary file in the folder, then rename it to `name`."""
     with _temporary_name(folder) as temporary:
+        WRITTEN_FILES.add(folder, temporary)
         # Users who may not read the finished file may not read the temporary one.
         mode = 0o666 if attributes.mode is None else 0o600
         with OpenDescriptor(os.open(temporary, CREATE_FILE, mode, dir_fd=folder)) as descriptor:
@@ -91,7 +93,7 @@ def _temporary_name(folder: int) -> Generator[str]:
 
 
 def _apply_attributes(opened: int, folder: int, attributes: FileAttributes) -> None:
-    if os.geteuid() == 0:
+    if gives_uids():
         uid, gid = attributes.owner or owner_of_new(folder)
         os.fchown(opened, uid, gid)
     if attributes.mode is not None:
@@ -188,6 +190,7 @@ class FolderWorkspace:
                 if expected is not None:  # last, so that the rename follows at once
                     _check_version(spot, path, expected)
 
+            WRITTEN_FILES.add(folder, spot.name, content)
             attributes = FileAttributes(mode) if state is None else _attributes(state, mode)
             put_file(folder, spot.name, fill, attributes)
             now = os.stat(spot.name, dir_fd=folder, follow_symlinks=False)

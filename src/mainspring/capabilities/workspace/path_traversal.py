@@ -22,7 +22,8 @@ from mainspring.capabilities.workspace.workspace_roots import (
 )
 from mainspring.core.errors import FileMissing, FileRefused, IsFolder, OutsideWorkspace
 from mainspring.files.openat import OpenDescriptor, open_absolute
-from mainspring.files.session_owner import owner_of_new
+from mainspring.files.session_owner import gives_uids, owner_of_new
+from mainspring.files.written_files import WRITTEN_FILES
 
 MAX_DEPTH = 256
 _MAX_LINKS = 40
@@ -178,6 +179,7 @@ class PathResolver:
             raise FileRefused(f"{printable_path(self._path)} is in a read-only folder")
         if self._links:
             check_not_guarded(self._roots, (*self._parts, step), self._path)
+        WRITTEN_FILES.add(folder, step)
         with suppress(FileExistsError):
             os.mkdir(step, dir_fd=folder)
             chown_like_folder(step, folder)
@@ -219,7 +221,7 @@ def check_not_guarded(roots: WorkspaceRoots, parts: PathParts, path: str) -> Non
 def chown_like_folder(name: str, folder: int) -> None:
     """Root gives a new folder to `owner_of_new`; for other users it is already theirs. By
     descriptor, so that a link put there meanwhile is not given away."""
-    if os.geteuid() != 0:
+    if not gives_uids():
         return
     with OpenDescriptor(os.open(name, OPEN_FOLDER, dir_fd=folder)) as descriptor:
         os.fchown(descriptor, *owner_of_new(folder))

@@ -33,6 +33,7 @@ from mainspring.capabilities.workspace.snapshot_objects import (
 from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.files.openat import OpenDescriptor
+from mainspring.files.written_files import WRITTEN_FILES
 
 _USABLE = 0o700
 _PATH_ONLY = getattr(os, "O_PATH", 0)
@@ -129,6 +130,7 @@ class SnapshotRestore:
         if entry_there is not None and entry_there.is_folder:
             return
         with self._folder_of(entry.path) as (folder, name), suppress(FileExistsError):
+            WRITTEN_FILES.add(folder, os.fsdecode(name))
             os.mkdir(name, _USABLE, dir_fd=folder)
             chown_like_folder(name, folder)
 
@@ -139,9 +141,13 @@ class SnapshotRestore:
                 return
 
             def fill(opened: int) -> None:
-                content = entry.content.decode()
-                self._objects.copy(content, lambda piece: write_all(opened, piece))
+                self._objects.copy(digest, lambda piece: write_all(opened, piece))
 
+            digest = entry.content.decode()
+            if WRITTEN_FILES.is_needed:
+                pieces = list[bytes]()
+                self._objects.copy(digest, pieces.append)
+                WRITTEN_FILES.add(folder, os.fsdecode(name), b"".join(pieces))
             put_file(folder, name, fill, FileAttributes(entry.mode, _owner(folder, name)))
 
     def _set_modes(self, items: Iterable[ManifestEntry]) -> None:

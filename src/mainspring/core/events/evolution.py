@@ -113,7 +113,9 @@ class EvolutionCreated(Payload, frozen=True, kw_only=True, tag="evolution.create
     base: str
     """Hash of the blob with the texts of the current version."""
     trigger: str = "manual"
-    """`manual`, `schedule` or `auto_regression`."""
+    """`manual`, `schedule`, `proposal` or `auto_regression`."""
+    proposal: str | None = None
+    """Hash of the blob with a change that somebody else has made; nothing is searched then."""
     preset: str = "innovate"
 
 

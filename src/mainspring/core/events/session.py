@@ -27,6 +27,8 @@ class ErrorDetail(Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_status: RetryStatus
     mcp_server_name: str | None = None
     """The MCP server that the error is about."""
+    failure: str | None = None
+    """How a model failed, such as `rate_limited`: the kind of `ProviderFailed`."""
 
 
 class Usage(Struct, frozen=True, kw_only=True):

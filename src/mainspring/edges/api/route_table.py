@@ -37,6 +37,7 @@ from mainspring.edges.api.routes.triggers import TriggerRoutes
 from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
 from mainspring.edges.api.routes.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.edges.api.routes.workflows import WorkflowRoutes, WorkflowRunRoutes
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.edges.dashboard.sign_in import SignInRoutes
 from mainspring.edges.dashboard.view_routes import ChangeRoutes, ListedSessionRoutes, LogRoutes
@@ -84,6 +85,8 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         CampaignRoutes(service.campaigns),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
+        WorkflowRoutes(service.workflows.workflows),
+        WorkflowRunRoutes(service.workflows.runs),
         TriggerRoutes(schedules.triggers, schedules.trigger_intake),
         WebhookRoutes(webhooks.webhooks, webhooks.outbox, webhooks.deliveries),
     )

@@ -256,7 +256,10 @@ async def doctor(
     findings = [
         *await anyio.to_thread.run_sync(check_machine, settings),
         *await check_store(settings),
-        *[CheckResult(**asdict(probe)) for probe in await probe_sandboxes(sandbox_settings)],
+        *[
+            CheckResult(**asdict(probe))
+            for probe in await probe_sandboxes(sandbox_settings, settings.environment)
+        ],
         *[CheckResult(**asdict(probe)) for probe in await anyio.to_thread.run_sync(protections)],
     ]
     is_healthy = not any(finding.is_fatal for finding in findings)

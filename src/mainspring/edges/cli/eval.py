@@ -318,10 +318,14 @@ class _SuiteRun:
                 print_note(self.settings, f"if this is intended, delete {name} first")
             return 1
         baseline = baseline_of(outcome)
+        plan = plan_notes(self.suite_file.suite, baseline.cases)
+        if not self.arguments.gate:  # else they were printed with the gate
+            for line in (note for note in check.notes if note not in plan):
+                print_note(self.settings, line)
         content = encode_baseline(baseline)
         await to_thread.run_sync(write_atomic, self.suite_file.baseline, content)
         print_note(self.settings, f"wrote {name}; add it to git")
-        for line in plan_notes(self.suite_file.suite, baseline.cases):
+        for line in plan:
             print_note(self.settings, line)
         return 0
 

@@ -107,6 +107,7 @@ async def calibrate(
     folder = Path(settings.folder, agent or ".")
     suite_file = load_suites(folder, [suite])[0]
     async with open_suite_runner(settings, RunOptions(agent=folder, model=model)) as runner:
+        await to_thread.run_sync(runner.open_scripts, suite_file)
         judges = runner.judges(suite_file)
         reports = await calibrate_judges(judges, suite_file, read_labels(suite_file))
     screen = Screen(settings)

@@ -99,7 +99,7 @@ async def write_reports(
     contents = {
         files.junit: lambda: junit(run),
         files.markdown: lambda: markdown(run, result),
-        files.html: lambda: html_page(run, before, logs, __version__),
+        files.html: lambda: html_page(run, before, logs, __version__, gate=result),
         files.inspect: lambda: inspect_log(run, questions, texts).decode(),
     }
     for name, content in contents.items():
@@ -140,6 +140,8 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
                 screen.paragraph((f"{name}: {line}", "dim"), indent=2)
     summary = summarize(case_results(results))
     passes = sum(item.outcome == "passed" for item in results)
+    errors = sum(item.outcome == "error" for item in results)
+    without = f", {errors} without a verdict" if errors else ""
     style = "green" if passes == len(results) else "bold red"
     k = summary.trials
     several = (
@@ -149,7 +151,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
     )
     screen.paragraph(
         (run.created.suite, "bold"),
-        (f"  {passes} of {plural(len(results), 'trial')} passed", style),
+        (f"  {passes} of {plural(len(results), 'trial')} passed{without}", style),
         (f"  {summary.pass_rate:.1%} of cases (95% confidence: {summary.interval}){several}", ""),
         (f"  {dollars(run.cost_usd)}  run {short_id(run.id)}", "dim"),
     )

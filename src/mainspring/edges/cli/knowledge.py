@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -34,24 +35,41 @@ async def add(
     settings: Settings,
     *,
     files: Annotated[
-        list[str], typer.Argument(metavar="FILE...", help="Markdown, HTML, PDF, DOCX, code, text.")
+        list[str],
+        typer.Argument(
+            metavar="PATH...",
+            help="Markdown, HTML, PDF, DOCX, code or text, or a folder of these.",
+        ),
     ],
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a document of the same name.")
+        bool, typer.Option("--replace", help="Replace documents of the same name.")
     ] = False,
     json: JsonOption = False,
 ) -> int:
-    """Copy documents into knowledge/ here."""
+    """Copy documents into knowledge/ here. Those of a folder that cannot be read are left out."""
     folder = knowledge_folder(settings, Path(settings.folder))
-    for file in files:
-        view = await to_thread.run_sync(lambda: folder.add(Path(file), replaces=replace))  # noqa: B023
-        if json:
-            Screen(settings).json(view)
-        else:
-            print_note(settings, f"added {view.path}, {plural(view.parts, 'part')}")
-            if view.problem:
-                print_note(settings, f"review it before you use it: {view.problem}")
-    return 0
+    left_out = 0
+    for file in map(Path, files):
+        views = (
+            folder.add_folder(file, replaces=replace)
+            if await to_thread.run_sync(file.is_dir)
+            else iter([await to_thread.run_sync(partial(folder.add, file, replaces=replace))])
+        )
+        while (view := await to_thread.run_sync(next, views, None)) is not None:
+            left_out += not view.parts
+            _print_added(settings, view, json=json)
+    return 1 if left_out else 0
+
+
+def _print_added(settings: Settings, view: DocumentView, *, json: bool) -> None:
+    if json:
+        Screen(settings).json(view)
+    elif not view.parts:
+        print_note(settings, f"left out: {view.problem or f'{view.path} has no text'}")
+    else:
+        print_note(settings, f"added {view.path}, {plural(view.parts, 'part')}")
+        if view.problem:
+            print_note(settings, f"review it before you use it: {view.problem}")
 
 
 @command(app)

@@ -11,6 +11,7 @@ import typer
 from msgspec import Struct
 
 from mainspring import error_table
+from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.model_registry import ModelRegistry
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
 from mainspring.config import Settings
@@ -43,6 +44,14 @@ app = command_group()
 _WIDE_COLUMNS = 100
 
 
+class NextPrice(Struct, frozen=True, kw_only=True):
+    first_day: str
+    input: str
+    output: str
+    cache_read: str
+    cache_write: str
+
+
 class ModelView(Struct, frozen=True, kw_only=True):
     id: str
     aliases: list[str]
@@ -55,6 +64,10 @@ class ModelView(Struct, frozen=True, kw_only=True):
     price_date: str
     price_expired: str | None
     """The last day of the price's validity, if it has passed."""
+    next_price: NextPrice | None
+    """What is known to change."""
+    min_cached_tokens: int | None
+    """The shortest prefix of a prompt that the provider caches."""
     key: str | None
     """The variable that holds its key."""
     key_is_set: bool
@@ -78,7 +91,7 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     width = Screen(settings).width
     is_wide = width is None or width >= _WIDE_COLUMNS
     heads = ["MODEL", "KEY", "ALIAS", "WINDOW", "$ IN", "$ OUT", "PRICE OF"]
-    wide_heads = ["REPLY", "$ CACHED", "$ WRITTEN"] if is_wide else []
+    wide_heads = ["REPLY", "$ CACHED", "$ WRITTEN", "CACHED FROM"] if is_wide else []
     print_list(
         settings,
         views,
@@ -90,6 +103,10 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
     if json:
         return 0
     print_note(settings, "in dollars per million tokens; change them in .mainspring/models.toml")
+    for view in views:
+        if (later := view.next_price) is not None:
+            change = f"${later.input} in, ${later.output} out"
+            print_note(settings, f"{view.id} costs {change} from {later.first_day} on", "yellow")
     if any(view.price_expired for view in views):
         fix = error_table.PRICE_EXPIRED.fix[0]
         print_note(settings, f"prices `until` a day are out of date: {fix}", "yellow")
@@ -114,8 +131,23 @@ def _model_view(settings: Settings, models: ModelRegistry, model: str) -> ModelV
         cache_write=str(price.cache_write),
         price_date=price.date,
         price_expired=price.expired or None,
+        next_price=_next_price(models.catalog, model),
+        min_cached_tokens=models.catalog.listing(model).min_cached_tokens or None,
         key=key,
         key_is_set=key is None or key in settings.keys,
+    )
+
+
+def _next_price(catalog: Catalog, model: str) -> NextPrice | None:
+    if (later := catalog.next_price(model)) is None:
+        return None
+    first_day, price = later
+    return NextPrice(
+        first_day=str(first_day),
+        input=str(price.input),
+        output=str(price.output),
+        cache_read=str(price.cache_read),
+        cache_write=str(price.cache_write),
     )
 
 
@@ -135,6 +167,8 @@ def _model_row(view: ModelView, *, is_wide: bool) -> list[StyledText]:
     if is_wide:
         row.append((f"{token_count(view.max_output):>5}", ""))
         row += [(f"{view.cache_read:>8}", ""), (f"{view.cache_write:>9}", "")]
+        shortest = view.min_cached_tokens
+        row.append((f"{'' if shortest is None else shortest:>11}", ""))
     return row
 
 

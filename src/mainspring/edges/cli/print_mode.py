@@ -19,9 +19,10 @@ from mainspring.core import clock, events
 from mainspring.core.content import Block
 from mainspring.core.envelope import Event
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.model import Delta
+from mainspring.core.model import Delta, RetryScheduled
 from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
 from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.renderer import error_lines, retry_text
 from mainspring.edges.cli.run_arguments import (
     STDIO,
     OutcomeArguments,
@@ -186,6 +187,7 @@ class PrintedSession:
 
     async def take(self, item: _Item) -> None:
         """Print the messages that an event or a delta completes."""
+        self._print_failure(item)
         if not isinstance(item, Event):
             if self.printing.with_partial_messages:
                 self._write_all(self.stream.piece(item))
@@ -199,6 +201,20 @@ class PrintedSession:
         if self.printing.with_partial_messages:
             self._write_all(self.stream.boundary(item))
         self._write_all(messages)
+
+    def _print_failure(self, item: _Item) -> None:
+        """With text on standard error, where JSON has it in the stream or in the result."""
+        is_text = self.printing.output_format in (None, "text")
+        match item:
+            case RetryScheduled() if self.printing.is_stream:
+                self.write(self.stream.retry(item))
+            case RetryScheduled() if is_text:
+                self._notes.paragraph((retry_text(item), "yellow"))
+            case Event(payload=events.SessionFailed(error=error)) if is_text:
+                for line in error_lines(error):
+                    self._notes.paragraph(line)
+            case _:
+                pass
 
     def _write_all(self, messages: Iterable[StreamMessage]) -> None:
         for message in messages:

@@ -20,7 +20,7 @@ if sys.platform != "win32":
     import pwd
 
 _LARGEST_UID = 2**32 - 2
-_PRIVATE, _PASSABLE = 0o700, 0o711
+PRIVATE, PASSABLE = 0o700, 0o711
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ def service_user(settings: Settings, *, user: str | None, allow_root: bool) -> P
         if is_root and not (allow_root or settings.allow_root):
             raise error_table.ROOT_REFUSED.error(InvalidInput)
         return None
-    process_user = _lookup_user(name, home=settings.folder)
+    process_user = find_user(name, home=settings.folder)
     if process_user.uid == 0:
         raise InvalidInput(f"--user {name}: that is root; add --allow-root if you mean it")
     if not is_root and process_user.uid != os.geteuid():
@@ -64,8 +64,8 @@ def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
         InvalidInput: the user cannot use the store; the message says what to do.
     """
     if not is_postgres(settings.store):
-        _make_folder(Path(settings.store).parent, user, _PRIVATE)
-    _make_folder(Path(settings.workspaces), user, _PASSABLE)
+        make_folder(Path(settings.store).parent, user, PRIVATE)
+    make_folder(Path(settings.workspaces), user, PASSABLE)
     try:
         os.setgroups(user.groups)
         os.setresgid(user.gid, user.gid, user.gid)
@@ -87,8 +87,12 @@ def _process_uids() -> tuple[int, ...]:
     return os.getresuid() if hasattr(os, "getresuid") else (os.getuid(), os.geteuid())
 
 
-def _lookup_user(name: str, *, home: str) -> ProcessUser:
-    """Find a user by name or number; a container may have no entry for the number."""
+def find_user(name: str, *, home: str) -> ProcessUser:
+    """Find a user by name or number; a container may have no entry for the number.
+
+    Raises:
+        InvalidInput: there is none.
+    """
     try:
         entry = pwd.getpwuid(int(name)) if name.isdecimal() else pwd.getpwnam(name)
     except (KeyError, OverflowError) as error:
@@ -105,7 +109,7 @@ def _lookup_user(name: str, *, home: str) -> ProcessUser:
     )
 
 
-def _make_folder(folder: Path, user: ProcessUser, mode: int) -> None:
+def make_folder(folder: Path, user: ProcessUser, mode: int) -> None:
     """Create missing folders for the user. Existing ones keep their owner."""
     new_folders = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for item in reversed(new_folders):

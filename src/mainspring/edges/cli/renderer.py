@@ -4,7 +4,7 @@ each.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -14,6 +14,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.model import (
     Delta,
+    RetryScheduled,
     Stalled,
     TextDelta,
     ThinkingDelta,
@@ -26,6 +27,7 @@ from mainspring.edges.cli.printing import Screen, StyledText, duration_text
 from mainspring.edges.cli.subagent_tree import SubagentNode, SubagentTree
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
+from mainspring.wiring.providers import hint_for
 
 _MAX_THINKING_CHARS = 300
 _MAX_CRITERIA = 20
@@ -94,13 +96,17 @@ class EventRenderer:
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
                 self._markdown_stream.set_status(f"⋯ {name} {truncate(lines[-1])}")
             case Stalled(seconds=seconds):
-                waiting = f"nothing has arrived for {seconds:.0f} s; still waiting"
-                if self._out.can_redraw:  # a note would end the paragraph
-                    self._markdown_stream.set_status(waiting)
-                else:
-                    self.note(waiting, "yellow")
+                self._show_waiting(f"nothing has arrived for {seconds:.0f} s; still waiting")
+            case RetryScheduled():
+                self._show_waiting(retry_text(delta))
             case _:
                 pass
+
+    def _show_waiting(self, text: str) -> None:
+        if self._out.can_redraw:  # a note would end the paragraph
+            self._markdown_stream.set_status(text)
+        else:
+            self.note(text, "yellow")
 
     def event(self, event: Event) -> None:
         if self.subagents is not None:
@@ -229,7 +235,7 @@ class EventRenderer:
             case events.ContextCompacted(freed_tokens=int(freed)) if freed > 0:
                 self.note(f"context compacted ({payload.layer}): {freed} tokens freed")
             case events.SessionFailed(error=error):
-                self.note(error.message, "bold red")
+                self._show_lines(error_lines(error))
             case events.ThreadMessageReceived(content=content, from_agent_name=str(name)):
                 self._show(
                     (f"{name} reports: ", "dim"), (truncate(plain_text(content)), ""), is_cut=True
@@ -244,6 +250,10 @@ class EventRenderer:
                 self.note("interrupted")
             case _:
                 pass
+
+    def _show_lines(self, lines: Iterable[StyledText]) -> None:
+        for text, style in lines:
+            self.note(text, style)
 
     def _show_check(
         self,
@@ -317,6 +327,19 @@ def _transition_text(node: SubagentNode) -> str:
             return f"{node.reason}, {node.usage_text}"
         case _:
             return node.activity
+
+
+def error_lines(error: events.ErrorDetail) -> list[StyledText]:
+    is_retried = error.retry_status.type == "retrying"
+    lines: list[StyledText] = [(error.message, "yellow" if is_retried else "bold red")]
+    hint = hint_for(error)
+    return lines if hint is None else [*lines, (f"hint: {hint}", "dim")]
+
+
+def retry_text(wait: RetryScheduled) -> str:
+    """What a person sees while no model answers."""
+    seconds = f"{max(1, round(wait.seconds))} s"
+    return f"retrying in {seconds}, {wait.attempt} of {wait.attempts}: {truncate(wait.reason)}"
 
 
 def key_argument(arguments: Mapping[str, object]) -> str:

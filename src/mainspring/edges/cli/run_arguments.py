@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
@@ -140,6 +140,16 @@ class RunArguments:
             " without asking. Can be repeated; recorded in the session.",
         ),
     ] = None
+    retry_seconds: Annotated[
+        float | None,
+        typer.Option(
+            "--retry-seconds",
+            min=0,
+            metavar="SECONDS",
+            help="How long to wait for a model that does not answer; 0: fail at once."
+            " [default: $MAINSPRING_MODEL_RETRY_SECONDS, else 600]",
+        ),
+    ] = None
     allowed_tools: Annotated[
         list[str] | None,
         typer.Option(
@@ -183,6 +193,11 @@ class RunArguments:
             help="With --resume or --continue: continue in a fork of the session.",
         ),
     ] = False
+
+    def applied_to(self, settings: Settings) -> Settings:
+        if self.retry_seconds is None:
+            return settings
+        return replace(settings, model_retry_seconds=self.retry_seconds)
 
     def session(self) -> str | None:
         """The session to continue, as `find_session` takes it.

@@ -37,7 +37,6 @@ from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
 from mainspring.runtime.session.session_summary import read_pending_calls
 from mainspring.runtime.slash_commands import mode_of
-from mainspring.wiring.providers import hint_for
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import print_mode
@@ -296,15 +295,20 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             await _print_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
             notes.paragraph(("interrupted", "yellow"))
-        case "model_error" if result.detail:  # the error was printed when it happened
-            if hint := hint_for(result.detail):
-                notes.paragraph((f"hint: {hint}", "dim"))
+        case "model_error":  # the error was printed when it happened
+            return
         case reason:
             detail = f": {result.detail}" if result.detail else ""
             notes.paragraph((f"{reason.replace('_', ' ')}{detail}", "bold red"))
-            for fix in error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ():
+            for fix in _fixes(reason):
                 hint = fix.format(session=notes.id_text(session.id))
                 notes.paragraph((f"hint: {hint}", "dim"))
+
+
+def _fixes(reason: EndReason) -> tuple[str, ...]:
+    if reason == "prompt_too_long":
+        return error_table.PROMPT_TOO_LONG.fix
+    return error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ()
 
 
 async def _print_waiting(notes: Screen, session: Session) -> None:

@@ -19,6 +19,7 @@ import anyio
 from mainspring import error_table
 from mainspring.capabilities.providers.model_registry import model_unavailable
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripted_models
+from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import FOLDER, Settings
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
@@ -44,6 +45,7 @@ from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.manifest import ManifestOutcome
 from mainspring.runtime.memory.memory_mode import with_memory_mode
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.session.delta_redactor import DeltaRedactor
 from mainspring.runtime.session.run_result import OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import (
@@ -51,8 +53,9 @@ from mainspring.runtime.session.session_summary import (
     summarize_session,
     workspace_of,
 )
+from mainspring.runtime.session.streaming_redactor import BOUNDARIES
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.wiring.agent_selection import agent_selection
+from mainspring.wiring.agent_selection import agent_selection, with_canary
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 
@@ -139,6 +142,8 @@ class SessionRunner:
     """That of new sessions."""
     outcome: ManifestOutcome | None
     """The outcome that new sessions of the agent are graded against."""
+    new_id: Callable[[], str] | None = None
+    """Gives new sessions ids that belong to this version of the agent."""
     updates: tuple[PermissionUpdate, ...] = ()
     """Rules for each session that is started or resumed."""
 
@@ -151,7 +156,10 @@ class SessionRunner:
         """Start a new session without a message; `agent` replaces the agent that was opened."""
         agent = agent or self.agent
         metadata = with_memory_mode(self.metadata or {}, agent.memory)
-        session = await self.runtime.start(agent, metadata=metadata or None, origin=origin)
+        session_id = None if self.new_id is None else self.new_id()
+        session = await self.runtime.start(
+            agent, metadata=metadata or None, origin=origin, session_id=session_id
+        )
         return await self._permitted(session)
 
     async def resume(self, agent: Agent, session_id: str) -> Session:
@@ -173,6 +181,7 @@ async def open_chosen_session(
 ) -> AsyncGenerator[tuple[SessionRunner, RunOptions], None]:
     """As `open_session_runner`, with the options of the command line: the runner of the session to
     continue, or of a fork of it, or of new ones."""
+    settings = arguments.applied_to(settings)
     resumed, updates = arguments.session(), arguments.permission_updates()
     options = await open_worktree(settings, arguments)
     async with open_session_runner(
@@ -217,6 +226,9 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     loaded_policy = await read_folder_policy(settings, folder)
     settings = with_key_helper(settings, loaded_policy)
     agents = agent_selection(settings)
+    new_id = None
+    if resume is None:
+        options, new_id = await anyio.to_thread.run_sync(with_canary, settings, options)
     notices = Notices(notes)
     is_attended = is_interactive() and not answered_later and not unattended
     at_terminal = replace(
@@ -265,6 +277,7 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
             loaded_policy=loaded_policy,
             metadata=agents.metadata(options),
             outcome=loaded.agent_manifest.outcome,
+            new_id=new_id,
         )
 
 
@@ -359,8 +372,12 @@ async def run_interruptible(
     say: Callable[[str], None],
     on_approval: OnApproval | None = None,
 ) -> RunResult | UserLeft | None:
-    """Run the session. Ctrl-C interrupts it; a second Ctrl-C soon after that leaves at once."""
+    """Run the session. Ctrl-C interrupts it; a second Ctrl-C soon after that leaves at once. `emit`
+    gets deltas without secrets."""
     result: RunResult | UserLeft | None = UserLeft()
+    scrub = session.log.scrub
+    passages = scrub.passages(BOUNDARIES) if isinstance(scrub, Scrubber) else ()
+    redactor = DeltaRedactor(emit, tell, scrub, passages)
     with (
         anyio.open_signal_receiver(signal.SIGINT) as presses,
         pause_echo() as resume_echo,
@@ -383,7 +400,8 @@ async def run_interruptible(
                 group.cancel_scope.cancel()
 
             group.start_soon(interrupt_on_press)
-            result = await session.run(emit, tell=tell, on_approval=on_approval)
+            result = await session.run(redactor.delta, tell=redactor.event, on_approval=on_approval)
+            redactor.close()
             group.cancel_scope.cancel()
     return result
 

@@ -19,6 +19,8 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ids import new_id
 from mainspring.files.file_names import fold_name
 from mainspring.files.openat import OpenDescriptor, open_absolute
+from mainspring.files.written_files import WRITTEN_FILES
+from mainspring.harness.permissions.guard_record import GuardFiles, GuardRecord
 from mainspring.harness.permissions.protected_files import (
     IN_GIT,
     MEMORY_FOLDER,
@@ -127,7 +129,9 @@ def _list_folder(workspace: Path, path: str) -> tuple[set[str], set[str]]:
 
 @dataclass(slots=True)
 class ProtectedPathWatcher:
-    """The watcher of one session. Changes while no program of it can run are somebody else's."""
+    """The watcher of one session. It guards from the start of the first program until the end of
+    the last one; `guard_record.py` continues it after a kill. Changes while no program of the
+    session can run are somebody else's."""
 
     workspace: Path
     watched: tuple[str, ...]
@@ -136,19 +140,54 @@ class ProtectedPathWatcher:
     state: Path
     """The private folder of the session's sandbox."""
     _known: dict[str, str] = field(default_factory=dict[str, str])
+    _own: dict[str, str] = field(default_factory=dict[str, str])
+    """Paths that this process has created since, with the hash of their content."""
+    _mounted: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    """What the sandbox protected when it was last started."""
+    _removed: list[str] = field(default_factory=list[str])
     _running: int = 0
+    _files: GuardFiles = field(init=False)
 
     def __post_init__(self) -> None:
-        self._known = self._protected_state()
+        self._files = GuardFiles(self.state)
+        self._mounted = set(self._protected_state().items())
 
     def begin(self) -> bool:
-        """A program is about to run; returns whether there are now more paths to protect."""
+        """A program is about to run; returns whether there are now more paths to protect.
+
+        Raises:
+            SandboxFailed: what an earlier program created cannot be set aside.
+        """
         self._running += 1
-        # a running service may have created new paths, and that cannot be ruled out afterwards
-        if self._running > 1 or (self.state / "services").exists():
-            return False
-        earlier, self._known = self._known, self._protected_state()
-        return bool(self._known.items() - earlier.items())
+        if self._running == 1:
+            self._begin_guard()
+        self._removed += self.check()
+        mounted, self._mounted = self._mounted, set(self._protected_state().items())
+        return bool(self._mounted - mounted)
+
+    def check(self) -> list[str]:
+        """Set aside what programs have created, and return those paths.
+
+        Raises:
+            SandboxFailed: a path cannot be set aside.
+        """
+        if not self._running:
+            return []
+        state, own = self._protected_state(), dict(self._own)
+        created = [
+            path
+            for path, kind in sorted(state.items())
+            if self._known.get(path) != kind or os.path.basename(path) == _FORBIDDEN_GIT_FILE
+        ]
+        removed = [
+            item
+            for path in created
+            for item in (self._not_ours(path) if not state[path] else [path])
+            if self._set_aside(item)
+        ]
+        if self._own != own:
+            self._write_record()
+        return removed
 
     def end(self) -> list[str]:
         """The program has ended: set aside what it created, and return those paths.
@@ -156,13 +195,61 @@ class ProtectedPathWatcher:
         Raises:
             SandboxFailed: a path cannot be set aside.
         """
-        self._running -= 1
-        return [
-            path
-            for path, kind in sorted(self._protected_state().items())
-            if (self._known.get(path) != kind or os.path.basename(path) == _FORBIDDEN_GIT_FILE)
-            and self._set_aside(path)
-        ]
+        is_last = self._running == 1 and self._files.is_alone()
+        try:
+            removed, self._removed = [*self._removed, *self.check()], []
+            if is_last:  # otherwise a service still runs, or what another process has left
+                self._files.remove()
+            return removed
+        finally:
+            self._running -= 1
+            if not self._running:
+                self._files.leave()
+                WRITTEN_FILES.end()
+
+    def _begin_guard(self) -> None:
+        WRITTEN_FILES.begin()
+        self._files.enter()
+        record = self._files.read()
+        if record is None:
+            self._known, self._own = self._protected_state(), {}
+            self._write_record()
+        else:  # of a process that was killed, or of a service that still runs
+            self._known, self._own = record.known, record.own
+
+    def _write_record(self) -> None:
+        repositories = self.git_repositories
+        record = GuardRecord(
+            workspace=str(self.workspace),
+            watched=self.watched,
+            trees=repositories.trees,
+            folders=repositories.folders,
+            known=self._known,
+            own=self._own,
+        )
+        self._files.write(record)
+
+    def _not_ours(self, path: str) -> list[str]:
+        """What this process has not written itself in a path: the path, or some in a folder."""
+        with suppress(OSError), self._folder_of(path) as folder:
+            return list(self._foreign(folder, os.path.basename(path), path))
+        return [path]
+
+    def _foreign(self, folder: int, name: str, path: str) -> Iterator[str]:
+        own = WRITTEN_FILES.digest(folder, name)
+        digest = self._own.get(path) if own is None else own.hex()
+        if digest is None:
+            yield path
+            return
+        self._own[path] = digest
+        mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
+        if stat.S_ISDIR(mode):
+            how = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
+            with OpenDescriptor(os.open(name, how, dir_fd=folder)) as inner:
+                for entry in sorted(os.listdir(inner)):
+                    yield from self._foreign(inner, entry, f"{path}/{entry}")
+        elif not stat.S_ISREG(mode) or (digest and digest != _digest(folder, name)):
+            yield path
 
     def _protected_state(self) -> dict[str, str]:
         """The protected paths that exist, each with its target if it is a link."""
@@ -288,3 +375,9 @@ def _make_accessible(folder: int, access: int) -> None:
     mode = stat.S_IMODE(os.fstat(folder).st_mode)
     if mode & access != access:
         os.chmod(f"/dev/fd/{folder}", mode | access)
+
+
+def _digest(folder: int, name: str) -> str:
+    how = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
+    with os.fdopen(os.open(name, how, dir_fd=folder), "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

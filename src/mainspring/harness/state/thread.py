@@ -49,6 +49,8 @@ class RetryCounts(Struct, kw_only=True):
     compacted: int = 0
     broken_streams: int = 0
     stop_feedback: int = 0
+    outages: int = 0
+    """How often a run was ended because no model answered, to be continued later."""
 
 
 class Thread(Struct, kw_only=True):
@@ -199,6 +201,11 @@ def _idle(thread: Thread, event: Event, payload: events.StatusIdle) -> None:
     thread.transcript.end_run(event.seq, is_completed=payload.reason == "completed")
     if payload.reason in INTERRUPTED_REASONS:
         thread.transcript.is_answered = True  # the user withdrew the message: no reply is due
+
+
+def _rescheduled(thread: Thread, _event: Event, _payload: events.StatusRescheduled) -> None:
+    thread.running = False
+    thread.retries.outages += 1
 
 
 def _wake(thread: Thread, _event: Event, payload: events.SessionWoken) -> None:
@@ -364,6 +371,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.SessionReceived: _fork_or_move,
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
+    events.StatusRescheduled: _rescheduled,
     events.SessionWoken: _wake,
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,

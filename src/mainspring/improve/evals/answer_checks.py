@@ -120,13 +120,6 @@ def measured(name: graders.Measured, context: GradingContext) -> float:
             return len(context.answer)
 
 
-def measure(grader: graders.Measure, context: GradingContext) -> tuple[float, list[EvalCheck]]:
-    """The score is 1 at `best`, 0 at `worst`, and linear between them."""
-    value, span = measured(grader.value, context), grader.worst - grader.best
-    share = (grader.worst - value) / span if span else float(value == grader.best)
-    return min(1.0, max(0.0, share)), []
-
-
 def no_prompt_leak(grader: graders.NoPromptLeak, context: GradingContext) -> list[EvalCheck]:
     words = tokenize(context.instructions)
     transcript = f" {' '.join(tokenize(context.trajectory.transcript))} "

@@ -68,12 +68,37 @@ class Bounds(_Grader, frozen=True, kw_only=True, tag_field="type", tag="bounds")
     min_answer_chars: Count | None = None
 
 
-class Measure(_Grader, frozen=True, kw_only=True, tag_field="type", tag="measure"):
-    """An incentive for each unit of a measured value: 1 at `best`, 0 at `worst`."""
+class CallPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    tool: str
+    input: dict[str, object] = {}
+    """Fields that the call has; texts may be patterns between slashes: `/^rm /`."""
 
-    value: Measured
+
+class NumberSource(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where a number of the domain is: exactly one of the first four."""
+
+    answer: bool = False
+    file: str | None = None
+    call: str | CallPattern | None = None
+    """The last call like this that ran, and its input."""
+    command: Texts | None = None
+    """A program, as in the grader `command`; the number is in its output."""
+    pattern: str | None = None
+    """RE2: the number is its first group, or the whole match. By default, the text is the
+    number."""
+    field: str | None = None
+    """The name of a value in JSON: `price`, or `offer.price`."""
+
+
+class Measure(_Grader, frozen=True, kw_only=True, tag_field="type", tag="measure"):
+    """An incentive for each unit of a measured value: 1 at `best`, 0 at `worst`. With `min` or
+    `max` and without a weight, a limit of the value."""
+
+    value: Measured | NumberSource
     best: float = 0.0
-    worst: float
+    worst: float | None = None
+    min: float | None = None
+    max: float | None = None
 
 
 class NoPromptLeak(_Grader, frozen=True, kw_only=True, tag_field="type", tag="no_prompt_leak"):
@@ -124,12 +149,6 @@ class CommandCheck(_Grader, frozen=True, kw_only=True, tag_field="type", tag="co
     not_contains: Texts = ()
     pattern: str | None = None
     timeout_seconds: Annotated[float, Meta(gt=0, le=3600)] = 60.0
-
-
-class CallPattern(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    tool: str
-    input: dict[str, object] = {}
-    """Fields that the call has; texts may be patterns between slashes: `/^rm /`."""
 
 
 class Trajectory(_Grader, frozen=True, kw_only=True, tag_field="type", tag="trajectory"):

@@ -14,7 +14,12 @@ import msgspec
 
 from mainspring.core.errors import MainspringError
 from mainspring.core.events import EvalCheck, EvalGrade
-from mainspring.improve.evals import answer_checks, trajectory_checks, workspace_checks
+from mainspring.improve.evals import (
+    answer_checks,
+    measured_numbers,
+    trajectory_checks,
+    workspace_checks,
+)
 from mainspring.improve.evals import graders as specs
 from mainspring.improve.evals.graders import Grader, grader_name
 from mainspring.improve.evals.grading_context import GradingContext
@@ -45,7 +50,7 @@ async def _run_grader(grader: Grader, context: GradingContext, judges: Judges) -
         case specs.CommandCheck():
             return None, await workspace_checks.command(grader, context)
         case specs.Measure():
-            return answer_checks.measure(grader, context)
+            return await measured_numbers.measure(grader, context)
         case specs.Similarity():
             return answer_checks.similarity(grader, context)
         case specs.Judge():

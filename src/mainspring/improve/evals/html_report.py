@@ -7,15 +7,18 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from difflib import unified_diff
 from itertools import islice
+from statistics import fmean
 from typing import TypeAlias
 
 from mainspring.core.events import EvalCaseEnded, EvalGrade
 from mainspring.improve.evals.comparison import (
+    CaseResults,
     Comparison,
     case_results,
     compare,
     summarize,
 )
+from mainspring.improve.evals.gate.decision import GateResult
 from mainspring.improve.evals.report_files import failures_of, share_text
 from mainspring.improve.evals.run_log import EvalRun
 from mainspring.runtime.export_sessions.html_report import (
@@ -39,19 +42,31 @@ padding:.1rem .7rem;margin:.15rem;cursor:pointer;font-size:.85rem}
 
 Logs: TypeAlias = Mapping[str, Sequence[str]]
 """The lines of each session's log."""
+_ORDER = ("failed", "error", "passed")
 _MAX_LINES, _MAX_LINE = 400, 1_000
 
 
-def html_page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> str:
+def html_page(
+    run: EvalRun,
+    before: EvalRun | None,
+    logs: Logs,
+    version: str,
+    *,
+    gate: GateResult | None = None,
+) -> str:
     """The page of a run. `logs` has the sessions of both runs."""
-    return "".join(_page(run, before, logs, version))
+    return "".join(_page(run, before, logs, version, gate))
 
 
-def _page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> Iterator[str]:
+def _page(
+    run: EvalRun, before: EvalRun | None, logs: Logs, version: str, gate: GateResult | None
+) -> Iterator[str]:
     results = case_results(run.results.values())
     summary = summarize(results)
     yield page_head(f"Evals: {run.created.suite}")
     yield _STYLE
+    if gate is not None:
+        yield _gate(gate)
     facts = [
         ("run", run.id),
         ("agent", f"{run.created.agent_name} {run.created.agent_version or ''}"),
@@ -68,6 +83,7 @@ def _page(run: EvalRun, before: EvalRun | None, logs: Logs, version: str) -> Ite
     yield facts_list(facts)
     if before is not None:
         yield from _comparison(compare(case_results(before.results.values()), results), before)
+    yield _case_table(results)
     yield _tag_table(summary.tags)
     yield from _trials(run, before, logs)
     yield page_end(f"Written by Mainspring {version}")
@@ -87,11 +103,30 @@ def _comparison(comparison: Comparison, before: EvalRun) -> Iterator[str]:
             yield f"<p>{label}: {links}</p>"
 
 
+def _gate(gate: GateResult) -> Markup:
+    verdict, style = ("open", "good") if gate.is_open else ("closed", "bad")
+    reasons = "".join(f'<li class="bad">{escape(text)}</li>' for text in gate.reasons)
+    notes = "".join(f"<li>{escape(text)}</li>" for text in gate.notes)
+    return Markup(f'<h2 class="{style}">The gate is {verdict}</h2><ul>{reasons}{notes}</ul>')
+
+
+def _case_table(results: CaseResults) -> Markup:
+    """One row for each case, those that pass least first."""
+    rows = "".join(
+        f'<tr><th scope="row"><a href="#{escape(_anchor(name))}">{escape(name)}</a></th>'
+        f"<td>{case.passes}</td><td>{case.errors or ''}</td><td>{fmean(case.rewards or (0.0,)):.2f}"
+        "</td></tr>"
+        for name, case in sorted(results.items(), key=lambda item: item[1].rate)
+    )
+    head = "<tr><th>case</th><th>trials passed</th><th>without verdict</th><th>reward</th></tr>"
+    return Markup(f"<h2>Cases</h2><table>{head}{rows}</table>")
+
+
 def _tag_table(tags: Mapping[str, tuple[int, float]]) -> Markup:
     if not tags:
         return Markup("")
     rows = "".join(
-        f"<tr><td>{escape(tag)}</td><td>{count}</td><td>{rate:.0%}</td>"
+        f'<tr><th scope="row">{escape(tag)}</th>' + f"<td>{count}</td><td>{rate:.0%}</td>"
         f'<td><span class="bar"><i style="width:{rate * 100:.0f}%"></i></span></td></tr>'
         for tag, (count, rate) in tags.items()
     )
@@ -121,7 +156,7 @@ def _trials(run: EvalRun, before: EvalRun | None, logs: Logs) -> Iterator[str]:
     yield '<div class="trials">'
     places = {tag: index for index, tag in enumerate(tags)}
     earlier = {} if before is None else before.results
-    for item in run.sorted_results:
+    for item in sorted(run.sorted_results, key=lambda item: _ORDER.index(item.outcome)):
         yield _trial(item, places, earlier.get((item.case_id, item.trial)), logs)
     yield "</div>"
 

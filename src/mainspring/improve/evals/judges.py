@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -22,7 +22,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCheck
 from mainspring.files.atomic_file import read_bounded, write_atomic
-from mainspring.improve.evals.graders import Criterion, Judge, Level, Pairwise
+from mainspring.improve.evals.graders import Criterion, Grader, Judge, Level, Pairwise
 from mainspring.improve.evals.grading_context import GradingContext, check, shorten
 from mainspring.improve.evals.judge_bias import PairVerdict, pair_verdict
 from mainspring.improve.evals.suite import Case
@@ -102,6 +102,8 @@ class Judges:
     judged_model: str
     calibrations: dict[str, Calibration] = field(default_factory=dict[str, Calibration])
     spent_usd: Decimal = Decimal(0)
+    content_of: Callable[[str], str] = lambda _: ""
+    """The hash of the file that a model is, if it is one."""
 
     async def judge(self, grader: Judge, context: GradingContext) -> tuple[float, list[EvalCheck]]:
         """Raises: InvalidInput: a judge gives no verdict."""
@@ -196,7 +198,9 @@ class Judges:
     async def _verdict(
         self, model: str, system: str, question: str, read: Callable[[str], Verdict]
     ) -> Verdict:
-        digest = hashlib.sha256(msgspec.json.encode((model, system, question))).hexdigest()
+        content = await to_thread.run_sync(self.content_of, model)
+        asked = (model, system, question, *filter(None, [content]))
+        digest = hashlib.sha256(msgspec.json.encode(asked)).hexdigest()
         file = self.verdicts / f"{digest}.json"
         cached = await to_thread.run_sync(read_bounded, file)
         if cached is not None:
@@ -213,6 +217,17 @@ class Judges:
             await to_thread.run_sync(write_atomic, file, text.encode())
             return verdict
         raise InvalidInput(f"the judge {model} gave no verdict: {problem}")
+
+
+def is_scripted(model: str | None) -> bool:
+    """Whether replies come from a file in the agent's folder."""
+    return model is not None and model.startswith("scripted:")
+
+
+def scripted_models_of(graders: Iterable[Grader]) -> list[str]:
+    """The scripts that the judges among these graders are."""
+    judges = (item for item in graders if isinstance(item, Judge | Pairwise))
+    return sorted({item.model for item in judges if item.model and is_scripted(item.model)})
 
 
 def read_verdict(text: str, levels: Sequence[Level]) -> tuple[float, str]:

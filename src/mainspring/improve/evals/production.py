@@ -41,6 +41,8 @@ from mainspring.improve.evals.graders import (
     Equals,
     FileCheck,
     Grader,
+    Measure,
+    NumberSource,
     Pairwise,
     Similarity,
     Trajectory,
@@ -105,6 +107,8 @@ def _needs_case(grader: Grader) -> bool:
     match grader:
         case FileCheck() | CommandCheck() | Pairwise():
             return True
+        case Measure(value=NumberSource() as value):
+            return value.file is not None or value.command is not None
         case Equals(text=text) | Similarity(text=text):
             return text is None
         case Trajectory(in_context=texts):

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,12 +20,13 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from mainspring.core import ids
 from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
+from mainspring.core.model import Model
 from mainspring.harness.budget import Budget
 from mainspring.improve.evals.case_recording import CaseRecording, read_case_recording
 from mainspring.improve.evals.case_selection import Selection, select_cases
 from mainspring.improve.evals.grading_context import RunProgram
 from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
-from mainspring.improve.evals.judges import Judges
+from mainspring.improve.evals.judges import Judges, is_scripted, scripted_models_of
 from mainspring.improve.evals.labels import read_calibrations
 from mainspring.improve.evals.run_log import (
     MAX_EARLIER_RUNS,
@@ -34,7 +35,7 @@ from mainspring.improve.evals.run_log import (
     existing_runs,
     read_run,
 )
-from mainspring.improve.evals.suite import ENCODER, Case, Script, SuiteFile
+from mainspring.improve.evals.suite import ENCODER, Case, Script, Suite, SuiteFile
 from mainspring.improve.evals.suite_files import case_content_hash
 from mainspring.improve.evals.trials import (
     MakeScript,
@@ -104,12 +105,17 @@ class SuiteRunner:
     monotonic: Callable[[], float]
     model_hash: str = ""
     """The hash of a model that is a file."""
+    read_scripts: Callable[[str], Mapping[str, Model]] = lambda _: {}
+    """Reads scripted models of cases and judges from the agent's folder. Blocks."""
+    hash_scripts: Callable[[Sequence[str]], str] = ",".join
+    """The hash of the files of scripted models. Blocks."""
 
     async def plan(
         self, suite_file: SuiteFile, selection: Selection, settings: RunSettings
     ) -> Plan:
         """Raises: InvalidInput: no case is selected."""
         suite, log = suite_file.suite, self.runtime.log
+        await to_thread.run_sync(self.open_scripts, suite_file)
         name = suite.name + settings.listed_as
         runs = await existing_runs(log, self.agent.name, name, newest=MAX_EARLIER_RUNS)
         cases = select_cases(suite_file, selection, runs[0] if runs else None)
@@ -198,7 +204,24 @@ class SuiteRunner:
             default_model=self.agent.model,
             judged_model=self.agent.model,
             calibrations=read_calibrations(suite_file),
+            content_of=self._content_of,
         )
+
+    def _content_of(self, model: str) -> str:
+        """The hash of a scripted model's file. Blocks."""
+        if is_scripted(model):
+            with suppress(OSError):  # one that is no file
+                return self.hash_scripts([model])
+        return ""
+
+    def open_scripts(self, suite_file: SuiteFile) -> None:
+        """Register the scripted models of cases and judges. Blocks.
+
+        Raises: InvalidInput: there is no such file in the agent's folder."""
+        for case in suite_file.suite.cases:
+            for name in _scripts_of(suite_file.suite, case):
+                for script, model in self.read_scripts(name).items():
+                    self.runtime.models.put(script, model)
 
     async def _run_open(
         self,
@@ -279,6 +302,8 @@ class SuiteRunner:
         for case in cases:
             digest = hashlib.sha256(agent + (settings.offline or "").encode())
             digest.update(case_content_hash(suite_file.suite, case, suite_file.folder).encode())
+            if scripts := _scripts_of(suite_file.suite, case):
+                digest.update(self.hash_scripts(scripts).encode())
             if settings.script_of is not None:
                 digest.update(ENCODER.encode(settings.script_of(case)))
             hashes[case.id] = digest.hexdigest()
@@ -307,6 +332,11 @@ class SuiteRunner:
             tokens * price.input + _GUESSED_OUTPUT_TOKENS * _GUESSED_TURNS * price.output
         ) / 10**6
         return cost * open_trials, f"a guess of {_GUESSED_TURNS} turns per trial"
+
+
+def _scripts_of(suite: Suite, case: Case) -> list[str]:
+    own = [case.model] if case.model is not None and is_scripted(case.model) else []
+    return [*own, *scripted_models_of(suite.graders_of(case))]
 
 
 @dataclass(frozen=True, slots=True)

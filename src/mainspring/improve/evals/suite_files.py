@@ -20,9 +20,12 @@ from mainspring.improve.evals.graders import (
     CommandCheck,
     FileCheck,
     Grader,
+    Measure,
+    NumberSource,
     Regex,
     as_texts,
 )
+from mainspring.improve.evals.measured_numbers import number_problems
 from mainspring.improve.evals.suite import ENCODER, Case, Suite, SuiteFile
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.yaml_reader import Node, YamlReader, YamlValueError
@@ -215,16 +218,24 @@ def _case_problems(case: Case, suite: Suite, folder: Path) -> Iterator[str]:
     for pattern in (*case.masks, *(item for grader in graders for item in _patterns_of(grader))):
         yield from _pattern_problems(pattern)
     yield from _path_problems(case, graders)
+    for source in _number_sources(graders):
+        yield from number_problems(source)
 
 
 def _path_problems(case: Case, graders: Sequence[Grader]) -> Iterator[str]:
     file_checks = [grader for grader in graders if isinstance(grader, FileCheck)]
-    for path in (*case.files, *(grader.path for grader in file_checks)):
+    measured = [item.file for item in _number_sources(graders) if item.file]
+    for path in (*case.files, *(grader.path for grader in file_checks), *measured):
         if not is_inside(path):
             yield f"{path!r} is not a path inside the workspace"
     for grader in file_checks:
         if grader.unchanged and grader.path not in case.files and case.workspace is None:
             yield f"the case has no file {grader.path}, so `unchanged` checks nothing"
+
+
+def _number_sources(graders: Sequence[Grader]) -> list[NumberSource]:
+    values = (grader.value for grader in graders if isinstance(grader, Measure))
+    return [value for value in values if isinstance(value, NumberSource)]
 
 
 def _folder_of(grader: Grader) -> str | None:
@@ -236,6 +247,8 @@ def _patterns_of(grader: Grader) -> tuple[str, ...]:
         case Regex(pattern=patterns):
             return as_texts(patterns)
         case FileCheck(pattern=str(pattern)) | CommandCheck(pattern=str(pattern)):
+            return (pattern,)
+        case Measure(value=NumberSource(pattern=str(pattern))):
             return (pattern,)
         case _:
             return ()

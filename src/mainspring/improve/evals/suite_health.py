@@ -118,7 +118,7 @@ async def _never_failed(runner: SuiteRunner, suite_file: SuiteFile) -> tuple[str
     for run in runs:
         results = [item for item in run.results.values() if item.from_run is None]
         passed.update({item.case_id for item in results if item.outcome == "passed"})
-        failed |= {item.case_id for item in results if item.outcome != "passed"}
+        failed |= {item.case_id for item in results if item.outcome == "failed"}
     return tuple(
         sorted(
             case_id

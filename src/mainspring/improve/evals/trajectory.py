@@ -22,7 +22,7 @@ from mainspring.harness.permissions.tool_names import (
     canonical_name,
 )
 from mainspring.harness.state.open_call import CallResult, OpenCall, call_id_of, proposed_call
-from mainspring.harness.state.thread_tree import SpendAccount
+from mainspring.harness.state.thread_tree import SpendAccount, add_usage
 
 _WITHOUT_EFFECT = READ_TOOLS | INTERNAL_TOOLS | NEEDS_A_PERSON | NETWORK_TOOLS | READ_ANYTHING
 
@@ -81,6 +81,11 @@ class TrajectoryLog:
     """The number of answered requests of the conversation, without those that a crash
     interrupted."""
     _places: dict[str, int] = field(default_factory=dict[str, int])
+    cut_off: int = 0
+    """Model requests that died with their process. What they cost is not known, so it is not
+    counted."""
+    cost_usd: Decimal = Decimal(0)
+    usage: Usage = field(default_factory=Usage)
     _account: SpendAccount = field(default_factory=SpendAccount)
     _main: str = ""
     _texts: list[str] = field(default_factory=list[str])
@@ -103,14 +108,6 @@ class TrajectoryLog:
             for item in self.calls
         ]
         return [line for text in (*calls, *self.answers) for line in text.splitlines()]
-
-    @property
-    def usage(self) -> Usage:
-        return self._account.usage
-
-    @property
-    def cost_usd(self) -> Decimal:
-        return self._account.spending.cost_usd
 
     @property
     def running_seconds(self) -> float:
@@ -146,14 +143,22 @@ class TrajectoryLog:
                 self.reason, self.detail = payload.reason, payload.detail
                 self.answers.append("\n\n".join(self._texts))
                 self._texts.clear()
-            case events.ModelRequestEnded(is_error=False, purpose=None):
-                self.turns += 1
+            case events.ModelRequestEnded():
+                self._apply_request(payload)
             case events.SkillUsed(name=name):
                 self.skills.append(name)
             case events.NetworkRequested():
                 self.hosts.append(payload)
             case _:
                 pass
+
+    def _apply_request(self, ended: events.ModelRequestEnded) -> None:
+        if ended.stop_reason == "abandoned":  # it counts as if it had cost its whole reservation
+            self.cut_off += 1
+            return
+        self.turns += not ended.is_error and ended.purpose is None
+        self.cost_usd += Decimal(ended.cost_usd or 0)
+        self.usage = add_usage(self.usage, ended.model_usage)
 
     def _apply_to_call(self, item: TrajectoryCall, event: Event) -> None:
         payload = event.payload

@@ -30,15 +30,15 @@ def _call_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
     ran = [item for item in log.calls if item.has_run]
     names = ", ".join(item.name for item in ran) or "nothing"
     for pattern in grader.used:
-        is_used = any(_is_like(item, pattern) for item in ran)
+        is_used = any(is_like(item, pattern) for item in ran)
         yield check(f"used {_pattern_text(pattern)}", is_used, f"{names} ran")
     for pattern in grader.not_used:
-        item = next((item for item in ran if _is_like(item, pattern)), None)
+        item = next((item for item in ran if is_like(item, pattern)), None)
         yield check(
             f"did not use {_pattern_text(pattern)}", item is None, lambda item=item: _input(item)
         )
     for pattern in grader.not_tried:
-        item = next((item for item in log.calls if _is_like(item, pattern)), None)
+        item = next((item for item in log.calls if is_like(item, pattern)), None)
         yield check(
             f"did not try {_pattern_text(pattern)}", item is None, lambda item=item: _input(item)
         )
@@ -46,11 +46,11 @@ def _call_checks(grader: Trajectory, log: TrajectoryLog) -> Iterator[EvalCheck]:
         order = " -> ".join(map(_pattern_text, grader.order))
         yield check(f"in order: {order}", _is_in_order(ran, grader.order), f"{names} ran")
     for pattern in grader.asked_before:
-        unapproved = [item for item in ran if _is_like(item, pattern) and not item.was_approved]
+        unapproved = [item for item in ran if is_like(item, pattern) and not item.was_approved]
         name = f"asked before {_pattern_text(pattern)}"
         yield check(name, not unapproved, f"{len(unapproved)} ran without an approval")
     for pattern in grader.denied:
-        is_denied = any(_is_like(item, pattern) and item.was_denied for item in log.calls)
+        is_denied = any(is_like(item, pattern) and item.was_denied for item in log.calls)
         yield check(f"{_pattern_text(pattern)} was denied", is_denied, "no gate stopped it")
     for skill in grader.skills:
         yield check(f"used the skill {skill}", skill in log.skills, "it did not")
@@ -122,7 +122,7 @@ def _sources(context: GradingContext) -> Iterator[str]:
         yield source
 
 
-def _is_like(item: TrajectoryCall, pattern: str | CallPattern) -> bool:
+def is_like(item: TrajectoryCall, pattern: str | CallPattern) -> bool:
     if isinstance(pattern, str):
         return item.name == canonical_name(pattern)
     return item.name == canonical_name(pattern.tool) and _has_fields(item.call.input, pattern.input)
@@ -142,7 +142,7 @@ def _fits(value: object, pattern: object) -> bool:
 
 def _is_in_order(ran: list[TrajectoryCall], order: tuple[str | CallPattern, ...]) -> bool:
     remaining = iter(ran)
-    return all(any(_is_like(item, pattern) for item in remaining) for pattern in order)
+    return all(any(is_like(item, pattern) for item in remaining) for pattern in order)
 
 
 def _pattern_text(pattern: str | CallPattern) -> str:

@@ -62,8 +62,11 @@ def suite_trend(runs: Sequence[EvalRun], suite: Suite) -> Trend:
 
 
 def run_rate(run: EvalRun) -> RunRate | None:
-    """The pass rate of a run; `None` if it did not end, or only reused earlier results."""
-    results = [item for item in run.results.values() if item.from_run is None]
+    """The pass rate of a run, of trials with a verdict; `None` if it did not end, or only reused
+    earlier results."""
+    results = [
+        item for item in run.results.values() if item.from_run is None and item.outcome != "error"
+    ]
     if run.ended is None or not results:
         return None
     passed = sum(item.outcome == "passed" for item in results)

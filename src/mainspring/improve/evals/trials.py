@@ -19,7 +19,16 @@ from anyio import to_thread
 from mainspring.core import ids
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput, MainspringError, SessionExists
-from mainspring.core.events import CompactionRequested, ContextCompacted, EvalCaseEnded, EvalGrade
+from mainspring.core.events import (
+    AgentMcpToolUse,
+    AgentMessage,
+    AgentToolUse,
+    CompactionRequested,
+    ContextCompacted,
+    EvalCaseEnded,
+    EvalGrade,
+    SessionFailed,
+)
 from mainspring.core.model import Model
 from mainspring.core.sender import Origin
 from mainspring.harness.budget import Budget
@@ -134,8 +143,10 @@ async def _run_and_grade(
         last_request=await _last_request(session, suite.graders_of(case)),
     )
     if scope.cancelled_caught:
-        error = f"it took more than {seconds:g} s"
-        return _ended(key, session_id, context, outcome="failed", error=error)
+        is_outage = _waits_for_model(log)  # no failure of the agent
+        error = f"it took more than {seconds:g} s{', and its model did not answer' * is_outage}"
+        outcome = "error" if is_outage else "failed"
+        return _ended(key, session_id, context, outcome=outcome, error=error)
     if context.trajectory.reason in _ERROR_REASONS:
         reason = f"{context.trajectory.reason}: {context.trajectory.detail or ''}"
         return _ended(key, session_id, context, error=reason)
@@ -147,6 +158,19 @@ async def _run_and_grade(
         own_skills = [skill.name for skill in skills]
         await credit_trial(session.log, setup.run_id, case, ended, own_skills)
     return msgspec.structs.replace(ended, grading_usd=str(judges.spent_usd))
+
+
+def _waits_for_model(log: Sequence[Event]) -> bool:
+    """Whether the last model request was in an outage when the time was over."""
+    for event in reversed(log):
+        match event.payload:
+            case SessionFailed(error=error) if error.retry_status.type == "retrying":
+                return True
+            case AgentMessage() | AgentToolUse() | AgentMcpToolUse():
+                return False
+            case _:
+                pass
+    return False
 
 
 def _verdict(grades: Sequence[EvalGrade], pass_score: float) -> tuple[Outcome, str | None]:

@@ -82,11 +82,26 @@ def _original(context: GradingContext, name: str) -> bytes | None:
 
 async def command(grader: CommandCheck, context: GradingContext) -> list[EvalCheck]:
     """Raises: SandboxFailed: there is no sandbox, so there is no verdict."""
-    place = context.scratch / f"command-{context.grader_number}"
     try:
-        await to_thread.run_sync(_prepare_copy, grader, context, place)
+        return list(_result_checks(grader, await _run(grader, context)))
     except InvalidInput as error:
         return [check("the workspace can be copied", False, str(error))]
+
+
+async def program_output(grader: CommandCheck, context: GradingContext) -> str:
+    """What the program prints, if it succeeds.
+
+    Raises: SandboxFailed, as above. InvalidInput: it failed."""
+    result = await _run(grader, context)
+    failed = [item for item in _result_checks(grader, result) if not item.passed]
+    if failed:
+        raise InvalidInput(f"{failed[0].name}: {failed[0].detail}")
+    return _text(result.stdout)
+
+
+async def _run(grader: CommandCheck, context: GradingContext) -> ExecResult:
+    place = context.scratch / f"command-{context.grader_number}"
+    await to_thread.run_sync(_prepare_copy, grader, context, place)
     argv = ("/bin/sh", "-c", grader.run) if isinstance(grader.run, str) else grader.run
     program = ExecRequest(
         key=f"{context.key}-{context.grader_number}",
@@ -97,7 +112,7 @@ async def command(grader: CommandCheck, context: GradingContext) -> list[EvalChe
     )
     result = await context.run_program(place, program)
     await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
-    return list(_result_checks(grader, result))
+    return result
 
 
 def _prepare_copy(grader: CommandCheck, context: GradingContext, place: Path) -> None:

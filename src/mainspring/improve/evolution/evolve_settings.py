@@ -31,7 +31,8 @@ class CallLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class EvolveSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    suite: str
+    suite: str = ""
+    """The suite that measures the agent; campaigns on a program have the program's cases."""
     improver: str = ""
     """The model that proposes changes; the agent's own by default."""
     preset: Preset = "innovate"
@@ -52,6 +53,12 @@ class EvolveSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Trials of each sealed case."""
     regressions: bool = False
     """Whether a confirmed regression opens a campaign by itself."""
+    hard: tuple[str, ...] = ()
+    """Graders of real sessions whose failure rolls a version back at once."""
+    minutes: Annotated[float, Meta(gt=0)] | None = None
+    """How long the search may take; the gate then decides about what it has."""
+    harness: tuple[str, ...] = ()
+    """Files of the agent's own code that the harness track may change."""
     corpus: str | None = None
     """A folder of documents that the agent lacks, for the knowledge track."""
 
@@ -91,9 +98,11 @@ protected: []           # lines of AGENTS.md that no change may touch
 """
 
 
-def read_settings(folder: Path) -> EvolveSettings:
+def read_settings(folder: Path, *, is_optional: bool = False) -> EvolveSettings:
     """Raises: InvalidInput: there are none, or they have mistakes."""
     content = read_bounded(folder / FILE)
+    if content is None and is_optional:
+        return EvolveSettings()
     if content is None:
         error = InvalidInput(f"there is no {FILE} in {folder}")
         raise with_hints(error, "`mainspring evolve init` writes one")

@@ -4,7 +4,7 @@ sessions of its suite. A run that was interrupted continues, and no trial is pai
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -19,7 +19,7 @@ from mainspring.core.errors import SessionNotFound
 from mainspring.core.events import EvalCaseEnded
 from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.runner import RunSettings, SuiteRunner
-from mainspring.improve.evals.suite import Case, Script, SuiteFile
+from mainspring.improve.evals.suite import Script, SuiteFile
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.folder_texts import copy_with
 from mainspring.improve.evolution.meter import BudgetReached
@@ -84,7 +84,7 @@ class FolderTrials:
         key: str,
         *,
         budget_usd: Decimal | None = None,
-        script_of: Callable[[Case], Script] | None = None,
+        scripts: Mapping[str, Script] | None = None,
     ) -> list[Observation]:
         """Run trials, in the order given. `key` names this batch: a later call with the same key
         continues it.
@@ -108,7 +108,7 @@ class FolderTrials:
                 fresh=True,
                 listed_as=f" ({self.name})",
                 run_id=ids.stable_id(ids.SESSION, self.name, key, str(number)),
-                script_of=script_of,
+                script_of=None if scripts is None else lambda case: scripts[case.id],
             )
             ended = await self._run(runner, [trial.case_id for trial in batch], settings)
             for trial in batch:

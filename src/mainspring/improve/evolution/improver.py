@@ -130,6 +130,32 @@ class Improver:
             ended=ended,
         )
 
+    async def consider(self, start: Candidate, proposal: Candidate) -> EvolutionEnded:
+        """Decide about a change that somebody else has made: the static checks, then the gate."""
+        status: Status = "refused"
+        reason = self.check(start, proposal)
+        if reason is None and not self._can_decide():
+            reason = f"the limit of calls is below {self._decision_calls}, which a decision needs"
+        if reason is None:
+            decision = await self._decide(start, proposal)
+            status = _STATUSES[decision.decision]
+            reason = decision.reason
+        else:
+            await self.record(
+                EvolutionRefused(
+                    campaign_id=self.plan.campaign_id, reason=reason, candidate=proposal.hash
+                )
+            )
+        ended = EvolutionEnded(
+            campaign_id=self.plan.campaign_id,
+            status=status,
+            reason=reason,
+            calls={str(kind): count for kind, count in self.meter.calls.items()},
+            cost_usd=str(self.meter.spent_usd),
+        )
+        await self.record(ended)
+        return ended
+
     async def _diagnose(self, search: Search) -> Recommendation:
         plan = self.plan
         signals = tuple(read_signals(search.records, plan.situation))
@@ -173,6 +199,8 @@ class Improver:
         left = self.meter.left("metric")
         reserve = self._gate_calls()
         stop = 0 if is_last or left is None else (left - reserve) // 2
+        if stop < _MIN_STEPS * self._step_calls:  # too little to divide
+            stop = 0
         try:
             while self._has_calls(reserve + stop) and await search.step():
                 pass
@@ -181,16 +209,26 @@ class Improver:
 
     def _has_calls(self, reserve: int) -> bool:
         left = self.meter.left("metric")
-        return left is None or left - _STEP_CALLS >= reserve
+        return left is None or left - self._step_calls >= reserve
+
+    @property
+    def _step_calls(self) -> int:
+        """Metric calls that one step may need at most: targets, guards, and those that fail twice
+        more. Below it the search leaves the rest to the gate."""
+        return self.plan.search.targets + 3 * self.plan.search.guards
 
     def _gate_calls(self) -> int:
         """Calls that the gate needs of the limit that it shares with the search."""
         if "sealed" in self.meter.limits:
             return 0
+        return self._decision_calls
+
+    @property
+    def _decision_calls(self) -> int:
         return 2 * len(self.plan.sealed) * self.plan.gate.trials
 
     def _can_decide(self) -> bool:
-        return self.meter.can_spend("sealed", 2 * len(self.plan.sealed) * self.plan.gate.trials)
+        return self.meter.can_spend("sealed", self._decision_calls)
 
     async def _decide(self, current: Candidate, candidate: Candidate) -> GateDecision:
         async def run(trials: Sequence[Trial]) -> list[Pair]:
@@ -265,12 +303,14 @@ class Improver:
         )
 
 
-_STEP_CALLS = 30
-"""Metric calls that one step may need at most: targets, guards twice, and the same again without
-the change. Below it the search leaves the rest to the gate."""
-
-
+_MIN_STEPS = 3
+"""Steps that the search keeps for the time after a first decision, or it is the only one."""
 Status: TypeAlias = Literal["promoted", "refused", "undecided", "nothing", "unavailable", "failed"]
+_STATUSES: dict[str, Status] = {
+    "promote": "promoted",
+    "refuse": "refused",
+    "undecided": "undecided",
+}
 
 
 def _ending(

@@ -70,9 +70,11 @@ def _failure(item: Observation) -> str:
 
 
 async def propose(
-    ask: AskImprover, request: ProposalRequest, key: str
+    ask: AskImprover, request: ProposalRequest, key: str, *, task: str = ""
 ) -> tuple[Candidate, Decimal]:
-    answer, cost = await ask(key, _SYSTEM, question(request))
+    """`task`: what people say about a program that is improved."""
+    system = f"{_SYSTEM}\n{task}".strip()
+    answer, cost = await ask(key, system, question(request))
     return apply_answer(answer, request), cost
 
 

@@ -3,11 +3,13 @@ write both into its log, so that nothing is paid for twice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Protocol
 
 from msgspec import Struct
 
+from mainspring.improve.evals.suite import Script
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.observation import Observation, TrackName, Trial
 
@@ -36,6 +38,25 @@ class Trials(Protocol):
         ...
 
 
+class RunTrials(Protocol):
+    """Runs trials for real: sessions of an agent, or processes of a program."""
+
+    async def run(
+        self,
+        candidate: Candidate,
+        trials: Sequence[Trial],
+        key: str,
+        *,
+        budget_usd: Decimal | None = None,
+        scripts: Mapping[str, Script] | None = None,
+    ) -> list[Observation]:
+        """`key` names this batch; `scripts`: what is done instead, by case, for controls.
+
+        Raises: BudgetReached.
+        """
+        ...
+
+
 class Propose(Protocol):
     async def __call__(self, request: ProposalRequest) -> Candidate | None:
         """A changed candidate; `None`: there is nothing to propose.
@@ -46,7 +67,7 @@ class Propose(Protocol):
 
 
 class Check(Protocol):
-    def __call__(self, current: Candidate, candidate: Candidate) -> str | None:
+    def __call__(self, current: Candidate, candidate: Candidate, /) -> str | None:
         """Why the candidate is refused without a trial; `None`: it is not."""
         ...
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from decimal import Decimal
 
-from mainspring.core.events import EvolutionProposed, EvolutionTested
+from mainspring.core.clock import Clock
+from mainspring.core.events import EvolutionProposed, EvolutionScreened, EvolutionTested
 from mainspring.improve.evals.suite import Suite
 from mainspring.improve.evolution.campaign_log import (
     CampaignsPaused,
@@ -17,15 +19,15 @@ from mainspring.improve.evolution.campaign_log import (
 from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.evolve_settings import EvolveSettings
-from mainspring.improve.evolution.folder_trials import FolderTrials
 from mainspring.improve.evolution.improver import Fact as Finding
 from mainspring.improve.evolution.improver import Plan
 from mainspring.improve.evolution.journal import Journal
-from mainspring.improve.evolution.meter import CallKind, Meter
+from mainspring.improve.evolution.meter import BudgetReached, CallKind, Meter
 from mainspring.improve.evolution.metric_controls import controls
 from mainspring.improve.evolution.model_proposer import AskImprover, propose
 from mainspring.improve.evolution.observation import Observation, Trial
-from mainspring.improve.evolution.ports import ProposalRequest
+from mainspring.improve.evolution.ports import ProposalRequest, RunTrials
+from mainspring.improve.evolution.program_history import ProgramHistory
 from mainspring.log.session_log import SessionLog
 
 
@@ -37,13 +39,18 @@ class RecordedPorts:
     agent: str
     settings: EvolveSettings
     suite: Suite
-    runs: FolderTrials
+    runs: RunTrials
     ask: AskImprover
     author: str
     report: Callable[[str], None]
     journal: Journal
     plan: Plan
     base: Candidate
+    clock: Clock
+    started: datetime
+    history: ProgramHistory | None = None
+    task: str = ""
+    """What `program.md` tells the improver."""
     meter: Meter = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,7 +79,7 @@ class RecordedPorts:
                         self.base,
                         trials,
                         f"control {control.name}",
-                        script_of=lambda case, scripts=control.scripts: scripts[case.id],
+                        scripts=control.scripts,
                     )
                 step = self._tested(control.name, "control", results)
                 await self.journal.write(step)
@@ -90,6 +97,8 @@ class RecordedPorts:
         step = self.journal.next(EvolutionTested)
         if step is None:
             await self._require_not_paused()
+            if kind != "sealed":
+                self._require_time()
             limit = self.meter.limit_usd
             results = await self.runs.run(
                 candidate,
@@ -108,8 +117,9 @@ class RecordedPorts:
         step = self.journal.next(EvolutionProposed)
         if step is None:
             await self._require_not_paused()
+            self._require_time()
             key = f"{self.plan.campaign_id}-{self.journal.position}"
-            candidate, cost = await propose(self.ask, request, key)
+            candidate, cost = await propose(self.ask, request, key, task=self.task)
             step = EvolutionProposed(
                 campaign_id=self.plan.campaign_id,
                 number=request.number,
@@ -128,6 +138,8 @@ class RecordedPorts:
     async def record(self, payload: Finding, *candidates: Candidate) -> None:
         if not self.journal.is_replaying:
             self._report(payload)
+            if self.history is not None and isinstance(payload, EvolutionScreened):
+                await self.history.add(payload, candidates[0])
         await self.journal.record(payload, candidates)
 
     def _report(self, payload: Finding) -> None:
@@ -141,6 +153,15 @@ class RecordedPorts:
                 f"paused: {ledger.paused.reason or 'no reason given'}; the campaign continues with"
                 f" `mainspring evolve run --resume {self.plan.campaign_id}`"
             )
+
+    def _require_time(self) -> None:
+        """The gate may take longer: it decides about what the search has left.
+
+        Raises: BudgetReached.
+        """
+        minutes = self.settings.minutes
+        if minutes is not None and self.clock() - self.started > timedelta(minutes=minutes):
+            raise BudgetReached("minutes", minutes)
 
     def _tested(
         self, candidate: str, purpose: str, results: Sequence[Observation]

@@ -17,8 +17,15 @@ from msgspec import Struct
 
 from mainspring.core import events
 from mainspring.core.envelope import Event
+from mainspring.core.errors import ProviderFailure
 from mainspring.core.events import Usage
-from mainspring.core.model import Delta, TextDelta, ThinkingDelta, ToolInputDelta
+from mainspring.core.model import (
+    Delta,
+    RetryScheduled,
+    TextDelta,
+    ThinkingDelta,
+    ToolInputDelta,
+)
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.harness.state.open_call import call_id_of
 from mainspring.harness.state.thread_tree import add_usage
@@ -47,6 +54,12 @@ from mainspring.runtime.session.run_result import OK_REASONS
 StreamMessage: TypeAlias = dict[str, object]
 """One line of the stream, before it is encoded."""
 
+_RETRY_ERRORS: dict[ProviderFailure, str] = {
+    "rate_limited": "rate_limit",
+    "overloaded": "server_error",
+    "server": "server_error",
+}
+"""Why a request is sent again, as Claude Code names it."""
 _SUBTYPES: dict[EndReason, str] = {
     "max_turns": "error_max_turns",
     "budget_reached": "error_max_budget_usd",
@@ -121,6 +134,20 @@ class ClaudeCodeStream:
 
     def init(self, fields: Mapping[str, object]) -> StreamMessage:
         return self._top({"type": "system", "subtype": "init", **fields})
+
+    def retry(self, wait: RetryScheduled) -> StreamMessage:
+        return self._top(
+            {
+                "type": "system",
+                "subtype": "api_retry",
+                "attempt": wait.attempt - 1,
+                "max_retries": wait.attempts - 1,
+                "retry_delay_ms": round(wait.seconds * 1000),
+                "error_status": None,
+                "error": _RETRY_ERRORS.get(wait.kind, "unknown"),
+                "message": wait.reason,
+            }
+        )
 
     def result(self, end: RunEnd) -> StreamMessage:
         is_error = end.reason not in OK_REASONS

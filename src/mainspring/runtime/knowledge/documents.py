@@ -12,7 +12,9 @@ import sys
 import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import PurePosixPath
+from typing import TypeAlias
 from xml.etree import ElementTree
 
 import msgspec
@@ -23,17 +25,25 @@ MAX_BYTES = 50_000_000
 PART_BYTES = 1_800
 """About 512 tokens."""
 _MAX_XML = 100_000_000
-_PDF_SECONDS = 30
+_MAX_HTML = 8_000_000
+_MAX_PARTS = 50_000
+_SHORT = 500_000
+"""Longer documents are read in a process of their own."""
+_MAX_SECONDS = 30
 """The limit of processor time for one file."""
-_PDF_READER = "mainspring.runtime.knowledge.pdf_pages"
+_PROGRAM = "mainspring.runtime.knowledge.document_program"
 _HEADING = re.compile(r"(#{1,6})\s+(\S.*)")
 _DEFINITION = re.compile(
     r"(?:export\s+|public\s+|async\s+|pub\s+)*(?:def|class|func|function|fn|struct|interface|impl|type)"
     r"\s+[A-Za-z_][\w.]*"
 )
 _HTML = frozenset((".html", ".htm", ".xhtml"))
+_ARCHIVES = frozenset((".pdf", ".docx"))
 _MARKDOWN = frozenset((".md", ".mdx", ".markdown"))
 _WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
+
+
+ReadPages: TypeAlias = Callable[[bytes], Iterable[str]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,29 +67,75 @@ class _Line:
 
 
 def read_document(
-    name: str, content: bytes, html_to_text: Callable[[str, str], str]
+    name: str,
+    content: bytes,
+    html_to_text: Callable[[str, str], str],
+    *,
+    max_seconds: int = _MAX_SECONDS,
 ) -> list[DocumentPart]:
-    """`html_to_text` converts a page, given its text and its address, to Markdown.
+    """`html_to_text` converts a page, given its text and its address, to Markdown. Long documents
+    are read in a process of their own. Blocks for at most twice `max_seconds`.
 
     Raises:
-        InvalidInput: its format is not supported, it is damaged, or its reader is missing.
+        InvalidInput: its format is not supported, it is damaged, takes too long or too much
+            memory, or its reader is missing.
     """
-    if len(content) > MAX_BYTES:
-        raise InvalidInput(f"{name}: longer than {MAX_BYTES:,} bytes")
-    return list(_parts(_lines(name, content, html_to_text)))
+    suffix = PurePosixPath(name).suffix.lower()
+    limit = _MAX_HTML if suffix in _HTML else MAX_BYTES
+    if len(content) > limit:
+        raise InvalidInput(f"{name}: longer than {limit:,} bytes")
+    if suffix in _HTML:
+        text = html_to_text(content.decode("utf-8", "replace"), "")
+        name, content = f"{name}.md", text.encode()
+    if suffix in _ARCHIVES or len(content) > _SHORT:
+        return _read_in_own_process(name, content, max_seconds)
+    return document_parts(name, content)
 
 
-def _lines(name: str, content: bytes, html_to_text: Callable[[str, str], str]) -> Iterator[_Line]:
+def _read_in_own_process(name: str, content: bytes, max_seconds: int) -> list[DocumentPart]:
+    command = [sys.executable, "-I", "-m", _PROGRAM, name, str(max_seconds)]
+    too_long = f"{name}: reading it takes longer than {max_seconds} s, or too much memory"
+    try:
+        process = subprocess.run(
+            command, input=content, capture_output=True, timeout=max_seconds * 2, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise InvalidInput(too_long) from error
+    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
+        raise InvalidInput(too_long)
+    problem = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:300]
+    if "MemoryError" in problem:
+        raise InvalidInput(too_long)
+    if process.returncode:
+        raise InvalidInput(problem or f"{name}: cannot be read")
+    return msgspec.json.decode(process.stdout, type=list[DocumentPart])
+
+
+def document_parts(
+    name: str, content: bytes, read_pages: ReadPages | None = None
+) -> list[DocumentPart]:
+    """The parts of any document but HTML, read in this process. `read_pages`: the texts of the
+    pages of a PDF file.
+
+    Raises:
+        InvalidInput: its format is not supported, it is damaged or has too many parts, or its
+            reader is missing.
+    """
+    parts = list(islice(_parts(_lines(name, content, read_pages)), _MAX_PARTS + 1))
+    if len(parts) > _MAX_PARTS:
+        raise InvalidInput(f"{name}: more than {_MAX_PARTS:,} headings or parts")
+    return parts
+
+
+def _lines(name: str, content: bytes, read_pages: ReadPages | None) -> Iterator[_Line]:
     suffix = PurePosixPath(name).suffix.lower()
     if suffix == ".pdf":
-        return _pdf_lines(name, content)
+        return _pdf_lines(name, content, read_pages)
     if suffix == ".docx":
         return _docx_lines(name, content)
     if b"\0" in content[:4096]:
         raise InvalidInput(f"{name}: not a text, a PDF or a DOCX file")
     text = content.decode("utf-8", "replace")
-    if suffix in _HTML:
-        return _markdown_lines(html_to_text(text, ""))
     return _markdown_lines(text) if suffix in _MARKDOWN else _code_lines(text)
 
 
@@ -97,33 +153,18 @@ def _code_lines(text: str) -> Iterator[_Line]:
         yield _Line(line, number, heading=1 if _DEFINITION.match(line) else 0)
 
 
-def _pdf_lines(name: str, content: bytes) -> Iterator[_Line]:
-    for page, text in enumerate(pdf_pages(name, content), 1):
-        for number, line in enumerate(text.split("\n"), 1):
-            yield _Line(line, number, page)
-
-
-def pdf_pages(name: str, content: bytes, *, max_seconds: int = _PDF_SECONDS) -> list[str]:
-    """Return the text of each page. Blocks for at most twice `max_seconds`.
-
-    Raises:
-        InvalidInput: it is damaged, takes too long or too much memory, or the reader is missing.
-    """
-    command = [sys.executable, "-I", "-m", _PDF_READER, str(max_seconds)]
+def _pdf_lines(name: str, content: bytes, read_pages: ReadPages | None) -> Iterator[_Line]:
+    if read_pages is None:
+        raise InvalidInput(f"{name}: install mainspring[documents] to read PDF files")
     try:
-        process = subprocess.run(
-            command, input=content, capture_output=True, timeout=max_seconds * 2, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise InvalidInput(f"{name}: reading it takes longer than {max_seconds} s") from error
-    if process.returncode in (-signal.SIGXCPU, -signal.SIGKILL):
-        raise InvalidInput(f"{name}: reading it takes longer than {max_seconds} s")
-    if process.returncode:
-        problem = process.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-        if "No module named 'pypdf'" in problem:
-            raise InvalidInput(f"{name}: install mainspring[documents] to read PDF files")
-        raise InvalidInput(f"{name}: not a PDF file that can be read: {problem}")
-    return msgspec.json.decode(process.stdout, type=list[str])
+        for page, text in enumerate(read_pages(content), 1):
+            for number, line in enumerate(text.split("\n"), 1):
+                yield _Line(line, number, page)
+    except MemoryError:
+        raise
+    except Exception as error:  # the reader raises whatever a damaged file causes
+        problem = str(error).replace("\n", " ")[:200]
+        raise InvalidInput(f"{name}: not a PDF file that can be read: {problem}") from error
 
 
 def _docx_lines(name: str, content: bytes) -> Iterator[_Line]:
@@ -136,46 +177,53 @@ def _docx_lines(name: str, content: bytes) -> Iterator[_Line]:
                 document = file.read(_MAX_XML + 1)
         if len(document) > _MAX_XML or b"<!DOCTYPE" in document or b"<!ENTITY" in document:
             raise InvalidInput(f"{name}: its text defines entities, or is too long")
-        root = ElementTree.fromstring(document)
+        yield from _word_lines(document)
     except (zipfile.BadZipFile, KeyError, ElementTree.ParseError, NotImplementedError) as error:
         raise InvalidInput(f"{name}: not a DOCX file that can be read: {error}") from error
-    for number, paragraph in enumerate(root.iter(f"{_WORD}p"), 1):
-        style = paragraph.find(f"{_WORD}pPr/{_WORD}pStyle")
-        kind = "" if style is None else style.get(f"{_WORD}val", "")
-        level = re.fullmatch(r"(?i)heading\s*([1-6])", kind)
-        text = "".join(_docx_texts(paragraph))
-        yield _Line(text, number, heading=int(level[1]) if level and text.strip() else 0)
-        yield _Line("", number)
 
 
-def _docx_texts(paragraph: ElementTree.Element) -> Iterator[str]:
-    for item in paragraph.iter():
+def _word_lines(document: bytes) -> Iterator[_Line]:
+    """A paragraph may be in another one (a text box): its text then belongs to both, once."""
+    number = level = depth = 0
+    texts: list[str] = []
+    for event, item in ElementTree.iterparse(io.BytesIO(document), ("start", "end")):
+        if event == "start":
+            depth += item.tag == f"{_WORD}p"
+            continue
         if item.tag == f"{_WORD}t":
-            yield item.text or ""
+            texts.append(item.text or "")
         elif item.tag in (f"{_WORD}tab", f"{_WORD}br"):
-            yield " "
+            texts.append(" ")
+        elif item.tag == f"{_WORD}pStyle":
+            style = re.fullmatch(r"(?i)heading\s*([1-6])", item.get(f"{_WORD}val", ""))
+            level = int(style[1]) if style else level
+        elif item.tag == f"{_WORD}p":
+            depth -= 1
+            if not depth:
+                number += 1
+                text = "".join(texts)
+                yield _Line(text, number, heading=level if text.strip() else 0)
+                yield _Line("", number)
+                texts, level = [], 0
+        item.clear()
 
 
 def _parts(lines: Iterable[_Line]) -> Iterator[DocumentPart]:
     headings: dict[int, str] = {}
     part_lines: list[_Line] = []
+    size = 0
     for line in lines:
-        is_full = sum(len(item.text.encode()) + 1 for item in part_lines) >= PART_BYTES
         is_new = line.heading or (part_lines and part_lines[0].page != line.page)
-        if part_lines and (
-            is_new or (is_full and not line.text.strip()) or _is_overlong(part_lines)
-        ):
+        is_full = size >= PART_BYTES and not line.text.strip()
+        if part_lines and (is_new or is_full or size >= 2 * PART_BYTES):
             yield from _part(part_lines, headings)
-            part_lines = []
+            part_lines, size = [], 0
         if line.heading:
             headings = {level: text for level, text in headings.items() if level < line.heading}
             headings[line.heading] = line.text.lstrip("# ").strip()[:120]
         part_lines.append(line)
+        size += len(line.text.encode("utf-8", "replace")) + 1
     yield from _part(part_lines, headings)
-
-
-def _is_overlong(lines: list[_Line]) -> bool:
-    return sum(len(line.text.encode()) + 1 for line in lines) >= 2 * PART_BYTES
 
 
 def _part(lines: list[_Line], headings: dict[int, str]) -> Iterator[DocumentPart]:

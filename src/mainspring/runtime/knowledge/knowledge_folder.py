@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct
@@ -12,6 +13,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.files.beneath import open_folder, read_file, remove_file, write_file
 from mainspring.retrieval.passage_index import Container, Passage, PassageHit, PassageIndex
+from mainspring.retrieval.stems import stems
 from mainspring.runtime.knowledge.documents import MAX_BYTES, DocumentPart, read_document
 from mainspring.runtime.packages.hidden_text import find_hidden_text
 from mainspring.runtime.packages.scan_text import find_matches, scanned_text
@@ -68,24 +70,43 @@ class KnowledgeFolder:
     def documents(self) -> list[DocumentView]:
         return [self._view(path, size) for path, (size, _) in sorted(self._files().items())]
 
-    def add(self, source: Path, *, replaces: bool = False) -> DocumentView:
-        """Copy a document into the folder.
+    def add_folder(self, source: Path, *, replaces: bool = False) -> Iterator[DocumentView]:
+        """Copy the files of a folder, below a folder of its name, and say which cannot be copied.
+        Hidden files and links are left out.
+
+        Raises:
+            InvalidInput: it has no files, or too many.
+        """
+        paths = sorted(islice((path for path, _ in _walk(source, "", 0)), MAX_DOCUMENTS + 1))
+        if not paths or len(paths) > MAX_DOCUMENTS:
+            number = f"more than {MAX_DOCUMENTS:,}" if paths else "no"
+            raise InvalidInput(f"{source}: {number} files that are neither hidden nor links")
+        for path in paths:
+            name = f"{source.resolve().name}/{path}"
+            try:
+                yield self.add(source / path, name, replaces=replaces)
+            except InvalidInput as error:
+                yield DocumentView(path=name, bytes=0, parts=0, problem=str(error))
+
+    def add(self, source: Path, name: str | None = None, *, replaces: bool = False) -> DocumentView:
+        """Copy a document into the folder, as `name` or under its own name.
 
         Raises:
             InvalidInput: it cannot be read, or another document has this name.
         """
+        name = name or source.name
         try:
             content = source.read_bytes()
         except OSError as error:
             raise InvalidInput(f"{source}: {error.strerror}") from error
-        read_document(source.name, content, self._html_to_text)
+        read_document(name, content, self._html_to_text)
         self.root.mkdir(parents=True, exist_ok=True)
         with open_folder(self.root) as root:
-            before = read_file(root, source.name, max_bytes=MAX_BYTES)
+            before = read_file(root, name, max_bytes=MAX_BYTES)
             if before not in (None, content) and not replaces:
-                raise InvalidInput(f"{source.name} exists: add --replace to overwrite it")
-            write_file(root, source.name, content, is_synced=True)
-        return self._view(source.name, len(content))
+                raise InvalidInput(f"{name} exists: add --replace to overwrite it")
+            write_file(root, name, content, is_synced=True)
+        return self._view(name, len(content))
 
     def remove(self, path: str) -> None:
         """Raises: NotFound."""
@@ -100,22 +121,33 @@ class KnowledgeFolder:
         try:
             self._update(index)
             hits = index.search(query, [_SCOPE], limit * _MORE_HITS)
-            covering = [hit for hit in hits if hit.scored.overlap >= _MIN_OVERLAP]
-            return list(self._knowledge_hits(covering))[:limit]
+            asked = frozenset(stems(query))
+            found = [
+                knowledge_hit
+                for hit, knowledge_hit in self._knowledge_hits(hits)
+                if hit.scored.overlap >= _MIN_OVERLAP or _covers(knowledge_hit, asked)
+            ]
+            return found[:limit]
         finally:
             index.close()
 
-    def _knowledge_hits(self, hits: list[PassageHit]) -> Iterator[KnowledgeHit]:
+    def _knowledge_hits(self, hits: list[PassageHit]) -> Iterator[tuple[PassageHit, KnowledgeHit]]:
+        read: dict[str, list[DocumentPart]] = {}
         for hit in hits:
-            try:
-                parts = self._parts(hit.container)
-            except (InvalidInput, NotFound):  # changed since it was indexed
-                continue
+            if hit.container not in read:
+                try:
+                    read[hit.container] = self._parts(hit.container)
+                except (InvalidInput, NotFound):  # changed since it was indexed
+                    read[hit.container] = []
+            parts = read[hit.container]
             if hit.position < len(parts):
                 part = parts[hit.position]
                 warning = poison(hit.container, part.text)
-                yield KnowledgeHit(
-                    path=hit.container, part=part, score=hit.scored.score, warning=warning
+                yield (
+                    hit,
+                    KnowledgeHit(
+                        path=hit.container, part=part, score=hit.scored.score, warning=warning
+                    ),
                 )
 
     def _update(self, index: PassageIndex) -> None:
@@ -160,6 +192,13 @@ class KnowledgeFolder:
         if len(stamps) > MAX_DOCUMENTS:
             raise InvalidInput(f"{self.root}: more than {MAX_DOCUMENTS:,} documents")
         return stamps
+
+
+def _covers(hit: KnowledgeHit, asked: frozenset[str]) -> bool:
+    """Whether a part has half of the words of a question. In a folder of one or two documents no
+    word is rare, and the overlap says nothing."""
+    own = frozenset(stems(f"{hit.path} {hit.part.context} {hit.part.text}"))
+    return bool(asked) and len(asked & own) * 2 >= len(asked)
 
 
 def poison(path: str, text: str) -> str:

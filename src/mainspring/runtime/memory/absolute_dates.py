@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable
 from datetime import date, timedelta
 
@@ -60,6 +61,21 @@ def _weekday(match: re.Match[str], today: date) -> str:
     return f"on {(today + timedelta(days=days)).isoformat()}"
 
 
+def _until(match: re.Match[str], today: date) -> str:
+    """`until Friday`: the next one, today's included."""
+    days = (_DAYS.index(match["day"].lower()) - today.weekday()) % 7
+    return f"{match['until']} {(today + timedelta(days=days)).isoformat()}"
+
+
+def _end(match: re.Match[str], today: date) -> str:
+    """The last day of this week (a Sunday), month or year."""
+    unit = match["unit"].lower()
+    if unit == "week":
+        return (today + timedelta(days=6 - today.weekday())).isoformat()
+    month = 12 if unit == "year" else today.month
+    return date(today.year, month, monthrange(today.year, month)[1]).isoformat()
+
+
 def _days(amount: int) -> Callable[[re.Match[str], date], str]:
     return lambda _, today: _shift(today, amount, "day")
 
@@ -80,5 +96,7 @@ _RULES = (
     _rule(rf"{_AMOUNT}\s+ago", lambda match, today: _amount_date(match, today, -1)),
     _rule(rf"in\s+{_AMOUNT}(?!\s+ago)", lambda match, today: _amount_date(match, today, 1)),
     _rule(rf"(?:on\s+)?(?P<which>last|next|this)\s+{_WEEKDAY}", _weekday),
+    _rule(rf"(?P<until>until|till|by|before)\s+{_WEEKDAY}", _until),
+    _rule(r"(?:the\s+)?end\s+of\s+(?:the|this)\s+(?P<unit>week|month|year)", _end),
     _rule(r"(?:in\s+)?(?P<which>last|this|next)\s+(?P<unit>week|month|year)", _period),
 )

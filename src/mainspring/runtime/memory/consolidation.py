@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import log
 from typing import Literal, TypeAlias
 
-from mainspring.retrieval.stems import stems, words
+from mainspring.retrieval.stems import stems
 from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence
 from mainspring.runtime.memory.memory_edits import EditAction, MemoryEdit
 from mainspring.runtime.memory.note import (
@@ -22,11 +22,22 @@ from mainspring.runtime.memory.note import (
     INDEX_FILE,
     RULE_TYPES,
     Note,
+    NoteType,
     content_hash,
     note_path,
     parse_note,
     render_note,
 )
+from mainspring.runtime.memory.note_changes import (
+    NoteChange,
+    StatementStems,
+    can_disagree,
+    changed_notes,
+    first_sentence,
+    is_stated,
+    mentions,
+)
+from mainspring.runtime.memory.statements import exchange_of, title_of
 
 ARCHIVE = "archive/"
 """The folder of memories that are no longer recalled but not forgotten."""
@@ -39,9 +50,6 @@ _MAX_CONTEXT = 160
 
 Relation: TypeAlias = Literal["same", "replaced", "conflict", "merged", "related"]
 
-_NEGATIONS = frozenset(("not", "no", "never", "don", "dont", "without", "stop", "avoid", "nobody"))
-_FREQUENCIES = frozenset(("alway", "never"))
-_CHANGES = frozenset(("now", "instead", "longer", "anymor"))
 _REPLACING = re.compile(
     r"\b(?:now|instead|no longer|changed to|moved to|replaced|any ?more|new)\b", re.IGNORECASE
 )
@@ -54,23 +62,6 @@ _KINDS = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class _Statement:
-    order: tuple[str, ...]
-    is_negated: bool
-
-    @property
-    def stems(self) -> frozenset[str]:
-        return frozenset(self.order)
-
-    @classmethod
-    def of(cls, text: str) -> _Statement:
-        plain = words(text)
-        negations = sum(word in _NEGATIONS for word in plain)
-        ignored = _FREQUENCIES | _NEGATIONS | _CHANGES
-        return cls(tuple(stem for stem in stems(text) if stem not in ignored), negations % 2 == 1)
-
-
 @dataclass(slots=True)
 class _Change:
     action: EditAction
@@ -81,8 +72,9 @@ class _Change:
 class Consolidation:
     """The memories of one folder while facts are added to them; `edits` returns the changes."""
 
-    def __init__(self, texts: Mapping[str, str]) -> None:
-        """`texts`: the files by path."""
+    def __init__(self, texts: Mapping[str, str], newest: Sequence[str] = ()) -> None:
+        """`texts`: the files by path. `newest`: the paths that changed last, the newest first."""
+        self._newest = newest
         self._texts = {path: text for path, text in texts.items() if path != INDEX_FILE}
         self.notes = {path: parse_note(path, text) for path, text in self._texts.items()}
         self._changes: dict[str, _Change] = {}
@@ -94,19 +86,36 @@ class Consolidation:
         """Returns the path of the memory that now has the fact; `None` if one had it already."""
         if candidate.trust == "foreign" and candidate.type in RULE_TYPES:
             candidate = replace(candidate, type="reference")
-        statement = _Statement.of(candidate.text)
-        conflicts: list[str] = []
+        if candidate.retracts:
+            return self._forget(candidate)
+        statement = StatementStems.of(candidate.text)
+        notes = self._near_notes(candidate, statement)
+        changes = changed_notes(candidate, notes)
+        paths = [
+            self._replace(change, candidate) for change in changes if change.note.trust != "person"
+        ]
+        if paths:
+            return paths[0]
+        if candidate.value or is_stated(candidate, notes):
+            return None  # nobody knows what it corrects, or a memory says it
+        return self._compare(candidate, statement, [change.note.path for change in changes])
+
+    def _compare(
+        self, candidate: MemoryCandidate, statement: StatementStems, conflicts: list[str]
+    ) -> str | None:
+        """What the words that it shares with memories say about a fact."""
         for path in self._nearby(statement.stems):
             note = self.notes[path]
-            relation = _relation(candidate, statement, note)
+            relation = None if path in conflicts else _relation(candidate, statement, note)
             if relation == "same":
                 return None
             if relation == "replaced":
-                return self._update(path, candidate, "update", body=candidate.text)
+                change = NoteChange(note, candidate.text, note.body, candidate.text)
+                return self._replace(change, candidate)
             if relation == "merged":
                 body = f"{note.body}\n\n{candidate.text}"
                 return self._update(path, candidate, "merge", body=body)
-            if relation == "conflict":
+            if relation == "conflict" and can_disagree(candidate, note):
                 conflicts.append(path)
         return self._add_new(candidate, statement, conflicts)
 
@@ -143,6 +152,80 @@ class Consolidation:
         nearest = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
         return [path for path, _ in nearest[:20] if path in self.notes]
 
+    def _near_notes(self, candidate: MemoryCandidate, statement: StatementStems) -> list[Note]:
+        """The notes that a fact may change."""
+        exchange = exchange_of(candidate.text)
+        old = frozenset(stems(exchange.old)) if exchange else frozenset[str]()
+        if candidate.value:
+            paths = [path for path in self._newest if path in self.notes]
+        elif candidate.type == "user":  # "I moved to ...": few words are shared
+            paths = list(self.notes)
+        else:
+            paths = self._nearby(statement.stems | old)
+        notes = [self.notes[path] for path in paths]
+        return [note for note in notes if not note.is_daily and not note.path.startswith(ARCHIVE)]
+
+    def _forget(self, candidate: MemoryCandidate) -> str | None:
+        """Remove the one memory that says what a person asks to forget; if several do, none."""
+        asked = StatementStems.of(candidate.text).stems
+        paths = [
+            path
+            for path in self._nearby(asked)
+            if asked
+            and asked <= StatementStems.of(f"{self.notes[path].name} {self.notes[path].body}").stems
+            and self.notes[path].trust != "person"
+        ]
+        if len(paths) != 1:
+            return None
+        del self.notes[paths[0]]
+        self._record_change(paths[0], "forget", "a person asked to forget it", candidate.evidence)
+        return paths[0]
+
+    def _replace(self, change: NoteChange, candidate: MemoryCandidate) -> str:
+        """A memory with another text: its name, file, sources and the links to it follow."""
+        note = change.note
+        trust = "foreign" if "foreign" in (note.trust, candidate.trust) else candidate.trust
+        is_derived = note.name in ("", title_of(first_sentence(note.body))) or mentions(
+            note.name, change.old
+        )
+        name = title_of(first_sentence(change.body)) if is_derived else note.name
+        new_path = self._path_for(note.type, name, candidate) if is_derived else note.path
+        if note_path(note.type, note.name) != note.path:
+            new_path = note.path if not mentions(note.path, change.old) else new_path
+        description = note.description if not mentions(note.description, change.old) else ""
+        changed = replace(
+            note,
+            path=new_path,
+            supersedes=note.supersedes if new_path == note.path else (note.path, *note.supersedes),
+            body=change.body,
+            name=name,
+            description=description,
+            trust=trust,
+            updated=candidate.time.date().isoformat(),
+            session=candidate.evidence[0].session_id if candidate.evidence else note.session,
+            events=tuple(item.event_id for item in candidate.evidence) or note.events,
+        )
+        self._put(changed)
+        self._record_candidate(new_path, "update", candidate)
+        if new_path != note.path:
+            del self.notes[note.path]
+            self._record_change(note.path, "update", f"is now {new_path}", candidate.evidence)
+            self._move_links(note.path, new_path, candidate)
+        return new_path
+
+    def _path_for(self, note_type: NoteType, name: str, candidate: MemoryCandidate) -> str:
+        path = note_path(note_type, name)
+        if path in self.notes or path in self._texts:
+            return note_path(note_type, f"{name} {content_hash(candidate.text.encode())[:6]}")
+        return path
+
+    def _move_links(self, old: str, new: str, candidate: MemoryCandidate) -> None:
+        for path, note in list(self.notes.items()):
+            if old in note.links and note.trust != "person":
+                links = tuple(new if link == old else link for link in note.links)
+                self._put(replace(note, links=links))
+                self._record_change(path, "link", f"{old} is now {new}", candidate.evidence)
+
     def _update(
         self, path: str, candidate: MemoryCandidate, action: EditAction, *, body: str
     ) -> str:
@@ -154,7 +237,7 @@ class Consolidation:
         return path
 
     def _add_new(
-        self, candidate: MemoryCandidate, statement: _Statement, conflicts: list[str]
+        self, candidate: MemoryCandidate, statement: StatementStems, conflicts: list[str]
     ) -> str:
         path = self._free_path(candidate)
         links = self._links(statement.stems)
@@ -203,12 +286,7 @@ class Consolidation:
         return [path for path, score in best[:MAX_LINKS] if score >= _MIN_LINK]
 
     def _free_path(self, candidate: MemoryCandidate) -> str:
-        path = note_path(candidate.type, candidate.title)
-        if path not in self.notes and path not in self._texts:
-            return path
-        return note_path(
-            candidate.type, f"{candidate.title} {content_hash(candidate.text.encode())[:6]}"
-        )
+        return self._path_for(candidate.type, candidate.title, candidate)
 
     def _put(self, note: Note) -> None:
         self.notes[note.path] = note
@@ -216,7 +294,7 @@ class Consolidation:
 
     def _index_stems(self, path: str, note: Note) -> None:
         if not note.is_daily:
-            for stem in _Statement.of(f"{note.name} {note.body}").stems:
+            for stem in StatementStems.of(f"{note.name} {note.body}").stems:
                 self._by_stem[stem].add(path)
 
     def _record_candidate(self, path: str, action: EditAction, candidate: MemoryCandidate) -> None:
@@ -236,12 +314,12 @@ class Consolidation:
         change.evidence += evidence
 
 
-def _relation(candidate: MemoryCandidate, new: _Statement, note: Note) -> Relation | None:
+def _relation(candidate: MemoryCandidate, new: StatementStems, note: Note) -> Relation | None:
     """How a new fact relates to a memory: the closest of its sentences decides."""
     if note.path.startswith(ARCHIVE):
         return None
     relations = {
-        _statement_relation(candidate, new, _Statement.of(part))
+        _statement_relation(candidate, new, StatementStems.of(part))
         for part in re.split(r"\n\s*\n|(?<=[.!?])\s+", note.body)
     }
     for relation in ("same", "replaced", "conflict", "merged"):
@@ -260,13 +338,15 @@ def _allowed(relation: Relation, note: Note) -> Relation:
 
 
 def _statement_relation(
-    candidate: MemoryCandidate, new: _Statement, old: _Statement
+    candidate: MemoryCandidate, new: StatementStems, old: StatementStems
 ) -> Relation | None:
     shared, both = new.stems & old.stems, new.stems | old.stems
     if not shared:
         return None
     closeness = len(shared) / len(both)
     covered = len(shared) / min(len(new.stems), len(old.stems))
+    if new.is_negated == old.is_negated and new.order[: len(old.order)] == old.order != new.order:
+        return "replaced" if len(old.order) > 1 else None  # the same with a detail
     if closeness >= _SAME or new.stems <= old.stems:
         if new.is_negated == old.is_negated:
             return "same"

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -18,14 +19,21 @@ from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.harness.state.utility import NOT_LEARNED_FROM
-from mainspring.retrieval.stems import content_words, stems
+from mainspring.retrieval.stems import stems
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.note import NoteType, Trust
+from mainspring.runtime.memory.statements import (
+    anaphoric_value,
+    exchange_of,
+    forgotten,
+    is_durable,
+    title_of,
+    without_correction,
+)
 
 MAX_CANDIDATES = 20
 """The most candidates of one session; the latest are kept."""
 _MIN_WORDS, _MAX_CHARS = 3, 400
-_NAME_WORDS = 6
 
 
 class MemoryEvidence(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -48,10 +56,14 @@ class MemoryCandidate:
     name: str = ""
     description: str = ""
     is_correction: bool = False
+    retracts: bool = False
+    """It is to be forgotten."""
+    value: str = ""
+    """What a correction states that names its subject only by a pronoun."""
 
     @property
     def title(self) -> str:
-        return self.name or " ".join(content_words(self.text)[:_NAME_WORDS]) or "note"
+        return self.name or title_of(self.text) or "note"
 
 
 def _cue(pattern: str) -> re.Pattern[str]:
@@ -80,16 +92,21 @@ _CUES: tuple[tuple[NoteType, re.Pattern[str]], ...] = (
     (
         "project",
         _cue(
-            r"\bwe (?:have )?(?:decided|agreed|use|deploy|release|ship|run|support|require)\b"
+            r"\bwe (?:have |also |now |all |both |mostly )?"
+            r"(?:decided|agreed|use|deploy|release|ship|run|support|require)\b"
             r"|\bour \w+(?: \w+){0,2} (?:is|are|was|runs?|lives?)\b"
             r"|\bthe (?:deadline|budget|release|launch|owner|password policy|port|version)"
             r"(?: \w+){0,3} (?:is|are|was|moved|changed)\b"
         ),
     ),
 )
-_CORRECTION = _cue(
-    r"^(?:no[,.!:]|nope\b|wrong\b|that'?s (?:wrong|not)|actually[,\s]|correction\b|i meant\b)"
+_ABOUT_ME = _cue(r"^(?:i|i'm|i am|my (?:name|manager|email|team|time ?zone|phone|pronouns))\b")
+_CHANGED = _cue(
+    r"^(?:we|i)(?:'ve| have)? "
+    r"(?:(?:do|did|are|were)(?:n't| not)|no longer|stopped|switched|migrated|moved)\b"
+    r".*\b(?:any ?more|no longer|stopped|from|to)\b|^we (?:no longer|stopped)\b"
 )
+"""The project works in another way than before."""
 _QUESTION = re.compile(r"\?\s*$|^(?:can|could|would|will|do|does|did|is|are|what|how|why)\b", re.I)
 _CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
@@ -105,6 +122,8 @@ def extract_candidates(log: Iterable[Event]) -> list[MemoryCandidate]:
             return []
         if isinstance(payload, events.UserMessage) and is_from_person(event):
             candidates += _from_message(event, plain_text(payload.content))
+        elif isinstance(payload, events.UserDefineOutcome) and is_from_person(event):
+            candidates += _from_message(event, payload.description)
         else:
             candidates += commands.apply(event)
     unique = {tuple(stems(item.text)): item for item in candidates}
@@ -125,37 +144,65 @@ def _from_message(event: Event, text: str) -> Iterator[MemoryCandidate]:
     )
     for sentence in _SENTENCE.split(own_words):
         plain = " ".join(sentence.split()).strip(" -*")
-        kind = _kind(plain)
-        if kind is None:
+        if (fact := _fact(plain)) is None:
             continue
-        note_type, is_correction = kind, _CORRECTION.search(plain) is not None
-        statement = (
-            _REMEMBER.sub(lambda match: match["rest"], plain) if _REMEMBER.match(plain) else plain
-        )
-        statement = _CORRECTION.sub("", statement).strip(" ,:.!") if is_correction else statement
-        fact = make_dates_absolute(statement[:1].upper() + statement[1:], event.time.date())
+        text = make_dates_absolute(fact.text[:1].upper() + fact.text[1:], event.time.date())
         yield MemoryCandidate(
-            text=fact,
-            type=note_type,
+            text=text,
+            type=fact.type,
             trust="agent",
             time=event.time,
             evidence=(_evidence(event, plain),),
-            is_correction=is_correction,
+            is_correction=fact.is_correction,
+            retracts=fact.retracts,
+            value=fact.value,
         )
 
 
+class _Fact(NamedTuple):
+    text: str
+    type: NoteType
+    is_correction: bool = False
+    retracts: bool = False
+    value: str = ""
+
+
+def _fact(sentence: str) -> _Fact | None:
+    """What a sentence teaches; `None` if nothing."""
+    if len(sentence) > _MAX_CHARS:
+        return None
+    if what := forgotten(sentence):
+        return _Fact(what, "reference", retracts=True)
+    stated = without_correction(sentence)
+    is_correction = stated != sentence
+    if is_correction and not _QUESTION.search(stated):
+        if value := anaphoric_value(stated):
+            return _Fact(stated, "reference", is_correction=True, value=value)
+        if kind := _kind(stated):
+            return _Fact(stated.strip(" ,:.!"), kind, is_correction=True)
+    if (kind := _kind(sentence)) is None:
+        return None
+    match = _REMEMBER.match(sentence)
+    return _Fact(match["rest"] if match else sentence, kind, is_correction)
+
+
 def _kind(sentence: str) -> NoteType | None:
-    if len(sentence) > _MAX_CHARS or len(sentence.split()) < _MIN_WORDS:
+    if len(sentence.split()) < _MIN_WORDS:
         return None
     if (match := _REMEMBER.match(sentence)) and not _TO_DO.match(match["rest"]):
-        return _cued_kind(match["rest"]) or "reference"
+        return _stated_kind(match["rest"]) or "reference"
     if _QUESTION.search(sentence) or (match is not None):
         return None
-    return _cued_kind(sentence)
+    return _stated_kind(sentence)
 
 
-def _cued_kind(sentence: str) -> NoteType | None:
-    return next((kind for kind, cue in _CUES if cue.search(sentence)), None)
+def _stated_kind(sentence: str) -> NoteType | None:
+    for kind, cue in _CUES:
+        if cue.search(sentence):
+            return kind
+    if is_durable(sentence):
+        return "user" if _ABOUT_ME.search(sentence) else "project"
+    return "project" if exchange_of(sentence) or _CHANGED.search(sentence) else None
 
 
 def _evidence(event: Event, quote: str) -> MemoryEvidence:

@@ -63,7 +63,9 @@ def manifest_entries(folders: Mapping[str, MemoryFolder]) -> list[ManifestEntry]
             if path == INDEX_FILE or path.startswith(ARCHIVE):
                 continue
             note = folder.read(path)
-            text = " ".join(f"{note.name}: {note.description or note.body}".split())[:_MAX_LINE]
+            about = " ".join(filter(None, (note.type, note.updated or note.created)))
+            text = f"{note.name} ({about}): {note.description or note.body}"
+            text = " ".join(text.split())[:_MAX_LINE]
             entries.append((note.updated, ManifestEntry(scope, path, text)))
     entries.sort(key=lambda item: item[0], reverse=True)
     return [entry for _, entry in entries[:MAX_ENTRIES]]

@@ -17,7 +17,9 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import Trust, content_hash, parse_note, text_diff
 
-EditAction: TypeAlias = Literal["add", "update", "merge", "link", "conflict", "archive", "promote"]
+EditAction: TypeAlias = Literal[
+    "add", "update", "merge", "link", "conflict", "archive", "promote", "forget"
+]
 
 
 class MemoryEdit(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -20,6 +20,8 @@ from mainspring.files.beneath import (
     remove_file,
     write_file,
 )
+from mainspring.files.openat import OpenDescriptor
+from mainspring.files.written_files import WRITTEN_FILES
 
 MARKER = ".sealed"
 """A folder that has this file is encrypted."""
@@ -67,18 +69,10 @@ class MemoryFiles:
         parent, _, name = path.rpartition("/")
         with ensure_folder(self.root, parent) as folder:
             flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
-            descriptor = os.open(name, flags, 0o644, dir_fd=folder)
-        try:
-            size = os.fstat(descriptor).st_size
-            end = size
-            if size and os.pread(descriptor, 1, size - 1) != b"\n":  # cut off by a crash
-                content = os.pread(descriptor, size, 0)
-                end = content.rfind(b"\n") + 1
-                os.ftruncate(descriptor, end)
-            os.pwrite(descriptor, self.seal(line).rstrip(b"\n") + b"\n", end)
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+            WRITTEN_FILES.add(folder, name)
+            with OpenDescriptor(os.open(name, flags, 0o644, dir_fd=folder)) as descriptor:
+                content = _append(descriptor, self.seal(line).rstrip(b"\n") + b"\n")
+            WRITTEN_FILES.add(folder, name, content)
 
     def seal(self, content: bytes) -> bytes:
         if not self.is_sealed:
@@ -98,6 +92,19 @@ class MemoryFiles:
             raise InvalidInput(
                 f"{path} cannot be decrypted: it was encrypted with another key, or was changed"
             ) from error
+
+
+def _append(descriptor: int, line: bytes) -> bytes:
+    """Append a line after the last complete one; returns the whole content if a guard needs it."""
+    size = end = os.fstat(descriptor).st_size
+    is_cut = size and os.pread(descriptor, 1, size - 1) != b"\n"  # cut off by a crash
+    content = os.pread(descriptor, size, 0) if is_cut or WRITTEN_FILES.is_needed else b""
+    if is_cut:
+        end = content.rfind(b"\n") + 1
+        os.ftruncate(descriptor, end)
+    os.pwrite(descriptor, line, end)
+    os.fsync(descriptor)
+    return content[:end] + line
 
 
 def is_sealed(content: bytes) -> bool:

@@ -16,6 +16,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import open_folder, read_beginning
+from mainspring.files.written_files import make_folders
 from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
 from mainspring.runtime.memory.memory_files import (
     MARKER,
@@ -35,6 +36,7 @@ from mainspring.runtime.memory.memory_versions import (
     convert_files,
     finish_pending,
     latest_version,
+    ledger_stamp,
     locked,
     read_purges,
     read_readers,
@@ -68,6 +70,8 @@ class FolderOptions(Struct, frozen=True, kw_only=True):
     """Whether to read `MEMORY.md` in the parent folder too, where other tools write it."""
     content_seal: ContentSeal | None = None
     """For an encrypted folder."""
+    is_of_person: bool = False
+    """Whether only this person writes there: programs and repositories cannot."""
 
 
 _NO_OPTIONS = FolderOptions()
@@ -90,6 +94,8 @@ class MemoryFolder:
         self._new_id = new_id
         self.refuse = refuse
         self._options = options
+        self._recorded: tuple[object, dict[str, str]] = (None, {})
+        """The recorded hashes, and the state of the ledger they come from."""
 
     @property
     def is_present(self) -> bool:
@@ -115,7 +121,7 @@ class MemoryFolder:
 
     def encrypt(self) -> int:
         """Encrypt all files and versions and return their number. After a crash, run it again."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             files = replace(files, is_sealed=True)
@@ -144,7 +150,26 @@ class MemoryFolder:
 
     def read(self, path: str) -> Note:
         """Raises: NotFound, InvalidInput."""
-        return parse_note(path, self.content(path).decode("utf-8", "replace"))
+        content = self.content(path)
+        return self.verified(parse_note(path, content.decode("utf-8", "replace")), content)
+
+    def verified(self, note: Note, content: bytes) -> Note:
+        """The note as foreign if no writer of ours has recorded this content: a program, or whoever
+        sent the folder, may have written it and called it a person's."""
+        if self._options.is_of_person:
+            return note
+        is_recorded = self._recorded_hashes().get(note.path) == content_hash(content)
+        return note if is_recorded else replace(note, trust="foreign")
+
+    def _recorded_hashes(self) -> dict[str, str]:
+        """The hash of the latest version of each path, except edits that were only noticed."""
+        with self.open_files() as files:
+            stamp = ledger_stamp(files)
+            if stamp != self._recorded[0]:
+                latest = {version.path: version for version in read_versions(files)}
+                ours = filter(_is_by_our_writer, latest.values())
+                self._recorded = stamp, {item.path: item.hash for item in ours}
+        return self._recorded[1]
 
     def text(self, path: str) -> str:
         """A file as it is; empty if it does not exist. Raises: InvalidInput."""
@@ -231,7 +256,8 @@ class MemoryFolder:
             return read_purges(files)
 
     def history(self, path: str | None = None) -> list[MemoryVersion]:
-        """The versions, newest first, including edits by hand."""
+        """The versions, newest first, including edits by hand. A memory that was moved to another
+        file has the versions of both."""
         if not self.root.is_dir():
             return []
         self.record_edits()
@@ -239,7 +265,10 @@ class MemoryFolder:
             versions = sorted(
                 read_versions(files), key=lambda item: item.time
             )  # a git merge mixes their order
-        return [item for item in reversed(versions) if path is None or item.path == path]
+        if path is None:
+            return versions[::-1]
+        paths = {path, *(self.read(path).supersedes if self.text(path) else ())}
+        return [item for item in reversed(versions) if item.path in paths]
 
     def find_versions(self, id_end: str) -> list[MemoryVersion]:
         """The versions whose ids end with `id_end`, which is what people type."""
@@ -294,7 +323,7 @@ class MemoryFolder:
 
     def record_edits(self) -> list[MemoryVersion]:
         """Record edits that were made outside Mainspring as versions."""
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             latest = {item.path: item for item in read_versions(files)}
@@ -317,7 +346,7 @@ class MemoryFolder:
     def _change(
         self, path: str, content: bytes | None, change: Change, expected: str | None
     ) -> MemoryVersion:
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             current = files.read(path)
@@ -328,7 +357,8 @@ class MemoryFolder:
             before = latest_version(files, path)
             recorded = self._record_edit(files, path, current, before)
             before = recorded[0] if recorded else before
-            if before is not None and _hash(current) == _hash(content):
+            is_confirmed = change.author.kind != "person" or _is_by_our_writer(before)
+            if before is not None and _hash(current) == _hash(content) and is_confirmed:
                 return before
             if self._options.quota is not None and content is not None:
                 check_quota(self._options.quota, self.states(), path, len(content))
@@ -352,7 +382,7 @@ class MemoryFolder:
             parent="" if before is None else before.id,
             session_id=change.session_id,
             event_ids=change.event_ids,
-            trust="person" if content is None else _trust(path, content),
+            trust="person" if content is None else _trust(path, content, change),
         )
 
     def _text(self, version: MemoryVersion | None) -> str:
@@ -376,9 +406,15 @@ class MemoryFolder:
             return
 
 
+def _is_by_our_writer(version: MemoryVersion | None) -> bool:
+    return version is not None and version.author != _ON_DISK.author
+
+
 def _hash(content: bytes | None) -> str:
     return "" if content is None else content_hash(content)
 
 
-def _trust(path: str, content: bytes) -> Trust:
+def _trust(path: str, content: bytes, change: Change) -> Trust:
+    if change is _ON_DISK:
+        return "foreign"
     return parse_note(path, content.decode("utf-8", "replace")).trust

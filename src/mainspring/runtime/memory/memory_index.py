@@ -149,6 +149,7 @@ class MemoryIndex:
         parts = list(note_parts(note, text))
         if hit.position >= len(parts):  # changed since it was indexed
             return None
+        note = self._folders[hit.scope].verified(note, content)
         return _memory_hit(hit, note, content_hash(content), parts[hit.position])
 
 

@@ -12,6 +12,7 @@ from mainspring.runtime.memory.note import INDEX_FILE
 
 FILES_VARIABLE = "MAINSPRING_MEMORY_MAX_FILES"
 BYTES_VARIABLE = "MAINSPRING_MEMORY_MAX_BYTES"
+WAKE_UP_VARIABLE = "MAINSPRING_MEMORY_WAKE_UP_TOKENS"
 
 
 class MemoryQuota(Struct, frozen=True, kw_only=True):
@@ -26,6 +27,11 @@ def read_quota(environment: Mapping[str, str]) -> MemoryQuota:
         max_files=_number(environment, FILES_VARIABLE, default.max_files),
         max_bytes=_number(environment, BYTES_VARIABLE, default.max_bytes),
     )
+
+
+def read_wake_up_tokens(environment: Mapping[str, str], default: int) -> int:
+    """Raises: InvalidInput."""
+    return _number(environment, WAKE_UP_VARIABLE, default)
 
 
 def check_quota(

@@ -32,7 +32,7 @@ from mainspring.runtime.memory.note import (
     render_note,
     text_diff,
 )
-from mainspring.runtime.memory.session_memory import TEAM, SessionMemory, quoted
+from mainspring.runtime.memory.session_memory import NOT_VERIFIED, TEAM, SessionMemory, quoted
 
 MemoryScope = Literal["agent", "user", "team"]
 
@@ -98,12 +98,15 @@ def _read_tool(memory: SessionMemory) -> Tool:
             scope_name, folder = memory.find(path, scope)
             content = folder.content(path)
             note = parse_note(path, content.decode("utf-8", "replace"))
+            note = folder.verified(note, content)
             hit = MemoryHit(
                 scope=scope_name, note=note, hash=content_hash(content), line=1,
                 text=note.body, score=0.0, parts={},
             )  # fmt: skip
             events = memory.recall_events([hit])
-            return ToolResult((TextBlock(content.decode("utf-8", "replace")),), facts=tuple(events))
+            texts = [NOT_VERIFIED] if note.trust == "foreign" else []
+            text = "\n".join([*texts, content.decode("utf-8", "replace")])
+            return ToolResult((TextBlock(text),), facts=tuple(events))
 
         return await _in_thread(read)
 

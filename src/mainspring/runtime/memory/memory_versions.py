@@ -22,6 +22,8 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import MemoryWritten
 from mainspring.core.sender import Sender
 from mainspring.files.beneath import ensure_folder
+from mainspring.files.openat import OpenDescriptor, open_beneath
+from mainspring.files.written_files import WRITTEN_FILES
 from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.note import Trust, content_hash
 
@@ -107,6 +109,7 @@ def locked(files: MemoryFiles) -> Generator[None, None, None]:
     """Allow one writer at a time, across all processes."""
     with ensure_folder(files.root, FOLDER) as folder:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW
+        WRITTEN_FILES.add(folder, "lock")
         descriptor = os.open("lock", flags, 0o600, dir_fd=folder)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -126,6 +129,16 @@ def read_versions(files: MemoryFiles) -> list[MemoryVersion]:
                 f"{_LEDGER}: {error}; run `mainspring memory doctor` for details"
             ) from error
     return versions
+
+
+def ledger_stamp(files: MemoryFiles) -> object:
+    """Differs if the ledger has changed."""
+    try:
+        with OpenDescriptor(open_beneath(files.root, _LEDGER)) as ledger:
+            state = os.fstat(ledger)
+    except OSError:
+        return ()
+    return state.st_ino, state.st_size, state.st_mtime_ns
 
 
 def latest_version(files: MemoryFiles, path: str) -> MemoryVersion | None:

@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from anyio import to_thread
+from anyio import fail_after, to_thread
 
-from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.core.errors import InvalidInput, NotFound, ProviderFailed
 from mainspring.core.events import ContextAdded, KnownPayload
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.consolidation import ARCHIVE
@@ -29,6 +29,9 @@ from mainspring.runtime.utility.utility_table import UtilityTable, update_utilit
 RECALL_TOKENS = 1_000
 _SEARCHED = 4 * CANDIDATES
 _NEWEST_SESSIONS = 50
+_PICK_SECONDS = 20
+"""A person waits for the answer to the message. Small models pick in 1 to 3 s; half of 20 s cuts
+slow local ones off, double is felt as a hang."""
 _MIN_OVERLAP = 0.25
 """Recall adds a memory only if it shares rare words with the message, or many of its subjects."""
 _MIN_DECAY = 0.5
@@ -83,7 +86,15 @@ class Recall:
         if self.pick is None:
             return await self._search(message), []
         entries = await to_thread.run_sync(manifest_entries, self.memory.folders)
-        picked, events = await self.pick(message, entries)
+        try:
+            with fail_after(_PICK_SECONDS):
+                picked, events = await self.pick(message, entries)
+        except (ProviderFailed, InvalidInput, TimeoutError) as error:
+            reason = f"no answer in {_PICK_SECONDS} s" if isinstance(error, TimeoutError) else error
+            self.memory.warn_once(
+                "recall", f"the recall model failed, so memories are found by search: {reason}"
+            )
+            return await self._search(message), []
         hits = [hit for scope, path in picked if (hit := self._hit(scope, path)) is not None]
         return [hit for hit in hits if not self.memory.is_shown(hit)], events
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from anyio import to_thread
 from msgspec import structs
@@ -25,7 +26,7 @@ from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_index import MemoryHit
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
-from mainspring.runtime.memory.note import Note, Trust, note_path, parse_note
+from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust, note_path, parse_note
 from mainspring.runtime.memory.proposals import proposal_of, propose
 from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 
@@ -49,7 +50,12 @@ def learn(
         if not scope_candidates:
             continue
         hits = {hit.note.path for item in scope_candidates for hit in search(item.text, _NEARBY)}
-        consolidation = Consolidation({path: folder.text(path) for path in sorted(hits)})
+        is_open = any(item.value for item in scope_candidates)
+        newest = _newest(folder) if is_open else []
+        if any(item.type == "user" for item in scope_candidates):  # "I moved": few shared words
+            hits |= {path for path in folder.paths() if path.startswith("user_")}
+        texts = {path: folder.text(path) for path in sorted({*hits, *newest})}
+        consolidation = Consolidation(texts, newest)
         for candidate in scope_candidates:
             consolidation.add(candidate)
         edits = consolidation.edits()
@@ -57,6 +63,13 @@ def learn(
         trusts: dict[str, Trust] = {edit.path: edit.trust for edit in edits}
         writes += (item.written(scope, trusts.get(item.path)) for item in applied.versions)
     return writes
+
+
+def _newest(folder: MemoryFolder) -> list[str]:
+    """The memories that changed last: what a correction by a pronoun is about."""
+    changed = dict.fromkeys(version.path for version in folder.history())
+    present = folder.paths().keys() - {INDEX_FILE}
+    return list(islice((path for path in changed if path in present), _NEARBY))
 
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:

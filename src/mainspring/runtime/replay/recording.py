@@ -192,7 +192,8 @@ def _read(recording: Recording, log: Sequence[Event], index: int, progress: Repl
 
 
 def _is_of_model(error: events.ErrorDetail) -> bool:
-    return error.type not in _NON_MODEL_ERRORS and error.mcp_server_name is None
+    is_final = error.retry_status.type != "retrying"
+    return is_final and error.type not in _NON_MODEL_ERRORS and error.mcp_server_name is None
 
 
 def _read_hooks(recording: Recording, event: Event, progress: ReplayProgress) -> None:

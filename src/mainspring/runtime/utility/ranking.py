@@ -1,7 +1,8 @@
 """Chooses which of several candidates to show: by similarity, then by utility.
 
 A candidate's value Q starts at 0.5 and moves towards each reward. Rewards may be noise, so values
-count only as far as they differ by more than noise explains."""
+count only as far as they differ by more than noise explains: all values of a store together, and
+those of one candidate that failed or helped again and again."""
 
 from __future__ import annotations
 
@@ -15,10 +16,14 @@ START = 0.5
 CANDIDATES = 5
 CHOSEN = 2
 _MIN_SUBJECTS = 8
-"""With fewer credited subjects, noise cannot be estimated: similarity alone decides."""
+"""With fewer credited subjects, noise cannot be estimated from all of them together."""
 _MIN_CREDITS = 2
 _MIN_SURPRISE = 3.0
 """Standard deviations above what noise explains; high, because the test is repeated often."""
+
+_MIN_OWN_SURPRISE = 1.5
+"""Standard deviations of a candidate's own rewards from chance: 3 failures of 3 just count, 5 of 5
+fully. At half of it a single failure would count, at double nothing below 9 of 9."""
 
 T = TypeVar("T")
 
@@ -53,19 +58,32 @@ def reliability(utilities: Iterable[Utility]) -> float:
     return (1 - noise / spread) * min(1.0, max(0.0, surprise - _MIN_SURPRISE))
 
 
+def own_reliability(utility: Utility) -> float:
+    """How surely a candidate's own rewards differ from chance, from 0 to 1."""
+    if utility.credits < _MIN_CREDITS:
+        return 0.0
+    surprise = abs(utility.total - utility.credits * START) / (utility.credits * START**2) ** 0.5
+    return min(1.0, max(0.0, 2 * (surprise - _MIN_OWN_SURPRISE)))
+
+
 def choose(
-    candidates: Sequence[tuple[T, float, Utility]], trust: float, *, count: int = CHOSEN
+    candidates: Sequence[tuple[T, float, Utility]], reliability: float, *, count: int = CHOSEN
 ) -> list[tuple[T, float]]:
-    """The best candidates, each with the bonus of its utility. `trust` is the
-    `reliability` of the values. The candidates come with their similarities, the best first."""
+    """The best candidates, each with the bonus of its utility. `reliability` is that of all values
+    of the store. The candidates come with their similarities, the best first."""
     pool = candidates[:CANDIDATES]
     if not pool:
         return []
     top = max(similarity for _, similarity, _ in pool) or 1.0
-    mean = fmean(utility.value for _, _, utility in pool)
+    trusts = [max(reliability, own_reliability(utility)) for _, _, utility in pool]
+    values = [
+        START + trust * (utility.value - START)
+        for trust, (_, _, utility) in zip(trusts, pool, strict=True)
+    ]
+    trust, mean = max(trusts), fmean(values)
     scored = [
-        (item, similarity / top, 2 * trust * (utility.value - mean))
-        for item, similarity, utility in pool
+        (item, similarity / top, 2 * (value - mean))
+        for value, (item, similarity, _) in zip(values, pool, strict=True)
     ]
     ranked = sorted(scored, key=lambda scores: -(scores[1] * (1 - trust / 2) + scores[2]))
     return [(item, bonus) for item, _, bonus in ranked[:count]]

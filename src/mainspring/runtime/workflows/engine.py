@@ -16,7 +16,8 @@ from mainspring.core.errors import InvalidInput, SessionExists
 from mainspring.core.events import (
     ErrorDetail,
     SessionCreated,
-    WorkflowNodeReset,
+    StatusIdle,
+    StatusRunning,
     WorkflowPhase,
     WorkflowResult,
     WorkflowRunCreated,
@@ -24,7 +25,7 @@ from mainspring.core.events import (
     WorkflowRunIdle,
     WorkflowRunRunning,
 )
-from mainspring.core.events.session import RetryStatus
+from mainspring.core.events.session import RetryStatus, StopReason
 from mainspring.core.sender import Origin, Sender
 from mainspring.harness.event_sink import ignore_event
 from mainspring.log.session_lease import hold_session
@@ -40,6 +41,8 @@ from mainspring.runtime.workflows.scheduler import GraphRun, final_output
 from mainspring.runtime.workflows.step_runner import StepResult, StepRunner
 from mainspring.runtime.workflows.subworkflows import resolve_inputs
 
+RUN_AGENT = "workflow:"
+"""The beginning of the agent's name in the session of a run."""
 EVIDENCE_FILE = "evidence.json"
 _BLOB_TYPE = "application/json"
 
@@ -53,6 +56,8 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     run_key: str | None = None
     workspace: Path | None = None
     origin: Origin | None = None
+    run_id: str | None = None
+    """Its id, if the caller has chosen it."""
 
 
 async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tuple[str, bool]:
@@ -63,11 +68,11 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
     workflow = request.files.workflow(request.files.main)
     inputs = resolve_inputs(workflow, request.inputs)
     key = request.run_key
-    run_id = ids.new_id(ids.SESSION)
-    if key is not None:
+    run_id = request.run_id or ids.new_id(ids.SESSION)
+    if key is not None and request.run_id is None:
         run_id = ids.stable_id(ids.SESSION, "workflow", sender.id, workflow.name, key)
     created = SessionCreated(
-        agent_name=f"workflow:{workflow.name}",
+        agent_name=f"{RUN_AGENT}{workflow.name}",
         title=f"workflow {workflow.name}",
         origin=request.origin or Origin(type="workflow", id=run_id),
         metadata={"workflow_run": run_id, "workflow": workflow.name},
@@ -114,11 +119,10 @@ async def run_workflow(
     runner: StepRunner,
     *,
     limits: RunLimits | None = None,
-    retries_failed: bool = False,
     on_event: Callable[[Event], None] = ignore_event,
 ) -> RunState:
     """Run a workflow until it ends or waits for a person. Safe to call after any crash, on any
-    machine. `retries_failed`: nodes that failed, and those behind them, run again.
+    machine.
 
     Raises:
         LeaseHeld: another process runs it.
@@ -130,7 +134,9 @@ async def run_workflow(
         files = await run_files(log, state)
         created = state.created
         workspace = None if created.workspace is None else Path(created.workspace)
-        folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
+        name, parent = run_folder_name(run_id), (await log.session(run_id)).parent_id
+        before = None if parent is None else run_folder_name(parent)
+        folder = await runner.prepare_folder(workspace, name, before)
         context = RunContext(
             session_id=run_id,
             log=log,
@@ -142,18 +148,18 @@ async def run_workflow(
             limiter=anyio.CapacityLimiter(limits.parallel),
             variables=_variables(run_id, folder),
             on_event=on_event,
-            steps=len(state.nodes) if limits.max_steps else 0,
+            steps=len(state.nodes) + len(state.earlier),
         )
         workflow = files.workflow(files.main)
         await context.receive()
-        if retries_failed and state.status in ("failed", "cancelled"):
-            await _reset_failed(context)
-        elif state.has_ended and not context.is_changed:
+        if state.has_ended and not context.is_changed:
             return state
-        await context.append(WorkflowRunRunning(workflow_run_id=created.workflow_run_id))
+        await context.append(
+            StatusRunning(), WorkflowRunRunning(workflow_run_id=created.workflow_run_id)
+        )
         if workflow.uses_worktree:
-            workspace = await runner.open_worktree(run_folder_name(run_id), workspace)
-            folder = await runner.prepare_folder(workspace, run_folder_name(run_id))
+            workspace = await runner.open_worktree(name, workspace)
+            folder = await runner.prepare_folder(workspace, name, before)
             context.variables = _variables(run_id, folder)
         scope = Scope(
             prefix="",
@@ -176,21 +182,6 @@ def _variables(run_id: str, folder: Path) -> Mapping[str, str]:
     }
 
 
-async def _reset_failed(context: RunContext) -> None:
-    workflow = context.files.workflow(context.files.main)
-    failed = [
-        node.id
-        for node in workflow.nodes
-        if (state := context.state.nodes.get(node.id)) is not None
-        and state.status in ("failed", "cancelled")
-    ]
-    names = dict.fromkeys(name for node in failed for name in context.behind(node))
-    if names:
-        run_id = context.state.id
-        reset = WorkflowNodeReset(workflow_run_id=run_id, nodes=tuple(names), reason="resumed")
-        await context.append(reset)
-
-
 async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
     status = "waiting"
     while status == "waiting" and context.stop_reason is None:
@@ -201,19 +192,28 @@ async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
             break
     run_id = context.state.id
     if context.over_limit is not None:
-        error = _error(context.over_limit)
-        result = WorkflowResult(type="error", error=error)
-        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+        result = WorkflowResult(type="error", error=_error(context.over_limit))
     elif context.stop_reason is not None:
         await _end_running(context, context.stop_reason)
-        error = _error(context.stop_reason)
-        result = WorkflowResult(type="stopped", error=error)
-        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+        result = WorkflowResult(type="stopped", error=_error(context.stop_reason))
     elif status == "waiting":
-        await context.append(WorkflowRunIdle(workflow_run_id=run_id))
+        await context.append(WorkflowRunIdle(workflow_run_id=run_id), _idle(context))
+        return
     else:
         result = _result(await final_output(context, scope, scope.workflow.returns), scope, folder)
-        await context.append(WorkflowRunEnded(workflow_run_id=run_id, result=result))
+    ended = WorkflowRunEnded(workflow_run_id=run_id, result=result)
+    await context.append(ended, _idle(context, result))
+
+
+def _idle(context: RunContext, result: WorkflowResult | None = None) -> StatusIdle:
+    """The status of the run as a session."""
+    if result is not None:
+        detail = None if result.error is None else result.error.message
+        reason = "budget_reached" if context.over_limit is not None else "end_turn"
+        return StatusIdle(stop_reason=StopReason(type=reason), reason=result.type, detail=detail)
+    if context.state.is_paused_by_user:
+        return StatusIdle(stop_reason=StopReason(type="end_turn"), reason="paused")
+    return StatusIdle(stop_reason=StopReason(type="requires_action"), reason="requires_action")
 
 
 async def _run_graph(context: RunContext, scope: Scope) -> str:

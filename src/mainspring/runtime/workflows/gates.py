@@ -12,7 +12,7 @@ from mainspring.runtime.approvals import CHANGED_REASON, ApprovalQuestion, evide
 from mainspring.runtime.workflows.definition import Node
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope
-from mainspring.runtime.workflows.step_runner import ProgramStep
+from mainspring.runtime.workflows.step_runner import ProgramStep, StepResult
 
 _EVIDENCE_MS = 60_000
 """The longest time that git may take to show what has changed."""
@@ -64,6 +64,13 @@ async def ask_gate(
     stale = [ApprovalVoided(approval_id=item.id, reason=CHANGED_REASON) for item in earlier]
     await context.append(*stale, question.request)
     return None
+
+
+def rejected(scope: Scope, answer: GateAnswer) -> StepResult:
+    """The result of a node whose gate was refused: it ends the workflow."""
+    scope.stop.reason = f"rejected: {answer.text}" if answer.text else "rejected"
+    fields = {"decision": answer.decision, "text": answer.text}
+    return StepResult(status="cancelled", error=scope.stop.reason, structured=fields)
 
 
 def given_answer(context: RunContext, scope: Scope, node: Node, round_number: int) -> GateAnswer:

@@ -10,7 +10,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import WorkflowNodeStarted
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.definition import Loop, Node
-from mainspring.runtime.workflows.gates import ask_gate
+from mainspring.runtime.workflows.gates import GateAnswer, ask_gate, rejected
 from mainspring.runtime.workflows.loops import is_signalled, unmet, without_signal
 from mainspring.runtime.workflows.node_steps import run_agent, run_program
 from mainspring.runtime.workflows.references import fill_text, parse_json
@@ -37,12 +37,14 @@ async def run_loop(context: RunContext, scope: Scope, node: Node) -> StepResult:
             session_id = context.step_id(f"{path}/{number}", 1)
         is_complete = await _is_complete(context, own, node, result, number)
         output = without_signal(result.output, loop.until)
-        verdict = await _ask_iteration(context, scope, node, number, is_complete=is_complete)
-        if verdict is None:
+        answer = await _ask_iteration(context, scope, node, number, is_complete=is_complete)
+        if answer is None:
             return _WAITING
-        is_complete, said = verdict
-        if is_complete:
+        if answer.is_denied:
+            return rejected(scope, answer)
+        if answer.decision == "approve":
             return _ended(result, output, f"complete after {number}")
+        said = answer.text
         previous = output
     return StepResult(status="failed", error=unmet(loop))
 
@@ -109,23 +111,20 @@ async def _is_complete(
 
 async def _ask_iteration(
     context: RunContext, scope: Scope, node: Node, number: int, *, is_complete: bool
-) -> tuple[bool, str] | None:
-    """Whether the loop ends, and what a person says to the next iteration; `None`: it waits."""
+) -> GateAnswer | None:
+    """Whether the loop ends (`approve`), and what a person says to the next iteration; `None`: it
+    waits."""
     loop = _loop_of(node)
     if not loop.interactive or (is_complete and loop.signal_completes):
-        return is_complete, ""
+        return GateAnswer(decision="approve" if is_complete else "continue")
     message = loop.gate_message or ""
     values = await context.value_reader(scope, message)
     if is_complete:
         message = f"{message}\n(The agent says that it is complete.)"
     iteration = f"{node.id}/{number}"
     gate = Node(id=f"{iteration}/gate", kind="approval", depends_on=(iteration,))
-    answer = await ask_gate(
-        context, scope, gate, fill_text(message, values), ("approve", "continue")
-    )
-    if answer is None:
-        return None
-    return answer.decision == "approve", answer.text
+    text = fill_text(message, values)
+    return await ask_gate(context, scope, gate, text, ("approve", "continue"))
 
 
 async def run_group(context: RunContext, scope: Scope, node: Node, run_node: RunNode) -> StepResult:
@@ -143,12 +142,14 @@ async def run_group(context: RunContext, scope: Scope, node: Node, run_node: Run
             return result
         is_complete = await _is_complete(context, own, node, result, number)
         output = without_signal(result.output, loop.until)
-        verdict = await _ask_iteration(context, scope, node, number, is_complete=is_complete)
-        if verdict is None:
+        answer = await _ask_iteration(context, scope, node, number, is_complete=is_complete)
+        if answer is None:
             return _WAITING
-        is_complete, said = verdict
-        if is_complete:
+        if answer.is_denied:
+            return rejected(scope, answer)
+        if answer.decision == "approve":
             return _ended(result, output, f"complete after {number}")
+        said = answer.text
         previous = output
     return StepResult(status="failed", error=unmet(loop))
 

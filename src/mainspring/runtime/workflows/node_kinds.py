@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from mainspring.core.errors import InvalidInput, MainspringError
+from mainspring.core.errors import InvalidInput, NotFound, ToolEnvironmentError
 from mainspring.core.events import WorkflowNodeReset, WorkflowNodeStarted
 from mainspring.runtime.workflows.definition import Node
-from mainspring.runtime.workflows.gates import GateAnswer, ask_gate, given_answer
+from mainspring.runtime.workflows.gates import GateAnswer, ask_gate, given_answer, rejected
 from mainspring.runtime.workflows.iterations import run_group, run_loop
 from mainspring.runtime.workflows.node_steps import run_agent, run_program
 from mainspring.runtime.workflows.references import fill_text, value_text
@@ -42,7 +42,7 @@ async def run_node(context: RunContext, scope: Scope, node: Node) -> bool:
             )
         try:
             result = await _run_kind(context, scope, node, attempt)
-        except MainspringError as error:
+        except (InvalidInput, NotFound, ToolEnvironmentError) as error:
             result = StepResult(status="failed", error=str(error))
         if result.status == "waiting":
             return False
@@ -53,16 +53,16 @@ async def run_node(context: RunContext, scope: Scope, node: Node) -> bool:
             and attempt <= retry.max_attempts
             and (result.is_transient or retry.on_error == "all")
         ):
-            await context.record(path, attempt, result, session_id=session_id)
+            again = _reset(context, (path,), f"attempt {attempt} failed")
+            await context.record(path, attempt, result, again, session_id=session_id)
             await context.runner.wait(retry.delay_ms * 2 ** (attempt - 1) / 1000)
-            reason = f"attempt {attempt} failed"
-            reset = WorkflowNodeReset(
-                workflow_run_id=context.state.id, nodes=(path,), reason=reason
-            )
-            await context.append(reset)
             continue
         await context.record(path, attempt, result)
         return True
+
+
+def _reset(context: RunContext, paths: tuple[str, ...], reason: str) -> WorkflowNodeReset:
+    return WorkflowNodeReset(workflow_run_id=context.state.id, nodes=paths, reason=reason)
 
 
 async def _run_kind(context: RunContext, scope: Scope, node: Node, attempt: int) -> StepResult:
@@ -115,6 +115,8 @@ async def _run_gate(context: RunContext, scope: Scope, node: Node) -> StepResult
         result = await _rework(context, scope, node, number, answer)
         if result.status != "completed":
             return result
+        if not await _run_invalidated(context, scope, node):
+            return _WAITING
     raise InvalidInput(f"{path} has no further round")
 
 
@@ -123,8 +125,7 @@ def _decided(scope: Scope, node: Node, answer: GateAnswer) -> StepResult:
     decisions = approval.choices if approval is not None else ()
     fields = {"decision": answer.decision, "text": answer.text}
     if answer.is_denied:
-        scope.stop.reason = f"rejected: {answer.text}" if answer.text else "rejected"
-        return StepResult(status="cancelled", error=scope.stop.reason, structured=fields)
+        return rejected(scope, answer)
     if decisions:
         return StepResult(status="completed", output=value_text(fields), structured=fields)
     captured = answer.text if approval is not None and approval.capture_response else ""
@@ -157,24 +158,36 @@ async def _rework(
     invalid: list[str] = []
     if result.status == "completed" and await context.runner.changed_files(session_id):
         invalid = await _invalidated(context, scope, node)
-    await context.record(path, 1, result)
-    if invalid:
-        names = tuple(scope.prefix + name for name in invalid)
-        reason = f"{path} changed files"
-        reset = WorkflowNodeReset(workflow_run_id=context.state.id, nodes=names, reason=reason)
-        await context.append(reset)
-        if await GraphRun(context, scope, run_node, frozenset(invalid)).run() == "waiting":
-            return _WAITING
+    names = tuple(scope.prefix + name for name in invalid)
+    resets = [_reset(context, names, f"{path} changed files")] if names else []
+    await context.record(path, 1, result, *resets)
     return result
+
+
+async def _run_invalidated(context: RunContext, scope: Scope, gate: Node) -> bool:
+    """Run what a rework has invalidated, or what a crash has left of it. Returns false if it
+    waits."""
+    states = context.state.nodes
+    paths = {name: scope.prefix + name for name in _before(scope, gate)}
+    left = frozenset(
+        name for name, path in paths.items() if path not in states or not states[path].is_ended
+    )
+    return not left or await GraphRun(context, scope, run_node, left).run() == "done"
+
+
+def _before(scope: Scope, gate: Node) -> list[str]:
+    """The nodes of a graph that run before a gate."""
+    nodes = {node.id: node for node in scope.nodes}
+    before = list(dict.fromkeys(gate.depends_on))
+    for name in before:
+        before += [item for item in nodes[name].depends_on if item not in before]
+    return before
 
 
 async def _invalidated(context: RunContext, scope: Scope, gate: Node) -> list[str]:
     """The nodes before a gate whose results an edit makes stale: what ran after the last node that
     changed files. Without such a node, every program before the gate."""
-    nodes = {node.id: node for node in scope.nodes}
-    before = list(dict.fromkeys(gate.depends_on))
-    for name in before:
-        before += [item for item in nodes[name].depends_on if item not in before]
+    nodes, before = {node.id: node for node in scope.nodes}, _before(scope, gate)
     editors: set[str] = set()
     for name in before:
         path = scope.prefix + name

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
-from mainspring.harness.budget import Charge
+from mainspring.core.envelope import event_types
+from mainspring.core.errors import SessionNotFound
+from mainspring.core.events import ModelRequestEnded
+from mainspring.harness.budget import Budget, Charge, Ledger
+from mainspring.log.session_log import SessionLog
+from mainspring.runtime.workflows.run_state import require_run
 
 
 @dataclass(slots=True, kw_only=True)
 class RunLedger:
-    """A `Ledger` of one run."""
+    """A `Ledger` of one run, above that of its payers."""
 
     limit_usd: Decimal | None
     spent_usd: Decimal = Decimal(0)
+    payers: Ledger | None = None
     _reserved: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
 
     async def reserve(self, charge: Charge) -> str | None:
@@ -21,8 +27,40 @@ class RunLedger:
         if self.limit_usd is not None and committed + charge.cost_usd > self.limit_usd:
             return f"the budget of the workflow run, {self.limit_usd} US dollars, is reached"
         self._reserved[charge.reservation_id] = charge.cost_usd
-        return None
+        refusal = None if self.payers is None else await self.payers.reserve(charge)
+        if refusal is not None:
+            del self._reserved[charge.reservation_id]
+        return refusal
 
     async def settle(self, reservation_id: str, cost_usd: Decimal) -> None:
         if self._reserved.pop(reservation_id, None) is not None:
             self.spent_usd += cost_usd
+        if self.payers is not None:
+            await self.payers.settle(reservation_id, cost_usd)
+
+
+async def run_budget(
+    log: SessionLog, run_id: str, limit_usd: Decimal | None, budget: Budget
+) -> Budget:
+    """The budget of a run, of which it has used a part, within the one of its runner."""
+    ledger = RunLedger(limit_usd=limit_usd, payers=budget.ledger)
+    if limit_usd is not None:
+        ledger.spent_usd = await _spent(log, run_id)
+    return replace(budget, ledger=ledger)
+
+
+async def _spent(log: SessionLog, run_id: str) -> Decimal:
+    """What a run has cost, with the requests of nodes that have not ended."""
+    state = require_run(await log.read(run_id), run_id)
+    spent = state.cost_usd
+    for node in state.nodes.values():
+        if node.is_ended or node.session_id is None:
+            continue
+        try:
+            events = await log.read(node.session_id, types=event_types(ModelRequestEnded))
+        except SessionNotFound:
+            continue
+        for event in events:
+            if isinstance(event.payload, ModelRequestEnded):
+                spent += Decimal(event.payload.cost_usd or 0)
+    return spent

@@ -112,6 +112,8 @@ class RunContext:
     def _effects(self, control: WorkflowRunControlled) -> list[KnownPayload]:
         if control.action == "cancel":
             self.stop_reason = control.text or "cancelled"
+        if control.action == "resume" and self.state.has_ended:
+            return self._retry_failed()
         node = None if control.node is None else self._node(control.node)
         state = None if node is None else self.state.nodes.get(node.id)
         if node is None or state is None:
@@ -127,6 +129,24 @@ class RunContext:
             reset = WorkflowNodeReset(workflow_run_id=run_id, nodes=behind, reason=reason)
             return [self.ended(node.id, "skipped", reason=reason), *([reset] if behind else ())]
         return []
+
+    def _retry_failed(self) -> list[KnownPayload]:
+        """Let nodes that failed, and those behind them, run again in a run that has ended."""
+        failed = [
+            node.id
+            for node in self.files.workflow(self.files.main).nodes
+            if (state := self.state.nodes.get(node.id)) is not None
+            and state.status in ("failed", "cancelled")
+        ]
+        names = tuple(dict.fromkeys(name for node in failed for name in self.behind(node)))
+        if self.state.status == "completed":
+            return []
+        self.is_changed = True
+        return (
+            []
+            if not names
+            else [WorkflowNodeReset(workflow_run_id=self.state.id, nodes=names, reason="resumed")]
+        )
 
     def _node(self, node_id: str) -> Node | None:
         return self.files.workflow(self.files.main).node(node_id)
@@ -156,9 +176,14 @@ class RunContext:
         )
 
     async def record(
-        self, path: str, attempt: int, result: StepResult, *, session_id: str | None = None
+        self,
+        path: str,
+        attempt: int,
+        result: StepResult,
+        *then: WorkflowNodeReset,
+        session_id: str | None = None,
     ) -> None:
-        """Append the end of a node."""
+        """Append the end of a node, and what follows from it, in one commit."""
         output, blob = result.output, None
         if len(output) > INLINE_CHARS:
             stored = await self.writer.put_blob(output.encode(), media_type="text/plain")
@@ -179,7 +204,8 @@ class RunContext:
                 reason=result.error or None if status != "failed" else None,
                 cost_usd=str(result.cost_usd),
                 session_id=session_id,
-            )
+            ),
+            *then,
         )
 
     async def whole_output(self, path: str) -> str:

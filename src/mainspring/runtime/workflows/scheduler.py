@@ -37,6 +37,10 @@ def may_run(rule: TriggerRule, statuses: Sequence[str]) -> bool:
             return True
 
 
+_GATES = ("approval", "loop", "loop_group")
+"""Nodes at which a person can end the workflow."""
+
+
 class GraphRun:
     """One pass over a graph, until every node has ended or waits."""
 
@@ -92,7 +96,7 @@ class GraphRun:
             return
         if node.kind == "cancel" and state.status == "completed":
             self._scope.stop.reason = state.output or "cancelled"
-        elif node.kind == "approval" and state.status == "cancelled":
+        elif node.kind in _GATES and state.status == "cancelled":
             self._scope.stop.reason = state.reason or "rejected"
 
     def _can_start(self) -> bool:

@@ -4,12 +4,13 @@ than their runner has."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import AsyncGenerator, Callable, Sequence
+import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import cast
+from typing import TypeAlias, cast
 
 import anyio
 import msgspec
@@ -38,6 +39,7 @@ from mainspring.runtime.workflows.definition import EFFORTS, Node
 from mainspring.runtime.workflows.program_model import NAME, TOOL, ProgramModel
 from mainspring.runtime.workflows.program_text import MAX_VARIABLE_BYTES
 from mainspring.runtime.workflows.references import parse_json
+from mainspring.runtime.workflows.run_budget import run_budget
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 
 RUNS_FOLDER = ".workflow-runs"
@@ -51,6 +53,14 @@ protected files still apply, and so does the sandbox."""
 _TRANSIENT = frozenset(("model_error", "recovery_exhausted"))
 
 
+OnSession: TypeAlias = Callable[[str, str], Awaitable[None]]
+"""Called before a session of a node runs, with its id and the node's path."""
+
+
+async def ignore_session(_session_id: str, _path: str) -> None:
+    pass
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionSteps:
     """A `StepRunner`."""
@@ -58,17 +68,27 @@ class SessionSteps:
     runtime: Runtime
     agent: Agent
     """The runner's own agent: nodes get a part of what it may use."""
-    run_id: str
     open_worktrees: Callable[[Path, Path], Worktrees | None]
     """Takes a workspace and the folder for its worktrees."""
     worktrees: Path
+    run_id: str = ""
     budget: Budget | None = None
+    on_session: OnSession = ignore_session
     on_approval: OnApproval | None = None
     folder: Path | None = None
     """The run's folder in its workspace."""
 
     def __post_init__(self) -> None:
         self.runtime.models.put(NAME, ProgramModel())
+
+    async def begin(self, run_id: str, limit_usd: Decimal | None) -> None:
+        """Take over a run, whose sessions share its budget.
+
+        Raises: SessionNotFound. InvalidInput: it is not a run.
+        """
+        self.run_id = run_id
+        runtime = self.runtime
+        self.budget = await run_budget(runtime.log, run_id, limit_usd, runtime.budget)
 
     async def run_agent(self, step: AgentStep) -> StepResult:
         agent = self._agent(step)
@@ -122,6 +142,7 @@ class SessionSteps:
         return await self._program_result(session, step)
 
     async def open_worktree(self, name: str, workspace: Path | None) -> Path:
+        workspace = workspace or self.runtime.options.workspace
         if workspace is None:
             raise InvalidInput("a worktree needs a workspace")
         worktrees = self.open_worktrees(workspace, self.worktrees)
@@ -129,10 +150,12 @@ class SessionSteps:
             raise InvalidInput(f"{workspace} is not a git repository, so it has no worktrees")
         return (await worktrees.open(name)).path
 
-    async def prepare_folder(self, workspace: Path | None, run_id: str) -> Path:
+    async def prepare_folder(
+        self, workspace: Path | None, name: str, before: str | None = None
+    ) -> Path:
         root = (workspace or self.runtime.options.workspace or Path()).absolute()
-        self.folder = root / RUNS_FOLDER / run_id
-        await to_thread.run_sync(_prepare, root, run_id)
+        self.folder = root / RUNS_FOLDER / name
+        await to_thread.run_sync(_prepare, root, name, before)
         return self.folder
 
     async def wait(self, seconds: float) -> None:
@@ -170,10 +193,11 @@ class SessionSteps:
             budget=self.budget or base.budget,
             sender=base.sender,
         )
+        await self.on_session(session_id, path)
         try:
             return await runtime.start(
                 agent,
-                title=f"{path}",
+                title=path,
                 origin=Origin(type="workflow", id=self.run_id),
                 metadata={"workflow_run": self.run_id, "workflow_node": path},
                 session_id=session_id,
@@ -198,11 +222,10 @@ class SessionSteps:
             cost = Decimal(str(node.max_budget_usd))
             smaller = cost if limits.max_cost_usd is None else min(cost, limits.max_cost_usd)
             limits = replace(limits, max_cost_usd=smaller)
-        wanted = node.model or workflow.model
-        model = base.model if wanted is None else self.runtime.models.related(wanted, base.model)
-        fallback = node.fallback_model or workflow.fallback_model
-        if fallback is not None:
-            model = f"{model},{self.runtime.models.related(fallback, base.model)}"
+        wanted = (node.model or workflow.model, node.fallback_model or workflow.fallback_model)
+        names = [name for name in wanted if name is not None and not base.has_one_model]
+        related = [self.runtime.models.related(name, base.model) for name in names]
+        model = ",".join(related if wanted[0] and related else [base.model, *related])
         effort = node.effort or workflow.effort
         checks = [*base.checks]
         if (schema := node.output_format) is not None:
@@ -277,17 +300,19 @@ class SessionSteps:
             return ""
 
 
-def _prepare(root: Path, run_id: str) -> None:
+def _prepare(root: Path, name: str, before: str | None) -> None:
     """Create the folders of a run. A link in their place is not followed."""
     folder = root / RUNS_FOLDER
-    for place in (folder, folder / "state", folder / run_id):
+    own = folder / name
+    is_new = not own.exists()
+    parts = [own / part for part in ("artifacts", "values", "errors")]
+    for place in (folder, folder / "state", own, *parts):
         place.mkdir(exist_ok=True)
         if place.is_symlink():
             raise InvalidInput(f"{place} is a link; remove it")
-    for name in ("artifacts", "values", "errors"):
-        (folder / run_id / name).mkdir(exist_ok=True)
-        if (folder / run_id / name).is_symlink():
-            raise InvalidInput(f"{folder / run_id / name} is a link; remove it")
+    inherited = None if before is None else folder / before / "artifacts"
+    if is_new and inherited is not None and inherited.is_dir() and not inherited.is_symlink():
+        shutil.copytree(inherited, parts[0], symlinks=True, dirs_exist_ok=True)
     ignore = folder / ".gitignore"
     if not ignore.exists():
         ignore.write_text("*\n", encoding="ascii")

@@ -66,8 +66,11 @@ class StepRunner(Protocol):
         """
         ...
 
-    async def prepare_folder(self, workspace: Path | None, run_id: str) -> Path:
-        """Create the folder in the workspace that holds the artifacts of a run."""
+    async def prepare_folder(
+        self, workspace: Path | None, name: str, before: str | None = None
+    ) -> Path:
+        """Create the folder in the workspace that holds the artifacts of a run. `before`: the name
+        of the folder of the run that it was forked from, whose artifacts it gets."""
         ...
 
     async def wait(self, seconds: float) -> None:

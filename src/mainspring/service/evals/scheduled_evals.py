@@ -79,17 +79,17 @@ class ScheduledEvals:
 
     async def check(self, tenant: str, action: EvalAction) -> SuiteFile:
         """Raises: InvalidInput: it cannot be run here."""
-        if tenant != TENANT:
-            raise InvalidInput(f"action: suites belong to the tenant {TENANT}")
+        _require_tenant(tenant)
         return await to_thread.run_sync(suite_runs.find_suite, self._folder, action)
 
     async def start(
         self, tenant: str, action: EvalAction, budget: ListCostBudget | None, key: str
     ) -> str:
-        """Start an eval run, once for each key; returns its id. Raises: InvalidInput."""
+        """Start an eval run, once for each key; returns its id. A suite that is gone or unreadable
+        by now raises its alarm when it runs. Raises: InvalidInput: of another tenant."""
         run_id = ids.stable_id(ids.SESSION, "scheduled-eval", tenant, key)
         if await self._jobs.find(tenant, run_id) is None:
-            await self.check(tenant, action)
+            _require_tenant(tenant)
             job = EvalJob(
                 id=run_id,
                 action=action,
@@ -146,3 +146,8 @@ class ScheduledEvals:
             )
             reasons = await (run.run_drill() if action.is_drill else run.run())
         return "; ".join(reasons) or None
+
+
+def _require_tenant(tenant: str) -> None:
+    if tenant != TENANT:
+        raise InvalidInput(f"action: suites belong to the tenant {TENANT}")

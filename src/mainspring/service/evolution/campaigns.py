@@ -182,7 +182,7 @@ class Campaigns:
     async def pause(self, who: Principal, request: Pause) -> EvolutionStatus:
         _require_tenant(who.tenant)
         async with self.open_campaigns(who.sender) as campaigns:
-            await campaigns.pause(request.reason, is_paused=request.is_paused)
+            await campaigns.versions.pause(request.reason, is_paused=request.is_paused)
         return await self.status(who.tenant)
 
     async def run(self, job: Job) -> None:

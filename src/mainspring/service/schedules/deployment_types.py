@@ -127,12 +127,24 @@ class EvalAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="eval"
     with the newest run of the suite as the baseline."""
 
 
+class WorkflowAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="workflow"):
+    """Starts a run of a workflow with the agent, environment, vaults, resources and budget of the
+    deployment instead of a session. An extension."""
+
+    workflow: Annotated[str, Meta(min_length=1, max_length=200)]
+    """Its name or its id."""
+    arguments: Annotated[str, Meta(max_length=100_000)] = ""
+    inputs: dict[str, object] = {}
+    max_open_runs: Annotated[int, Meta(ge=1, le=1000)] | None = None
+    """Start none while so many runs of the workflow have not ended."""
+
+
 class CampaignAction(Struct, frozen=True, kw_only=True, tag_field="type", tag="campaign"):
     """Starts a campaign on the agent of the folder that the service runs in, as its `evolve.yaml`
     says, instead of a session. An extension."""
 
 
-Action: TypeAlias = DreamAction | EvalAction | CampaignAction
+Action: TypeAlias = DreamAction | EvalAction | CampaignAction | WorkflowAction
 
 
 class Deployment(Struct, frozen=True, kw_only=True):

@@ -27,10 +27,10 @@ from mainspring.service.schedules.deployment_store import (
     split_tokens,
 )
 from mainspring.service.schedules.deployment_types import (
+    Action,
     CreateDeployment,
     Deployment,
     DeploymentSchedule,
-    EvalAction,
     ManualPause,
     ScheduleParams,
     UpdateDeployment,
@@ -51,7 +51,7 @@ PinAgent: TypeAlias = Callable[[str, str, int | None], Awaitable[AgentReference]
 the agent is archived."""
 
 
-CheckAction: TypeAlias = Callable[[str, EvalAction], Awaitable[object]]
+CheckAction: TypeAlias = Callable[[str, Action], Awaitable[object]]
 """Checks an action of a tenant. Raises: InvalidInput: it cannot be run here."""
 
 
@@ -84,7 +84,7 @@ class Deployments:
         now = self._clock()
         resources, tokens = split_tokens(request.resources)
         check_initial_events(request.initial_events)
-        if isinstance(request.action, EvalAction) and self._check_action is not None:
+        if not isinstance(request.action, UnsetType) and self._check_action is not None:
             await self._check_action(tenant, request.action)
         deployment = copy_fields(
             Deployment,

@@ -18,6 +18,7 @@ from mainspring.service.schedules.deployment_types import (
     DreamAction,
     EvalAction,
     InitialEvent,
+    WorkflowAction,
 )
 from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
@@ -90,6 +91,14 @@ class EvalStarter(Protocol):
     async def is_busy(self, tenant: str, run_id: str) -> bool: ...
 
 
+class WorkflowStarter(Protocol):
+    async def start_planned(
+        self, principal: Principal, request: SessionStartRequest, action: WorkflowAction
+    ) -> str:
+        """Start a run, once per key; returns its session. Raises: NotFound, InvalidInput."""
+        ...
+
+
 class CampaignStarter(Protocol):
     async def start_scheduled(self, tenant: str, key: str) -> str:
         """Start a campaign, once per key; returns its session. Raises: InvalidInput."""
@@ -107,6 +116,7 @@ class ServiceSessionStarter:
     event_sender: EventSender
     start_dream: StartDream | None = None
     evals: EvalStarter | None = None
+    workflows: WorkflowStarter | None = None
     campaigns: CampaignStarter | None = None
 
     async def start(self, tenant: str, request: SessionStartRequest) -> str:
@@ -137,6 +147,9 @@ class ServiceSessionStarter:
                 return await self.start_dream(principal, request.agent.id, action, request.key)
             case EvalAction() if self.evals is not None:
                 return await self.evals.start(tenant, action, request.budget, request.key)
+            case WorkflowAction() if self.workflows is not None:
+                principal = _principal(tenant, request.origin)
+                return await self.workflows.start_planned(principal, request, action)
             case CampaignAction() if self.campaigns is not None:
                 return await self.campaigns.start_scheduled(tenant, request.key)
             case _:

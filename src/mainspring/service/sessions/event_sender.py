@@ -110,6 +110,8 @@ class EventSender:
             await self._payload(principal, session, lookups, event, f"events[{index}]")
             for index, event in enumerate(sent)
         ]
+        if session.record.workflow_run_id and any(isinstance(item, _SPEECH) for item in payloads):
+            raise InvalidInput("a workflow run takes no messages: answer its gates, or steer it")
         repeated = await self._repeated(session, payloads)
         if len(repeated) < len(payloads):
             check_open(session)

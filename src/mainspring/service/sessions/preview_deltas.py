@@ -17,7 +17,7 @@ from mainspring.core.events import AgentMessage, ModelRequestEnded, ModelRequest
 from mainspring.core.model import Delta, EventAnnounced, TextDelta, ToolInputDelta
 from mainspring.log.event_chain import Scrub
 from mainspring.log.store import SessionRow
-from mainspring.service.sessions.streaming_redactor import StreamingRedactor
+from mainspring.runtime.session.streaming_redactor import StreamingRedactor
 
 PreviewKind: TypeAlias = Literal["agent.message", "agent.thinking"]
 

@@ -229,16 +229,28 @@ def _write_mounted_ids(file: Path, ids: Sequence[str]) -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ForkSource:
+    """The files of a session as they were after one of its events."""
+
+    session: SessionRow
+    seq: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ForkWorkspaces:
     log: SessionLog
     files: WorkspaceFiles
     open_snapshots: OpenSnapshots
 
     async def create(
-        self, fork: SessionRow, resources: Sequence[SessionResource], workspace: Path
+        self,
+        fork: SessionRow,
+        resources: Sequence[SessionResource],
+        workspace: Path,
+        source: ForkSource | None = None,
     ) -> None:
         """Make the workspace of a fork that has not run yet, with the files of its parent as of
-        the fork; without a snapshot it starts empty.
+        the fork; without a snapshot it starts empty. `source`: whose files it gets instead.
 
         Raises:
             InvalidInput: its parent's workspace is not on this machine.
@@ -246,12 +258,12 @@ class ForkWorkspaces:
         """
         if await to_thread.run_sync(workspace.exists):
             return
-        past = await read_rewind_history(self.log, fork)
+        past = await read_rewind_history(self.log, source.session if source else fork)
         if past.workspace is None or Path(past.workspace) == workspace:
             return  # the parent had no workspace, or this one, which cannot be restored
         staged = workspace.with_name(f"{workspace.name}.forking")
         await to_thread.run_sync(self.files.make_empty, staged)
-        await self._restore(past, fork.parent_seq, staged)
+        await self._restore(past, source.seq if source else fork.parent_seq, staged)
         await to_thread.run_sync(carry_mounts, Path(past.workspace), staged, workspace, resources)
         await to_thread.run_sync(staged.rename, workspace)
         # snapshots are named by their content: this gives the fork the inherited one, too

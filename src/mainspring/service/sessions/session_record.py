@@ -60,6 +60,8 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     deployment_id: str | None = None
     origin: Origin | None = None
     """`None` if the session was created before origins were recorded."""
+    workflow_run_id: str | None = None
+    """Of the run of a workflow and of the sessions of its nodes: the id of the run."""
     archived_at: datetime | None = None
     archived_threads: dict[str, datetime] = {}
 
@@ -77,8 +79,13 @@ class AcceptedRequest(Struct, frozen=True, kw_only=True):
 
 def index_columns(session: SessionRecord) -> IndexColumns:
     return IndexColumns(
-        parent=session.deployment_id or "",
+        parent=session.deployment_id or _run_of_node(session),
         label=session.agent.id,
         is_archived=session.archived_at is not None,
         created=session.created_at,
     )
+
+
+def _run_of_node(session: SessionRecord) -> str:
+    run_id = session.workflow_run_id
+    return "" if run_id is None or run_id == session.id else run_id

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import anyio
 from anyio import to_thread
@@ -23,6 +24,7 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, Store
 from mainspring.log.task_groups import run_in_background
+from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFactory
@@ -36,7 +38,12 @@ from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
 from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
 from mainspring.service.sessions.resource_types import SessionResource, StoreResource, token_context
-from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts, mounted_stores
+from mainspring.service.sessions.session_mounts import (
+    ForkSource,
+    ForkWorkspaces,
+    Mounts,
+    mounted_stores,
+)
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
@@ -67,6 +74,25 @@ OUTPUTS_NOTE = (
 _WORKER = Sender(kind="system", id="worker")
 
 
+class RunsWorkflows(Protocol):
+    async def run(
+        self,
+        tenant: str,
+        record: SessionRecord,
+        runtime: Runtime,
+        agent: Agent,
+        *,
+        on_event: Callable[[Event], None],
+    ) -> None:
+        """Run the workflow of a session, until it ends or waits. `runtime` and `agent`: those of
+        the session, from which its nodes get theirs."""
+        ...
+
+    async def fork_source(self, tenant: str, run_id: str) -> ForkSource | None:
+        """The files that a forked run begins with."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
     """The parts of the service that a run needs."""
@@ -88,8 +114,12 @@ class RunServices:
     mounts: Mounts
     memory_stores: MountedStores
     expiry: WorkspaceExpiry
+    workflow_runner: RunsWorkflows
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
     """Called with tenant and session; stores what clients expect when they see the session idle."""
+    reschedule: Callable[[str, str, int], Awaitable[None]]
+    """Called with tenant, session id and the number of earlier times, if no model answers: wakes
+    the session again later."""
     after_run: Callable[[str, SessionRecord], Awaitable[None]]
     """Called with tenant and session; informs other parts of the service. The session is still
     held, so that if this worker dies, the next one repeats it."""
@@ -100,6 +130,13 @@ class RunRedaction:
     scrub: Scrub
     passages: tuple[str, ...]
     """Secrets of several words; streamed text is checked for each of them as a whole."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PreparedRun:
+    agent: Agent
+    runtime: Runtime
+    redaction: RunRedaction
 
 
 class SessionRuns:
@@ -132,6 +169,8 @@ class SessionRuns:
         row = await self._store.records.get(SESSION_KIND, session_id)
         with log_context(session_id=session_id, tenant=row.tenant):
             record = self._services.sessions.read(row)
+            if record.workflow_run_id is not None:
+                return await self._run_workflow(row.tenant, record.workflow_run_id)
             log_row = await self._store.session(session_id)
             session, redaction = await self._open(row.tenant, record, log_row)
             previews = PreviewPublisher(
@@ -162,6 +201,31 @@ class SessionRuns:
                 await session.run(emit, tell=on_event)
             self._sessions.put(session_id, session)
 
+    async def _run_workflow(self, tenant: str, run_id: str) -> None:
+        """Run a workflow. Its nodes are sessions that work in its workspace; if one of them is
+        woken, because it was answered, the run continues."""
+        record = await self._services.sessions.get(tenant, run_id)
+        log_row = await self._store.session(run_id)
+        prepared = await self._prepare(tenant, record, log_row)
+        redaction = prepared.redaction
+        previews = PreviewPublisher(
+            self._services.deltas, log_row, scrub=redaction.scrub, passages=redaction.passages
+        )
+        stores = mounted_stores(_mounted_resources(record))
+        place = (tenant, run_id, self._services.workspaces / run_id, stores)
+        runtime = prepared.runtime
+        runtime.toolbox_factory = partial(self._open_node_toolbox, tenant)
+        async with run_in_background(lambda: self._stop_when_halted(tenant, record)):
+            if stores:
+                await self._services.memory_stores.put(*place)
+            await self._services.workflow_runner.run(
+                tenant, record, runtime, prepared.agent, on_event=previews.on_event
+            )
+            if stores:
+                await self._services.memory_stores.save(*place)
+        await self._services.before_idle(tenant, record)
+        await self._services.after_run(tenant, record)
+
     async def end(self, job: Job) -> None:
         """Run the `SessionEnd` hooks of the archived session whose id is the job's key, once.
 
@@ -175,6 +239,8 @@ class SessionRuns:
         with log_context(session_id=job.key, tenant=row.tenant):
             if await has_end_hooks(SessionLog(self._store), job.key):
                 record = self._services.sessions.read(row)
+                if record.workflow_run_id is not None:
+                    return
                 log_row = await self._store.session(job.key)
                 session, _ = await self._open(row.tenant, record, log_row)
                 await session.end(is_begun=True)
@@ -183,12 +249,23 @@ class SessionRuns:
         self, tenant: str, record: SessionRecord, log_row: SessionRow
     ) -> tuple[Session, RunRedaction]:
         """The session; if this process has run it before, with its folded log."""
+        prepared = await self._prepare(tenant, record, log_row)
+        earlier = self._sessions.pop(record.id)
+        session = prepared.runtime.attach(prepared.agent, record.id, earlier)
+        return session, prepared.redaction
+
+    async def _prepare(
+        self, tenant: str, record: SessionRecord, log_row: SessionRow
+    ) -> _PreparedRun:
         await self._require_running(tenant, record)
         usable = await self._services.credentials.usable(tenant, record.vault_ids)
         redaction = self._redaction_for(usable) if usable else self._redaction
         workspace = self._services.workspaces / record.id
         if log_row.parent_id is not None:
-            await self._services.forks.create(log_row, record.resources, workspace)
+            source = None
+            if record.workflow_run_id is not None:
+                source = await self._services.workflow_runner.fork_source(tenant, record.id)
+            await self._services.forks.create(log_row, record.resources, workspace, source)
         mapped = await self._map(tenant, record, workspace, usable)
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),
@@ -198,7 +275,7 @@ class SessionRuns:
             budget=self._services.ledger.budget(tenant, record.created_by.key_id),
             sender=_WORKER,
         )
-        return runtime.attach(mapped.agent, record.id, self._sessions.pop(record.id)), redaction
+        return _PreparedRun(agent=mapped.agent, runtime=runtime, redaction=redaction)
 
     async def _require_running(self, tenant: str, record: SessionRecord) -> None:
         if why := await self._services.halts.why_stopped(tenant, record.agent.id):
@@ -285,6 +362,21 @@ class SessionRuns:
         async def before_idle() -> None:
             if stores:
                 await self._services.memory_stores.save(*place)
+            await self._services.before_idle(tenant, record)
+
+        async with self._toolbox_factory(setup) as toolbox:
+            reschedule = partial(self._services.reschedule, tenant, record.id)
+            yield replace(toolbox, before_idle=before_idle, reschedule=reschedule)
+        await self._services.after_run(tenant, record)
+
+    @asynccontextmanager
+    async def _open_node_toolbox(
+        self, tenant: str, setup: SetupRequest
+    ) -> AsyncGenerator[Toolbox, None]:
+        """The toolbox of a session of a workflow's node."""
+        record = await self._services.sessions.get(tenant, setup.writer.session_id)
+
+        async def before_idle() -> None:
             await self._services.before_idle(tenant, record)
 
         async with self._toolbox_factory(setup) as toolbox:

@@ -264,10 +264,13 @@ class Sessions:
         Raises: NotFound, InvalidInput: there is no such event.
         """
         parent = await self.record(principal, session_id)
+        if parent.workflow_run_id == parent.id:
+            raise InvalidInput(f"session {session_id} is a workflow run: fork it as one")
         now = self.clock()
         record = replace(
             parent,
             id=ids.new_id(ids.SESSION),
+            workflow_run_id=None,
             created_at=now,
             updated_at=now,
             created_by=SessionCreator.of(principal),

@@ -6,7 +6,7 @@ as long as the service runs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -25,11 +25,13 @@ from mainspring.log.records import (
 )
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Head, SessionRow
+from mainspring.runtime.workflows.engine import RUN_AGENT
 from mainspring.service.access.principal import CLI_PRINCIPAL
 from mainspring.service.resources.agents import ModelConfig, ServiceAccount
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
+from mainspring.service.sessions.workflow_run_record import RUN_KIND, RunRecord
 from mainspring.service.storage.repository import SESSION_KIND
 
 LOCAL_TENANT = "(this machine)"
@@ -48,23 +50,28 @@ class LocalRecords:
     """By session, with the end of the log that it was computed from."""
 
     async def get(self, kind: str, id_: str) -> RecordRow:
-        if kind != SESSION_KIND:
+        if kind not in (SESSION_KIND, RUN_KIND):
             return await self.others.get(kind, id_)
         try:
-            return await self._session(await self.log.session(id_))
+            session = await self._session(await self.log.session(id_))
         except SessionNotFound:
             raise NotFound(kind, id_) from None
+        row = session if kind == SESSION_KIND else _run(session)
+        if row is None:
+            raise NotFound(kind, id_)
+        return row
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
-        if query.kind != SESSION_KIND:
+        if query.kind not in (SESSION_KIND, RUN_KIND):
             return await self.others.list(query)
         found: list[RecordRow] = []
         before = None if query.after is None else _position(query.after)
         while page := await self.log.store.sessions(before=before, limit=query.limit):
             before = page[-1]
             for row in page:
-                record = await self._session(row)
-                if query.label in (None, record.label) and _is_within(query, row):
+                session = await self._session(row)
+                record = session if query.kind == SESSION_KIND else _run(session)
+                if record is not None and _matches(query, record):
                     found.append(record)
             if len(found) >= query.limit or len(page) < query.limit:
                 break
@@ -89,11 +96,13 @@ class LocalRecords:
 
     async def _record(self, row: SessionRow) -> SessionRecord:
         name, title, version, origin = "agent", None, None, UNKNOWN_ORIGIN
+        run_id: str | None = None
         for event in await self.log.read(row.id, types=_CREATED):
             match event.payload:
                 case events.SessionCreated() as created:
                     name, title = created.agent_name or name, created.title
                     version, origin = created.agent_version, created.origin or origin
+                    run_id = (created.metadata or {}).get("workflow_run")
                 case events.SessionForked(title=str(renamed)):
                     title = renamed
                 case events.SessionUpdated(title=str(renamed)):
@@ -120,6 +129,7 @@ class LocalRecords:
             created_by=SessionCreator(key_id=CLI_PRINCIPAL, name=""),
             title=title,
             origin=origin,
+            workflow_run_id=row.id if run_id and name.startswith(RUN_AGENT) else run_id,
         )
 
     async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
@@ -164,6 +174,20 @@ def _position(row: RecordRow) -> SessionRow:
     return SessionRow(id=row.id, thread_id="", created=row.created, updated=0, head=Head(0, b""))
 
 
-def _is_within(query: RecordQuery, row: SessionRow) -> bool:
+def _run(session: RecordRow) -> RecordRow | None:
+    """The record of a workflow run, if the session is one."""
+    if not session.label.startswith(RUN_AGENT):
+        return None
+    created_at = from_micros(session.created)
+    name = session.label.removeprefix(RUN_AGENT)
+    run = RunRecord(id=session.id, workflow=name, created_at=created_at)
+    body = msgspec.json.encode(run)
+    return replace(session, kind=RUN_KIND, body=body, parent=name, label="")
+
+
+def _matches(query: RecordQuery, row: RecordRow) -> bool:
+    if query.kind == RUN_KIND:
+        return query.parent in (None, row.parent)  # its status is only in its log
     after = query.created_from is None or row.created >= query.created_from
-    return after and (query.created_upto is None or row.created <= query.created_upto)
+    is_before = query.created_upto is None or row.created <= query.created_upto
+    return query.label in (None, row.label) and after and is_before

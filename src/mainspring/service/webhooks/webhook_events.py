@@ -37,6 +37,8 @@ EventType: TypeAlias = Literal[
     "mainspring.alarm_raised",
     "mainspring.approval_escalated",
     "mainspring.approval_expired",
+    "mainspring.workflow_run_ended",
+    "mainspring.workflow_run_waiting",
     "mainspring.workspace_expiring",
     "mainspring.workspace_removed",
     "memory_store.archived",
@@ -123,6 +125,8 @@ TYPES_BY_LOG_TYPE: dict[str, tuple[EventType, ...]] = {
     "session.thread_created": ("session.thread_created",),
     "session.thread_status_idle": ("session.thread_idled",),
     "session.thread_status_terminated": ("session.thread_terminated",),
+    "workflow_run.status_ended": ("mainspring.workflow_run_ended",),
+    "workflow_run.status_idle": ("mainspring.workflow_run_waiting",),
     "span.outcome_evaluation_end": ("session.outcome_evaluation_ended",),
 }
 """Webhook events by the type of a log event. The session service itself reports that a session

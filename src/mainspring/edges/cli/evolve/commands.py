@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal, TypeAlias
 
@@ -28,6 +29,7 @@ from mainspring.improve.evolution.evolve_settings import (
     write_first_settings,
 )
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.watch import VersionWatch
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 app = command_group()
@@ -41,6 +43,10 @@ CampaignArgument = Annotated[
 ]
 VersionArgument = Annotated[
     int | None, typer.Argument(metavar="[VERSION]", help="A number that `evolve history` shows.")
+]
+ProgramOption = Annotated[
+    bool,
+    typer.Option("--program", help="Improve the program of program.md instead of the agent."),
 ]
 
 
@@ -57,6 +63,14 @@ class RunArguments:
     preset: Annotated[
         PresetChoice | None,
         typer.Option("--preset", help="How bold it is, instead of evolve.yaml's."),
+    ] = None
+    improver: Annotated[
+        str | None,
+        typer.Option("--improver", metavar="MODEL", help="The model that proposes changes."),
+    ] = None
+    minutes: Annotated[
+        float | None,
+        typer.Option("--minutes", min=0.01, metavar="N", help="How long the search may take."),
     ] = None
     apply: Annotated[
         bool, typer.Option("--apply", help="Use what passes the gate without a review.")
@@ -94,17 +108,19 @@ async def run(
     settings: Settings,
     *,
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
     arguments: RunArguments,
     json: JsonOption = False,
 ) -> int:
     """Run a campaign: find out what fails and why, try changes, and let sealed cases decide. The
     exit status is 0 if something was promoted or there is nothing to fix, else 1."""
-    async with _open(settings, agent, arguments) as campaigns:
+    async with _open(settings, agent, arguments, is_program=program) as campaigns:
         if arguments.dry_run:
             return await views.print_estimate(settings, campaigns, json=json)
         if arguments.resume is None:
             campaign_id = await campaigns.start()
-            print_note(settings, f"campaign {campaign_id} on suite {campaigns.settings.suite}")
+            suite = campaigns.suite_file.suite.name
+            print_note(settings, f"campaign {campaign_id} on suite {suite}")
         else:
             campaign_id = await _campaign_id(campaigns, arguments.resume)
         campaign = await campaigns.run(campaign_id)
@@ -115,11 +131,40 @@ async def run(
 
 
 @command(app)
+async def propose(
+    settings: Settings,
+    *,
+    change: Annotated[
+        Path,
+        typer.Argument(metavar="CHANGE", help="A folder with the changed files, and no others."),
+    ],
+    agent: AgentFolderOption = None,
+    program: ProgramOption = False,
+    arguments: RunArguments,
+    json: JsonOption = False,
+) -> int:
+    """Let the gate decide about a change that somebody else has made: a person, a dream, another
+    agent. Each of many such proposals is screened first. The exit status is 0 if it is promoted,
+    else 1."""
+    async with _open(settings, agent, arguments, is_program=program) as campaigns:
+        folder = Path(settings.folder, change)
+        proposal = await to_thread.run_sync(campaigns.read_change, folder)
+        campaign_id = await campaigns.start(trigger="proposal", proposal=proposal)
+        campaign = await campaigns.run(campaign_id)
+        views.print_campaign(settings, campaign, json=json)
+        return int(campaign.status != "promoted")
+
+
+@command(app)
 async def status(
-    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    program: ProgramOption = False,
+    json: JsonOption = False,
 ) -> int:
     """Show the version in use, and what the last campaign does or did."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         ledger = await read_ledger(campaigns.log, campaigns.agent)
         last = ledger.campaigns[-1].campaign_id if ledger.campaigns else None
         campaign = None if last is None else await read_campaign(campaigns.log, last)
@@ -128,10 +173,14 @@ async def status(
 
 @command(app)
 async def history(
-    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    program: ProgramOption = False,
+    json: JsonOption = False,
 ) -> int:
     """List the versions, newest first: where each comes from, and its measured gain."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         ledger = await read_ledger(campaigns.log, campaigns.agent)
         return views.print_history(settings, ledger, json=json)
 
@@ -142,10 +191,11 @@ async def show(
     *,
     campaign: CampaignArgument = None,
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
     json: JsonOption = False,
 ) -> int:
     """Show the steps of a campaign: signals, diagnosis, what was tried and why it was refused."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         found = await _campaign(campaigns, campaign)
         views.print_campaign(settings, found, json=json, with_steps=True)
         return 0
@@ -160,9 +210,10 @@ async def diff(
         int | None, typer.Argument(metavar="[VERSION]", help="[default: the version in use]")
     ] = None,
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
 ) -> int:
     """Compare two versions."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         Screen(settings).raw(await views.version_diff(campaigns, before, after))
         return 0
 
@@ -173,10 +224,17 @@ async def promote(
     *,
     campaign: CampaignArgument = None,
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
+    share: Annotated[
+        float | None,
+        typer.Option(
+            "--share", min=0.01, max=1, help="The share of new sessions; below 1 it is a canary."
+        ),
+    ] = None,
     yes: YesOption = False,
 ) -> int:
     """Use the version that a campaign has promoted, after you have seen the change."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         found = await _campaign(campaigns, campaign)
         if not found.promotions:
             raise InvalidInput(f"campaign {found.id} has promoted nothing: {found.status}")
@@ -185,7 +243,7 @@ async def promote(
             Screen(settings).raw(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
             typer.confirm("Use this version?", abort=True)
-        version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted))
+        version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted), share=share)
         Screen(settings).line((f"version {version.number} ", "bold"), ("is in use", "green"))
         return 0
 
@@ -196,15 +254,31 @@ async def rollback(
     *,
     version: VersionArgument = None,
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
     reason: Annotated[
         str, typer.Option("--reason", help="The reason, for the history.")
     ] = "by hand",
 ) -> int:
     """Restore a version; by default the one before the version in use."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         restored = await campaigns.roll_back(version, reason)
         Screen(settings).line((f"version {restored.number} ", "bold"), ("is in use again", "green"))
         return 0
+
+
+@command(app)
+async def watch(
+    settings: Settings,
+    *,
+    agent: AgentFolderOption = None,
+    json: JsonOption = False,
+) -> int:
+    """Look at the real sessions of the version in use: if they got worse, run it and the last good
+    version again, and roll back if the version is to blame. The exit status is 1 after an alarm."""
+    async with _open(settings, agent) as campaigns:
+        report = await VersionWatch(campaigns).check()
+        views.print_watch(settings, report, json=json)
+        return int(report.status in ("alarm", "kept", "rolled back"))
 
 
 @command(app)
@@ -212,13 +286,14 @@ async def pause(
     settings: Settings,
     *,
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
     off: Annotated[bool, typer.Option("--off", help="Allow campaigns again.")] = False,
     reason: Annotated[str, typer.Option("--reason", help="The reason, for others.")] = "",
 ) -> int:
     """Stop all campaigns on the agent: none starts, and a running one stops before its next
     call."""
-    async with _open(settings, agent) as campaigns:
-        await campaigns.pause(reason, is_paused=not off)
+    async with _open(settings, agent, is_program=program) as campaigns:
+        await campaigns.versions.pause(reason, is_paused=not off)
         Screen(settings).line(("campaigns are allowed" if off else "campaigns are paused", "bold"))
         return 0
 
@@ -229,9 +304,10 @@ async def export(
     *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A JSON Lines file to write.")],
     agent: AgentFolderOption = None,
+    program: ProgramOption = False,
 ) -> int:
     """Write what worked (signal, change, evidence) into a file. Secrets are left out."""
-    async with _open(settings, agent) as campaigns:
+    async with _open(settings, agent, is_program=program) as campaigns:
         count = await views.export_assets(campaigns, file)
         Screen(settings).line((f"wrote {plural(count, 'change')} to ", ""), (str(file), "bold"))
         return 0
@@ -239,17 +315,24 @@ async def export(
 
 @asynccontextmanager
 async def _open(
-    settings: Settings, agent: str | None, arguments: RunArguments | None = None
+    settings: Settings,
+    agent: str | None,
+    arguments: RunArguments | None = None,
+    *,
+    is_program: bool = False,
 ) -> AsyncGenerator[FolderCampaigns, None]:
     folder = Path(settings.folder, agent or ".")
-    evolve = await to_thread.run_sync(read_settings, folder)
     arguments = arguments or RunArguments()
+    evolve = await to_thread.run_sync(partial(read_settings, folder, is_optional=is_program))
     evolve = _with_arguments(evolve, arguments)
-    (suite,) = await to_thread.run_sync(load_suites, folder, [evolve.suite])
+    suite = None
+    if not is_program:
+        (suite,) = await to_thread.run_sync(load_suites, folder, [evolve.suite])
     options = CampaignOptions(
         folder=folder,
         settings=evolve,
         suite=suite,
+        program=is_program,
         is_unsandboxed=arguments.no_sandbox,
         report=lambda text: print_note(settings, text),
     )
@@ -262,6 +345,10 @@ def _with_arguments(evolve: EvolveSettings, arguments: RunArguments) -> EvolveSe
         evolve = replace(evolve, calls=replace(evolve.calls, metric=arguments.calls))
     if arguments.preset is not None:
         evolve = replace(evolve, preset=arguments.preset)
+    if arguments.improver is not None:
+        evolve = replace(evolve, improver=arguments.improver)
+    if arguments.minutes is not None:
+        evolve = replace(evolve, minutes=arguments.minutes)
     return replace(evolve, policy="apply") if arguments.apply else evolve
 
 

@@ -26,6 +26,7 @@ from mainspring.improve.evolution.campaign_views import (
 from mainspring.improve.evolution.candidate import candidate_diff
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
 from mainspring.improve.evolution.folder_texts import read_texts
+from mainspring.improve.evolution.watch import WatchReport
 
 
 class EstimateView(Struct, frozen=True, kw_only=True):
@@ -125,6 +126,14 @@ def print_status(
     if campaign is not None:
         print_campaign(settings, campaign, json=False)
     return 0
+
+
+def print_watch(settings: Settings, report: WatchReport, *, json: bool) -> None:
+    screen = Screen(settings)
+    if json:
+        screen.json(report)
+        return
+    screen.paragraph((f"{report.status}: ", "bold"), (report.reason, ""))
 
 
 def print_history(settings: Settings, ledger: Ledger, *, json: bool) -> int:

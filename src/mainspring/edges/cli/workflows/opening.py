@@ -21,8 +21,6 @@ from mainspring.edges.cli.session_runner import open_session_runner
 from mainspring.error_table import with_hints
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.definition import Workflow
-from mainspring.runtime.workflows.engine import read_run
-from mainspring.runtime.workflows.run_budget import RunLedger
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles, programs
@@ -73,25 +71,17 @@ def show_before_trust(settings: Settings, files: RunFiles) -> None:
 
 
 @asynccontextmanager
-async def open_steps(
-    settings: Settings, options: RunOptions, run_id: str | None
-) -> AsyncGenerator[SessionSteps, None]:
+async def open_steps(settings: Settings, options: RunOptions) -> AsyncGenerator[SessionSteps, None]:
     """What runs the nodes: the agent of this folder, with the options of the command."""
     async with open_session_runner(settings, options, None, answered_later=True) as runner:
-        spent = None if run_id is None else (await read_run(runner.runtime.log, run_id)).cost_usd
-        ledger = RunLedger(limit_usd=options.max_cost_usd)
-        if spent is not None:
-            ledger.spent_usd = spent
         runtime = runner.runtime
         workspace = options.workspace or Path(settings.folder)
         runtime.options = replace(runtime.options, workspace=workspace.absolute())
         yield SessionSteps(
             runtime=runtime,
             agent=runner.agent,
-            run_id=run_id or "",
             open_worktrees=open_worktrees,
             worktrees=_worktrees(settings),
-            budget=replace(runtime.budget, ledger=ledger),
         )
 
 

@@ -14,7 +14,6 @@ from anyio import to_thread
 from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld, NotFound
-from mainspring.core.events import WorkflowRunControlled
 from mainspring.core.events.workflow import NodeAction
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.options import JsonOption
@@ -27,15 +26,8 @@ from mainspring.edges.cli.workflows.opening import (
     parse_inputs,
     workflow_files,
 )
-from mainspring.edges.cli.workflows.run_view import (
-    RunView,
-    gate_views,
-    live_printer,
-    print_run,
-    run_view,
-)
+from mainspring.edges.cli.workflows.run_view import live_printer, print_run
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.approvals import Answer, answer_approval
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import (
     RunRequest,
@@ -46,7 +38,9 @@ from mainspring.runtime.workflows.engine import (
     start_run,
 )
 from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLimits
+from mainspring.runtime.workflows.run_control import GateReply, answer_gate, control_event
 from mainspring.runtime.workflows.run_state import RunState
+from mainspring.runtime.workflows.run_view import RunView, gate_views, run_view
 
 DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130
 _EXIT = {"completed": DONE, "failed": FAILED, "cancelled": STOPPED}
@@ -148,7 +142,7 @@ async def run(  # parameters: the options of one command
     _, files = await find_trusted(settings, name)
     definition = files.workflow(files.main)
     given = parse_inputs(definition, inputs or (), input_file)
-    async with open_steps(settings, engine.run_options(), None) as steps:
+    async with open_steps(settings, engine.run_options()) as steps:
         request = RunRequest(
             files=files,
             arguments=arguments,
@@ -157,7 +151,7 @@ async def run(  # parameters: the options of one command
             workspace=steps.runtime.options.workspace,
         )
         run_id, is_new = await start_run(steps.runtime.log, request, local_user(settings.user))
-        steps.run_id = run_id
+        await steps.begin(run_id, engine.limits().max_cost_usd)
         screen = Screen(settings, stderr=True)
         if not is_new:
             print_note(settings, f"the run with the key {key} exists: {screen.id_text(run_id)}")
@@ -172,7 +166,7 @@ async def resume(
     settings: Settings, *, run_id: RunArgument, engine: EngineOptions, json: JsonOption = False
 ) -> int:
     """Continue a run: after an answer, a pause or a crash. Nodes that failed run again."""
-    return await _continue(settings, run_id, engine, "resume", json=json, retries_failed=True)
+    return await _continue(settings, run_id, engine, "resume", json=json)
 
 
 async def retry(
@@ -230,31 +224,12 @@ async def respond(
     async with open_existing_log(settings) as log:
         row = await find_run(log, run_id, "workflow")
         state = await read_run(log, row.id)
-        gates = {gate.node: gate for gate in gate_views(state)}
-        node = words[0] if words[0] in gates else None
-        rest = words[1:] if node is not None else words
-        if node is None and len(gates) == 1:
-            node = next(iter(gates))
-        if node is None or not rest:
-            names = ", ".join(gates) or "none"
-            raise InvalidInput(f"name the gate and a decision; gates that wait: {names}")
-        decision, text = rest[0], " ".join(rest[1:])
-        gate = gates[node]
-        if decision not in gate.choices:
-            raise InvalidInput(f"{decision} is not a decision; choose {', '.join(gate.choices)}")
-        approval = next(item for item in state.open_approvals if item.id == gate.approval_id)
-        allowed = approval.request.choices
-        is_denied = decision == "reject" and decision not in allowed
-        answer = Answer(
-            decision="deny" if is_denied else "allow",
-            text=text or None,
-            choice=decision if decision in allowed else None,
-        )
-        sender = local_user(settings.user)
-        client_id = f"answer-{approval.id}-{approval.asked}"
-        await log.submit(
-            row.id, answer_approval(approval, answer), sender=sender, client_id=client_id
-        )
+        choices = {gate.node: gate.choices for gate in gate_views(state, row.id)}
+        is_named = len(words) > 1 and words[1] in choices.get(words[0], ())
+        node, rest = (words[0], words[1:]) if is_named else (None, words)
+        decision = rest[0]
+        reply = GateReply(decision=decision, node=node, text=" ".join(rest[1:]))
+        await answer_gate(log, row.id, reply, local_user(settings.user))
         name = Screen(settings).id_text(row.id)
     print_note(settings, f"answered: {decision}; continue: mainspring workflow resume {name}")
     return DONE
@@ -348,16 +323,7 @@ async def _control(
 ) -> int:
     async with open_existing_log(settings) as log:
         row = await find_run(log, run_id, "workflow")
-        state = await read_run(log, row.id)
-        workflow = (await run_files(log, state)).workflow(state.created.name)
-        found = None if node is None else workflow.node(node)
-        if node is not None and found is None:
-            raise InvalidInput(f"{workflow.name} has no node {node} at its top level")
-        if action == "skip" and found is not None and found.kind == "approval":
-            raise InvalidInput(f"{node} is an approval: answer it, it cannot be skipped")
-        control = WorkflowRunControlled(
-            workflow_run_id=state.id, action=action, node=node, text=text
-        )
+        control = await control_event(log, row.id, action, node=node, text=text)
         await log.submit(row.id, control, sender=local_user(settings.user))
     if not quiet:
         print_note(settings, f"{action}: sent to the run")
@@ -372,22 +338,21 @@ async def _continue(  # parameters: what each of four commands adds
     *,
     node: str | None = None,
     json: bool,
-    retries_failed: bool = False,
 ) -> int:
     if action is not None:
         await _control(settings, run_id, action, node=node, quiet=True)
     async with _existing(settings, run_id) as full:
         pass
-    async with open_steps(settings, engine.run_options(), full) as steps:
+    async with open_steps(settings, engine.run_options()) as steps:
         screen = Screen(settings, stderr=True)
         show = _json_printer(settings) if json else live_printer(screen)
+        await steps.begin(full, engine.limits().max_cost_usd)
         try:
             state = await run_workflow(
                 steps.runtime.log,
                 full,
                 steps,
                 limits=engine.limits(),
-                retries_failed=retries_failed,
                 on_event=show,
             )
         except LeaseHeld:

@@ -81,7 +81,13 @@ def _sample(
         for grade in item.grades
         for check in grade.checks
     ]
-    return {
+    score = {
+        "value": "C" if item.outcome == "passed" else "I",
+        "answer": answer,
+        "explanation": "\n".join([*([item.error] if item.error else []), *checks]),
+        "metadata": {"reward": item.score, "cost_usd": item.cost_usd},
+    }
+    sample: dict[str, object] = {
         "id": item.case_id,
         "epoch": item.trial,
         "uuid": item.session_id,
@@ -94,14 +100,7 @@ def _sample(
             "usage": _usage(item.usage),
             "time": item.seconds,
         },
-        "scores": {
-            scorer: {
-                "value": "C" if item.outcome == "passed" else "I",
-                "answer": answer,
-                "explanation": "\n".join([*([item.error] if item.error else []), *checks]),
-                "metadata": {"reward": item.score, "cost_usd": item.cost_usd},
-            }
-        },
+        "scores": {} if item.outcome == "error" else {scorer: score},
         "metadata": {"tags": list(item.tags), "session_id": item.session_id},
         "store": {},
         "events": [],
@@ -109,6 +108,10 @@ def _sample(
         "total_time": item.seconds,
         "attachments": {},
     }
+    if item.outcome == "error":  # it has no verdict
+        error = item.error or ""
+        sample["error"] = {"message": error, "traceback": error, "traceback_ansi": error}
+    return sample
 
 
 def _usage(usage: Usage) -> dict[str, int]:

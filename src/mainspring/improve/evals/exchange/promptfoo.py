@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import cast
 
 import msgspec
+import re2
 import yaml
 from msgspec import Struct, field
 
@@ -22,7 +23,7 @@ _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 class _Assertion(Struct, frozen=True):
     type: str
     value: object = None
-    threshold: float = 0.0
+    threshold: float | None = None
 
 
 class _Test(Struct, frozen=True):
@@ -48,7 +49,7 @@ class _Promptfoo(Struct, frozen=True):
 
 def read_promptfoo(tree: object, name: str) -> ImportedSuite:
     """Raises: msgspec.ValidationError: it is not a promptfoo configuration."""
-    config, notes = msgspec.convert(tree, _Promptfoo), list[str]()
+    config, notes = msgspec.convert(tree, _Promptfoo), list(_dropped(tree))
     cases: list[Case] = []
     for number, test in enumerate(config.tests, 1):
         asserts = (*config.default.assertions, *test.assertions)
@@ -64,6 +65,43 @@ def read_promptfoo(tree: object, name: str) -> ImportedSuite:
                 )
             )
     return ImportedSuite(suite=Suite(name=name, cases=tuple(cases)), notes=notes)
+
+
+_READ = {
+    "the file": {"description", "prompts", "providers", "tests", "defaultTest"},
+    "test": {"description", "vars", "assert", "metadata"},
+    "assertion": {"type", "value", "threshold"},
+}
+"""The fields that count, or that say nothing about the suite."""
+
+
+def _dropped(tree: object) -> Iterator[str]:
+    """The fields that are not read."""
+    config = _fields(tree)
+    yield from _others(config, "the file", "the file")
+    tests = [("defaultTest", _fields(config.get("defaultTest")))]
+    tests += [(f"test {n}", _fields(item)) for n, item in enumerate(_items(config.get("tests")), 1)]
+    for place, test in tests:
+        yield from _others(test, "test", place)
+        for item in _items(test.get("assert")):
+            assertion = _fields(item)
+            kind = f"{place}: the assertion {assertion.get('type')}"
+            yield from _others(assertion, "assertion", kind)
+            if "threshold" in assertion and assertion.get("type") not in _WITH_THRESHOLD:
+                yield f"{kind}: its threshold was left out"
+
+
+def _others(fields: Mapping[str, object], kind: str, place: str) -> Iterator[str]:
+    if names := sorted(fields.keys() - _READ[kind]):
+        yield f"{place}: {', '.join(names)} was left out"
+
+
+def _fields(value: object) -> Mapping[str, object]:
+    return cast("Mapping[str, object]", value) if isinstance(value, dict) else {}
+
+
+def _items(value: object) -> Sequence[object]:
+    return cast("Sequence[object]", value) if isinstance(value, list) else ()
 
 
 def _fill(prompt: str, variables: Mapping[str, object]) -> str:
@@ -86,27 +124,54 @@ _ASSERTIONS: dict[str, Callable[[object], Grader]] = {
     "icontains": lambda value: graders.Contains(text=str(value), ignore_case=True),
     "contains-all": lambda value: graders.Contains(text=_texts(value)),
     "contains-any": lambda value: graders.Contains(text=_texts(value), any=True),
+    "icontains-all": lambda value: graders.Contains(text=_texts(value), ignore_case=True),
+    "icontains-any": lambda value: graders.Contains(text=_texts(value), any=True, ignore_case=True),
+    "starts-with": lambda value: graders.Regex(pattern=f"\\A{re2.escape(str(value))}"),
+    "not-starts-with": lambda value: graders.Regex(
+        pattern=f"\\A{re2.escape(str(value))}", absent=True
+    ),
     "not-contains": lambda value: graders.NotContains(text=str(value)),
     "not-icontains": lambda value: graders.NotContains(text=str(value), ignore_case=True),
     "regex": lambda value: graders.Regex(pattern=str(value)),
     "not-regex": lambda value: graders.Regex(pattern=str(value), absent=True),
     "is-json": lambda value: graders.Schema(schema=cast("dict[str, object]", value or {})),
-    "rouge-n": lambda value: graders.Similarity(text=str(value)),
-    "llm-rubric": lambda value: Judge(criteria=(Criterion(name="rubric", text=str(value)),)),
-    "answer-relevance": lambda _: Judge(ready="answer_relevance"),
-    "context-faithfulness": lambda _: Judge(ready="faithfulness"),
     "trajectory:tool-used": lambda value: graders.Trajectory(used=_texts(value)),
     "trajectory:tool-sequence": lambda value: graders.Trajectory(order=_texts(value)),
     "skill-used": lambda value: graders.Trajectory(skills=_texts(value)),
 }
 
 
+def _similarity(value: object, threshold: float | None) -> Grader:
+    return graders.Similarity(text=str(value), min=0.75 if threshold is None else threshold)
+
+
+def _rubric(value: object, threshold: float | None) -> Grader:
+    criterion = Criterion(name="rubric", text=str(value))
+    return Judge(criteria=(criterion,), min=1.0 if threshold is None else threshold)
+
+
+_WITH_THRESHOLD: dict[str, Callable[[object, float | None], Grader]] = {
+    "latency": lambda _, most: graders.Bounds(max_seconds=(most or 0.0) / 1000),
+    "cost": lambda _, most: graders.Bounds(max_cost_usd=most or 0.0),
+    "rouge-n": _similarity,
+    "similar": _similarity,
+    "llm-rubric": _rubric,
+    "answer-relevance": lambda _, least: Judge(
+        ready="answer_relevance", min=1.0 if least is None else least
+    ),
+    "context-faithfulness": lambda _, least: Judge(
+        ready="faithfulness", min=1.0 if least is None else least
+    ),
+}
+"""Promptfoo's own default for similarity is 0.75."""
+
+
 def _assertion(item: _Assertion, place: str, notes: list[str]) -> Grader | None:
     match item.type:
-        case "latency":
-            return graders.Bounds(max_seconds=item.threshold / 1000)
-        case "cost":
-            return graders.Bounds(max_cost_usd=item.threshold)
+        case kind if kind in _WITH_THRESHOLD:
+            if kind == "similar":
+                notes.append(f"{place}: the assertion similar compares words here, not embeddings")
+            return _WITH_THRESHOLD[kind](item.value, item.threshold)
         case kind if kind in _ASSERTIONS:
             return _ASSERTIONS[kind](item.value)
         case kind:

@@ -85,7 +85,7 @@ def benchmark_files(run: EvalRun, baseline: EvalRun | None, skill: str) -> dict[
     files: dict[str, bytes] = {}
     runs: list[dict[str, object]] = []
     for name, source in configurations.items():
-        for item in source.sorted_results:
+        for item in judged_results(source):
             if item.case_id in numbers:
                 number = numbers[item.case_id]
                 place = PurePosixPath(f"eval-{number}", name, f"run-{item.trial}", "grading.json")
@@ -103,11 +103,16 @@ def benchmark_files(run: EvalRun, baseline: EvalRun | None, skill: str) -> dict[
         },
         "runs": runs,
         "run_summary": _summary(
-            {name: list(source.results.values()) for name, source in configurations.items()}
+            {name: judged_results(source) for name, source in configurations.items()}
         ),
         "notes": [],
     }
     return {"benchmark.json": _pretty(content), **files}
+
+
+def judged_results(run: EvalRun) -> list[EvalCaseEnded]:
+    """The trials with a verdict."""
+    return [item for item in run.sorted_results if item.outcome != "error"]
 
 
 class Expectation(Struct, frozen=True):

@@ -51,9 +51,9 @@ class StreamingRedactor(Struct):
 
     def add(self, text: str) -> str:
         """Add text; returns the text that may be shown now."""
+        self._said += text
         if self._is_shut:
             return ""
-        self._said += text
         end = len(self._said)
         if end - self._shown <= self._shown // _RECHECK_CHARS:
             return ""
@@ -69,6 +69,13 @@ class StreamingRedactor(Struct):
         """End the message; returns the rest of the text."""
         end = len(self._said)
         return "" if self._is_shut else self._show(end, end, is_whole=True)
+
+    def whole(self) -> str:
+        """End the message; returns all of it, redacted."""
+        try:
+            return _redacted(self._said, self.scrub)
+        except MalformedEvent:
+            return ""
 
     def _show(self, end: int, safe: int, *, is_whole: bool = False) -> str:
         """Show the text up to `safe`, without an end that may be part of an unfinished secret; the

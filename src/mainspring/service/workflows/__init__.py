@@ -1,0 +1,1 @@
+"""Workflows of tenants, and their runs."""
