@@ -37,7 +37,14 @@ def test_other_tests_use_the_option(command: str, option: str):
     assert option in body.partition("\ndef ")[0]
 
 
-@pytest.mark.parametrize("command", SCENES)
+QUICK = ("init", "keys create", "log show", "mcp add", "memory add", "policy check", "sessions ls")
+"""Scenes of each pull request's first run; the others are slow."""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in SCENES],
+)
 def test_the_options_have_an_effect(command: str, open_place: OpenPlace):
     scene = SCENES[command]
     place: Place = open_place(scene.place)
