@@ -1,3 +1,5 @@
+import resource
+import signal
 from pathlib import Path
 
 import anyio
@@ -6,6 +8,7 @@ import pytest
 from tests.api.operator_api import operated
 from tests.fixtures_postgres import Postgres
 
+from mainspring.core import clock
 from mainspring.core.errors import StoreUnavailable
 from mainspring.log.migrate import SchemaStatus
 from mainspring.log.postgres import open_postgres
@@ -79,7 +82,9 @@ async def test_readiness_checks_the_store_and_its_schema(tmp_path: Path):
         return await anyio.to_thread.run_sync(schema_status, path)
 
     async with open_sqlite(path) as store:
-        health = Health({"store": check_store(store), "migrations": check_migrations(looked)})
+        health = Health(
+            {"store": check_store(store, clock.now), "migrations": check_migrations(looked)}
+        )
         assert (await health.ready()).is_ready
 
 
@@ -148,7 +153,7 @@ async def test_the_service_is_not_ready_while_postgresql_is_down(
     postgres: Postgres, postgres_url: str
 ):
     async with open_postgres(postgres_url) as store:
-        health = Health({"store": check_store(store)})
+        health = Health({"store": check_store(store, clock.now)})
         assert (await health.ready()).is_ready
         await anyio.to_thread.run_sync(postgres.stop)
         try:
@@ -160,3 +165,23 @@ async def test_the_service_is_not_ready_while_postgresql_is_down(
         with anyio.fail_after(60):
             while not (await health.ready()).is_ready:
                 await anyio.lowlevel.checkpoint()
+
+
+async def test_the_service_is_not_ready_on_a_full_disk(tmp_path: Path):
+    """It can still be read: only a write shows it."""
+    path = tmp_path / "mainspring.db"
+    async with open_sqlite(path) as store:
+        health = Health({"store": check_store(store, clock.now)})
+        assert (await health.ready()).is_ready
+        limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+        handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        try:
+            size = Path(f"{path}-wal").stat().st_size
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+            found = await health.ready()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            signal.signal(signal.SIGXFSZ, handler)
+        assert not found.is_ready
+        assert "store" in found.checks
+        assert (await health.ready()).is_ready

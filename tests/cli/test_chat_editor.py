@@ -73,6 +73,12 @@ def test_a_user_shell_command_runs_and_its_output_goes_with_the_next_message(
         terminal.type("!sleep 600\r")
         terminal.press("\x03", until="exit status")
         terminal.expect("> ")
+        terminal.type("!trap '' INT; sleep 600 & echo $! > pid; echo re''ady; wait\r")
+        terminal.expect("ready")
+        child = Path("/proc", (place / "pid").read_text().strip(), "stat")
+        terminal.press("\x03", until="exit status")
+        assert not child.exists() or child.read_text().split()[2] == "Z", "no child is left behind"
+        terminal.expect("> ")
 
 
 def test_piped_input_runs_no_command_and_attaches_no_file(

@@ -265,3 +265,15 @@ def test_a_later_session_corrects_what_an_earlier_one_taught(mainspring: Run, pl
     assert "stage example" not in index
     history = mainspring("memory", "history", "project_staging_server_stage2_example_org.md").stdout
     assert "replaces an earlier statement" in history
+
+
+def test_a_memory_is_shown_without_its_control_characters(mainspring: Run, place: Path):
+    """Others may have written it: its text must not control the terminal."""
+    evil = "Now\x1b]0;owned\x07\x1b[2Jhere\x9b31m\rgone\n"
+    mainspring("memory", "add", "mine", "--name", "note")
+    mainspring("memory", "edit", "reference_note.md", stdin=evil)
+    shown = mainspring("memory", "show", "reference_note.md").stdout
+    changes = mainspring("memory", "history", "reference_note.md", "--diff").stdout
+    for text in (shown, changes):
+        assert "Now" in text
+        assert not {"\x1b", "\x07", "\x9b", "\r"} & set(text)

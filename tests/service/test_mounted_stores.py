@@ -113,3 +113,38 @@ async def test_a_file_that_is_too_long_or_a_link_leaves_the_memory_unchanged(
     mount_setup.folder.symlink_to("/etc")
     await mount_setup.save()
     assert await mount_setup.contents() == {"/a.md": "one"}
+
+
+async def test_a_kill_while_memories_are_written_duplicates_none(mount_setup: MountSetup):
+    """Those that were written are not the agent's, and those that were not are not deleted."""
+    store_id = mount_setup.stores[0].store_id
+    for number in range(6):
+        request = CreateMemory(path=f"/{number}.md", content=f"fact {number}")
+        await mount_setup.memories.create(TENANT, store_id, request, PERSON)
+    before = await mount_setup.contents()
+    files = 0
+
+    async def write_some(workspace: Path, path: str, content: bytes) -> None:
+        nonlocal files
+        files += 1
+        if files == 4:
+            raise KeyboardInterrupt
+        await write(workspace, path, content)
+
+    with pytest.raises(KeyboardInterrupt):
+        await MountedStores(mount_setup.memories, write_some).put(
+            TENANT, SESSION, mount_setup.workspace, mount_setup.stores
+        )
+    await mount_setup.put()
+    await mount_setup.save()
+    assert await mount_setup.contents() == before
+
+
+async def test_an_empty_store_has_a_folder(mount_setup: MountSetup):
+    (memory,) = (await mount_setup.all()).values()
+    await mount_setup.memories.delete(TENANT, memory.memory_store_id, memory.id, PERSON)
+    await mount_setup.put()
+    assert mount_setup.folder.is_dir()
+    (mount_setup.folder / "new.md").write_text("new")
+    await mount_setup.save()
+    assert await mount_setup.contents() == {"/new.md": "new"}

@@ -263,11 +263,12 @@ class SessionLog:
         session_id: str,
         *,
         after: int = 0,
+        upto: int = ENDLESS,
         types: Iterable[str] | None = None,
         threads: Iterable[str] | None = None,
         limit: int | None = None,
     ) -> list[Event]:
-        """Events with `seq > after`, in order, including inherited ones; all by default.
+        """Events with `after < seq <= upto`, in order, including inherited ones; all by default.
 
         Raises:
             SessionNotFound
@@ -276,6 +277,7 @@ class SessionLog:
         type_set = None if types is None else frozenset(types)
         thread_set = None if threads is None else frozenset(threads)
         for segment in await self.lineage(session_id):
+            segment = segment._replace(upto=min(upto, segment.upto))
             while after < segment.upto and (limit is None or len(events) < limit):
                 page_size = _LONG_PAGE if limit is None else min(_LONG_PAGE, limit - len(events))
                 page = segment.page(after, page_size)

@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from mainspring.capabilities.providers import catalog
     from mainspring.runtime.agent_folder.validation import FolderReport
     from mainspring.runtime.settings import folder_validation
+    from mainspring.runtime.workflows import validation as workflow_validation
 else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none
     catalog = LazyModule("mainspring.capabilities.providers.catalog")  # most agents name no model
     folder_validation = LazyModule("mainspring.runtime.settings.folder_validation")
+    workflow_validation = LazyModule("mainspring.runtime.workflows.validation")
 
 
 def agent_selection(settings: Settings) -> AgentSelection:
@@ -88,7 +90,8 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
         variables=settings.environment,
         disabled_plugins=agents.disabled_plugins(scopes.folder),
     )
-    return folder_validation.validate_folder(scopes, checks)
+    report = folder_validation.validate_folder(scopes, checks)
+    return workflow_validation.with_workflows(report, scopes.folder)
 
 
 def missing_model_reason(settings: Settings, names: str) -> str | None:

@@ -14,7 +14,7 @@ import typer
 from mainspring.config import Settings, read_settings
 from mainspring.core import errors
 from mainspring.edges.cli.commands import Action
-from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.printing import Screen
 
 FAILED_STATUS = 1
 INTERRUPTED_STATUS = 130
@@ -78,7 +78,7 @@ def hints_for(error: errors.MainspringError) -> list[str]:
 def _print_error(settings: Settings, what: str, hints: list[str]) -> None:
     screen = Screen(settings, stderr=True)
     if settings.debug:
-        screen.raw(sanitize_text(traceback.format_exc()))
+        screen.text(traceback.format_exc())
     screen.paragraph((f"error: {what}", "bold red"))
     for hint in hints:
         screen.paragraph((f"hint: {hint}", "dim"))

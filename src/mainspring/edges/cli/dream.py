@@ -260,7 +260,7 @@ async def _print_dream(settings: Settings, log: SessionLog, dream: Dream, *, jso
         return 0
     folder = memory_folders(settings)[dream.created.store_id]
     for edit in edits:
-        screen.raw(await to_thread.run_sync(_diff, folder, edit))
+        screen.text(await to_thread.run_sync(_diff, folder, edit))
     screen.line(
         (f"{dream.id} ", "bold"),
         (f"{view.status}: {plural(view.changes, 'change')} ", ""),

@@ -13,7 +13,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.edges.cli.event_summary import short_id
 from mainspring.edges.cli.options import parse_duration
-from mainspring.edges.cli.printing import Screen, plural, token_count
+from mainspring.edges.cli.printing import Screen, TerminalCode, plural, token_count
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.runtime.insights.insight import Insight
 from mainspring.runtime.insights.insight_report import InsightReport, build_report
@@ -55,7 +55,7 @@ async def insights(
     async with open_existing_log(settings) as log:
         report = await build_report(log, since=moment, progress=_progress_printer(notes))
     if notes.can_redraw:
-        notes.raw("\r\x1b[K")
+        notes.raw(TerminalCode("\r\x1b[K"))
     if json:
         screen.json(report)
         return 0
@@ -68,7 +68,8 @@ def _progress_printer(notes: Screen) -> Callable[[int, int], None]:
 
     def report(sessions: int, events: int) -> None:
         if notes.can_redraw and sessions % _PROGRESS_STEP == 0:
-            notes.raw(f"\r{plural(sessions, 'session')}, {plural(events, 'event')} read")
+            text = f"{plural(sessions, 'session')}, {plural(events, 'event')} read"
+            notes.raw(TerminalCode(f"\r{text}"))
 
     return report
 

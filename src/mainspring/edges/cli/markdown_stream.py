@@ -18,7 +18,7 @@ from mainspring.edges.cli.markdown_blocks import (
     MarkdownBlock,
     MarkdownPiece,
 )
-from mainspring.edges.cli.printing import Screen, sanitize_line, sanitize_text
+from mainspring.edges.cli.printing import Screen, TerminalCode, sanitize_line, sanitize_text
 
 if TYPE_CHECKING:
     from rich.syntax import Syntax
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 else:
     theme = LazyModule("mainspring.edges.cli.theme")
 
-_BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
+_BEGIN_UPDATE, _END_UPDATE = TerminalCode("\x1b[?2026h"), TerminalCode("\x1b[?2026l")
 """A terminal that supports synchronized output shows the text between them at once."""
 _MAX_LIVE_ROWS = 12
 _INDENT = 3
@@ -108,7 +108,7 @@ class MarkdownStream:
         if self._screen.width is None:
             if not self._is_open:
                 self._begin("prose")
-            self._screen.raw(text)
+            self._screen.text(text)
             self._is_open, self._ends_line = True, text.endswith("\n")
             return
         self._status = ""
@@ -124,7 +124,7 @@ class MarkdownStream:
         """Complete the text; later text begins on a new line."""
         if self._screen.width is None:
             if not self._ends_line:
-                self._screen.raw("\n")
+                self._screen.text("\n")
             self._is_open, self._ends_line = False, True
             return
         self._show(self._blocks.close())
@@ -171,29 +171,32 @@ class MarkdownStream:
         self._screen.raw(self._transition(lines, columns))  # at once, so that nothing flickers
         self._drawn, self._drawn_width = lines, columns
 
-    def _transition(self, lines: tuple[str, ...], columns: int) -> str:
+    def _transition(self, lines: tuple[str, ...], columns: int) -> TerminalCode:
         """The output that turns the drawn rows into `lines`."""
         old_rows = self._drawn
         if not old_rows or not lines or columns < self._drawn_width:
-            return self._erasure(columns) + "\n".join(lines)
+            return TerminalCode(self._erasure(columns) + "\n".join(lines))
         same = _common_lines(old_rows, lines)
         is_last = same == len(old_rows) - 1 and same < len(lines)
         if is_last and lines[same].startswith(old_rows[same]):
-            return "\n".join([lines[same][len(old_rows[same]) :], *lines[same + 1 :]])
+            rest = [lines[same][len(old_rows[same]) :], *lines[same + 1 :]]
+            return TerminalCode("\n".join(rest))
         same = min(same, len(lines) - 1, len(old_rows) - 1)
         rows = "\n".join(lines[max(same, 0) :])
-        return f"{_BEGIN_UPDATE}{_erase_rows(len(old_rows) - same)}{rows}{_END_UPDATE}"
+        erased = _erase_rows(len(old_rows) - same)
+        return TerminalCode(f"{_BEGIN_UPDATE}{erased}{rows}{_END_UPDATE}")
 
     def _erase(self) -> None:
         if self._drawn:
             self._screen.raw(self._erasure(self._screen.size[0]))
             self._drawn = ()
 
-    def _erasure(self, columns: int) -> str:
+    def _erasure(self, columns: int) -> TerminalCode:
         if not self._drawn:
-            return ""
+            return TerminalCode("")
         if columns < self._drawn_width:
-            return "\n"  # the window is narrower: how many rows they take now is unknown
+            # the window is narrower: how many rows they take now is unknown
+            return TerminalCode("\n")
         return _erase_rows(len(self._drawn))
 
     def _show(self, pieces: Iterable[MarkdownPiece]) -> None:
@@ -235,9 +238,9 @@ class MarkdownStream:
         self._screen.show(text)
 
 
-def _erase_rows(count: int) -> str:
+def _erase_rows(count: int) -> TerminalCode:
     """Erase this many rows; the cursor is in the last one."""
-    return f"\r\x1b[{count - 1}A\x1b[J" if count > 1 else "\r\x1b[J"
+    return TerminalCode(f"\r\x1b[{count - 1}A\x1b[J" if count > 1 else "\r\x1b[J")
 
 
 def _common_lines(before: Sequence[str], after: Sequence[str]) -> int:

@@ -118,7 +118,7 @@ async def ls(settings: Settings, *, scope: ScopeOption = "", json: JsonOption = 
 async def show(settings: Settings, *, path: PathArgument, scope: ScopeOption = "") -> int:
     """Print the file of a memory."""
     _, folder = find_memory(settings, path, scope)
-    Screen(settings).raw(folder.content(path).decode("utf-8", "replace"))
+    Screen(settings).text(folder.content(path).decode("utf-8", "replace"))
     return 0
 
 
@@ -246,7 +246,7 @@ async def history(
                 (f"  {version.author.kind} {version.author.id}: {version.reason}", "dim"),
             )
             if diff:
-                screen.raw(await to_thread.run_sync(_diff, folder, version))
+                screen.text(await to_thread.run_sync(_diff, folder, version))
     return 0
 
 

@@ -21,7 +21,7 @@ from mainspring.core.envelope import Event
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta, RetryScheduled
 from mainspring.edges.cli.control_protocol import NOBODY_ASKED, ControlChannel
-from mainspring.edges.cli.printing import Screen, sanitize_text
+from mainspring.edges.cli.printing import Screen
 from mainspring.edges.cli.renderer import error_lines, retry_text
 from mainspring.edges.cli.run_arguments import (
     STDIO,
@@ -251,7 +251,7 @@ class PrintedSession:
     async def _print_result(self, result: RunResult, *, began: datetime) -> None:
         if self.printing.output_format in (None, "text"):
             if result.text:
-                self._screen.raw(f"{sanitize_text(result.text)}\n")
+                self._screen.text(f"{result.text}\n")
             if result.reason not in ("completed", "compacted"):
                 await print_end(self._notes, self.session, result)
             return

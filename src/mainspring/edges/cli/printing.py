@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from decimal import Decimal
-from typing import TypeAlias, TypeVar
+from typing import NewType, TypeAlias, TypeVar
 
 import msgspec
 import typer
@@ -69,6 +69,8 @@ def _json_escape(character: str) -> str:
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))
 
 
+TerminalCode = NewType("TerminalCode", str)
+"""Text with control sequences, all of them ours."""
 StyledText: TypeAlias = tuple[str, str]
 """A text and its Rich style."""
 
@@ -167,10 +169,14 @@ class Screen:
         for line in lines[full[0] : full[-1] + 1] if full else ():
             self._console.print(Segments([*_trim_end(line), Segment.line()]), soft_wrap=True)
 
-    def raw(self, text: str) -> None:
-        """Write text as it is, and flush."""
-        self._stream.write(text)
+    def raw(self, code: TerminalCode) -> None:
+        """Write text with control sequences of our own, and flush."""
+        self._stream.write(code)
         self._stream.flush()
+
+    def text(self, text: str) -> None:
+        """Write lines of any text without control characters, and flush."""
+        self.raw(TerminalCode(sanitize_text(text)))
 
     def json(self, value: object) -> None:
         """Print a value as one line of JSON, and flush."""

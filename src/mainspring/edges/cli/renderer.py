@@ -314,7 +314,7 @@ class EventRenderer:
         else:
             is_apart = kind == "prose" and self._has_output
         if is_apart:
-            self._out.raw("\n")
+            self._out.text("\n")
         self._has_output = self._has_output or kind == "prose"
         self._last = kind
 

@@ -23,6 +23,7 @@ from mainspring.capabilities.network.outbound_http import fetch_issuer_keys
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.vault.redaction import Scrubber
 from mainspring.config import Settings
+from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.connections import bind_sockets
@@ -161,7 +162,7 @@ class _RunningService:
     @property
     def health(self) -> Health:
         checks: dict[str, HealthCheck] = {
-            "store": check_store(self.service.infrastructure.store),
+            "store": check_store(self.service.infrastructure.store, clock.now),
             "tables": check_migrations(lambda: schema_status(self.settings.store)),
             "draining": check_not_draining(self.closing),
         }

@@ -174,7 +174,7 @@ async def show(
     if skill.allowed_tools:
         screen.paragraph(("may use, once trusted: ", "dim"), (", ".join(skill.allowed_tools), ""))
     print_files(screen, report)
-    screen.raw("\n" + sanitize_text(body).strip() + "\n")
+    screen.text(f"\n{sanitize_text(body).strip()}\n")
     return 0
 
 

@@ -29,6 +29,7 @@ from mainspring.edges.mcp.agent_host import (
     transcript_of,
 )
 from mainspring.log import search as searching
+from mainspring.log.store import SessionScope
 from mainspring.runtime.skills.skill import Skill
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_record import Approval
@@ -153,9 +154,15 @@ class ServiceAgents:
         return await transcript_of(log, row)
 
     async def search(self, query: str, *, limit: int) -> Sequence[SearchLine]:
-        """Only sessions of the caller are searched; nothing reveals how many others match."""
+        """Only sessions of the caller's tenant are searched, so the time and the number of the
+        results say nothing about those of others."""
         lines: list[SearchLine] = []
-        hits = await searching.search(self.services.sessions.log, query, limit=limit * 20)
+        hits = await searching.search(
+            self.services.sessions.log,
+            query,
+            limit=limit * 20,
+            scope=SessionScope(tenant=self.principal.tenant),
+        )
         for hit in hits:
             try:
                 await self.services.sessions.record(self.principal, hit.session_id)

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 import msgspec
 from anyio import to_thread
@@ -22,8 +22,9 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound, PathTaken
 from mainspring.files.atomic_file import write_atomic
-from mainspring.files.beneath import open_folder, read_file, remove_file
+from mainspring.files.beneath import ensure_folder, open_folder, read_file, remove_file
 from mainspring.files.openat import OpenDescriptor, open_absolute
+from mainspring.files.session_owner import owner_of_new
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_records import (
     MAX_CONTENT_BYTES,
@@ -59,6 +60,9 @@ class _WrittenMemories(Struct, frozen=True):
     """What was written to the workspace, by store and path."""
 
     stores: dict[str, dict[str, _Memory]] = {}
+    begun: dict[str, dict[str, _Memory]] = {}
+    """What was about to be written, until all of a store is: a file with this content is not the
+    agent's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,14 +88,17 @@ class MountedStores:
             current = {memory.path: memory for memory in stored_memories}
             for path in (hashes.keys() & own_paths) - current.keys():
                 await to_thread.run_sync(_remove, workspace, f"{store.folder}{path}")
+            memories = {
+                path: _Memory(item.id, item.content_sha256) for path, item in current.items()
+            }
+            await self._record(workspace, store.store_id, begun=memories)
+            if not current:
+                await to_thread.run_sync(_make_folder, workspace, store.folder)
             for path, memory in current.items():
                 if hashes.get(path) != memory.content_sha256:
                     stored = await self.memories.get(tenant, store.store_id, memory.id)
                     content = (stored.content or "").encode()
                     await self.write(workspace, f"{store.folder}{path}", content)
-            memories = {
-                path: _Memory(item.id, item.content_sha256) for path, item in current.items()
-            }
             await self._record(workspace, store.store_id, memories)
 
     async def save(
@@ -100,18 +107,29 @@ class MountedStores:
         written = await to_thread.run_sync(_read_written, workspace)
         for store in stores:
             memories = written.stores.get(store.store_id)
-            if memories is None or not store.is_writable:
+            begun = written.begun.get(store.store_id, {})
+            if (memories is None and not begun) or not store.is_writable:
                 continue
             present = await _files(workspace, store.folder)
             if present is None:
                 continue
+            ours = {path: item for path, item in begun.items() if present.get(path) == item.sha256}
+            memories = {**(memories or {}), **ours}
             actor = SessionActor(session_id=session_id)
             saving = _Saving(self.memories, tenant, store, workspace, actor)
             await self._record(workspace, store.store_id, await saving.save(memories, present))
 
-    async def _record(self, workspace: Path, store_id: str, memories: dict[str, _Memory]) -> None:
+    async def _record(
+        self,
+        workspace: Path,
+        store_id: str,
+        memories: dict[str, _Memory] | None = None,
+        *,
+        begun: dict[str, _Memory] | None = None,
+    ) -> None:
         written = await to_thread.run_sync(_read_written, workspace)
-        fresh = _WrittenMemories({**written.stores, store_id: memories})
+        stores = written.stores if memories is None else {**written.stores, store_id: memories}
+        fresh = _WrittenMemories(stores, {**written.begun, store_id: begun or {}})
         await to_thread.run_sync(
             write_atomic, mounted_memories_file(workspace), msgspec.json.encode(fresh)
         )
@@ -226,6 +244,15 @@ def _read(workspace: Path, path: str) -> bytes | None:
             return read_file(root, path, max_bytes=MAX_CONTENT_BYTES)
     except (InvalidInput, OSError):
         return None
+
+
+def _make_folder(workspace: Path, folder: str) -> None:
+    """An empty store has a folder, too."""
+    with open_folder(workspace) as root:
+        for above in (*list(PurePosixPath(folder).parents)[-2::-1], folder):
+            with ensure_folder(root, str(above)) as made:
+                if os.geteuid() == 0:
+                    os.fchown(made, *owner_of_new(root))
 
 
 def _remove(workspace: Path, path: str) -> None:

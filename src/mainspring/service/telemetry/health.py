@@ -13,15 +13,20 @@ from typing import Literal, TypeAlias
 import anyio
 from msgspec import UNSET, Struct, UnsetType
 
+from mainspring.core.clock import Clock
 from mainspring.core.errors import MainspringError
+from mainspring.core.ids import new_id
 from mainspring.log.migrate import SchemaStatus
+from mainspring.log.records import Put, RecordRow, Remove
 from mainspring.log.store import Store
+from mainspring.service.access.tenants import ROOT_TENANT
 from mainspring.service.storage.ttl_cache import TtlCache
 
 _LOG = logging.getLogger("mainspring.health")
 CHECK_SECONDS = 2.0
 _MIGRATION_CACHE_SECONDS = 30.0
 _CACHE_KEY = ""
+_PROBE = "probe"
 
 HealthCheck: TypeAlias = Callable[[], Awaitable[str | None]]
 """Returns the reason for a failure; `None`: healthy. Our own errors count as a failed check."""
@@ -84,9 +89,22 @@ class Health:
         return CheckResult(ok=reason is None, reason=reason)
 
 
-def check_store(store: Store) -> HealthCheck:
+def check_store(store: Store, now: Clock) -> HealthCheck:
+    """Whether the store can be read and written: on a full disk it can still be read."""
+
     async def check() -> None:
         await store.sessions(limit=1)
+        moment = int(now().timestamp() * 1_000_000)
+        probe = RecordRow(
+            tenant=ROOT_TENANT,
+            kind=_PROBE,
+            id=new_id(_PROBE),
+            created=moment,
+            updated=moment,
+            body=b"{}",
+        )
+        (written,) = await store.records.write(Put(row=probe))
+        await store.records.write(Remove(row=written))
 
     return check
 

@@ -78,6 +78,9 @@ class RunArguments:
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, cost and time.")
     ] = False
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Run although files are not committed.")
+    ] = False
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Run the suite's programs without isolation.")
     ] = False
@@ -192,11 +195,18 @@ async def show(
     campaign: CampaignArgument = None,
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Show the steps of a campaign: signals, diagnosis, what was tried and why it was refused."""
     async with _open(settings, agent, is_program=program) as campaigns:
         found = await _campaign(campaigns, campaign)
+        if html is not None:
+            await views.write_report(campaigns, found, Path(settings.folder, html))
+            Screen(settings).line(("wrote ", ""), (str(html), "bold"))
+            return 0
         views.print_campaign(settings, found, json=json, with_steps=True)
         return 0
 
@@ -214,7 +224,7 @@ async def diff(
 ) -> int:
     """Compare two versions."""
     async with _open(settings, agent, is_program=program) as campaigns:
-        Screen(settings).raw(await views.version_diff(campaigns, before, after))
+        Screen(settings).text(await views.version_diff(campaigns, before, after))
         return 0
 
 
@@ -240,7 +250,7 @@ async def promote(
             raise InvalidInput(f"campaign {found.id} has promoted nothing: {found.status}")
         promoted = found.promotions[-1]
         if not yes:
-            Screen(settings).raw(await promotion_diff(campaigns.log, found))
+            Screen(settings).text(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
             typer.confirm("Use this version?", abort=True)
         version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted), share=share)
@@ -299,6 +309,33 @@ async def pause(
 
 
 @command(app)
+async def learn(
+    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+) -> int:
+    """Read real sessions: ways of working that several share become proposals of skills,
+    corrections become rules, NEED_NEW_SKILL a draft. Nothing is used before the gate allows it."""
+    async with _open(settings, agent) as campaigns:
+        learning = await to_thread.run_sync(campaigns.learning)
+        drafts = await learning.drafts()
+        places = [await to_thread.run_sync(learning.write, draft) for draft in drafts]
+        return views.print_drafts(settings, list(zip(drafts, places, strict=True)), json=json)
+
+
+@command(app, name="import")
+async def import_(
+    settings: Settings,
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `evolve export`.")],
+    agent: AgentFolderOption = None,
+) -> int:
+    """Add what worked elsewhere: campaigns read it first. It is scanned, and changes nothing."""
+    async with _open(settings, agent) as campaigns:
+        count = await views.import_assets(campaigns, Path(settings.folder, file))
+        Screen(settings).line((f"imported {plural(count, 'change')}", "bold"))
+        return 0
+
+
+@command(app)
 async def export(
     settings: Settings,
     *,
@@ -333,6 +370,7 @@ async def _open(
         settings=evolve,
         suite=suite,
         program=is_program,
+        allow_dirty=arguments.allow_dirty,
         is_unsandboxed=arguments.no_sandbox,
         report=lambda text: print_note(settings, text),
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring import __version__
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.printing import Screen, local_time, print_list, print_note
-from mainspring.files.atomic_file import write_atomic
-from mainspring.improve.evolution.assets import list_assets
+from mainspring.files.atomic_file import read_bounded, write_atomic
+from mainspring.improve.evolution.assets import ASSETS_FILE, list_assets, read_assets
 from mainspring.improve.evolution.campaign_log import (
     Campaign,
     Ledger,
@@ -20,12 +23,15 @@ from mainspring.improve.evolution.campaign_log import (
 )
 from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.campaign_views import (
+    campaign_detail,
     campaign_view,
     version_views,
 )
 from mainspring.improve.evolution.candidate import candidate_diff
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
 from mainspring.improve.evolution.folder_texts import read_texts
+from mainspring.improve.evolution.html_report import html_page
+from mainspring.improve.evolution.learning import Draft
 from mainspring.improve.evolution.watch import WatchReport
 
 
@@ -95,9 +101,14 @@ def print_campaign(
             for line in step_lines(payload):
                 screen.paragraph((line, ""))
     for promoted in campaign.promotions[-1:]:
-        screen.raw(f"{promoted.diff}\n")
+        screen.text(f"{promoted.diff}\n")
     reason = "it is still running" if campaign.ended is None else campaign.ended.reason
     screen.paragraph((f"{campaign.id} {campaign.status}: ", "bold"), (reason, ""))
+
+
+async def write_report(campaigns: FolderCampaigns, campaign: Campaign, file: Path) -> None:
+    page = html_page(await campaign_detail(campaigns.log, campaign), __version__)
+    await to_thread.run_sync(write_atomic, file, page.encode())
 
 
 def print_status(
@@ -174,8 +185,40 @@ async def version_diff(campaigns: FolderCampaigns, before: int, after: int | Non
     return candidate_diff(old, await read_candidate(campaigns.log, ledger.version(after).hash))
 
 
+def print_drafts(settings: Settings, drafts: Sequence[tuple[Draft, Path]], *, json: bool) -> int:
+    if json:
+        Screen(settings).json([draft for draft, _ in drafts])
+        return 0
+    screen = Screen(settings)
+    for draft, place in drafts:
+        kind = "proposal" if draft.is_proposal else "draft"
+        if draft.refusal is not None:
+            screen.paragraph((f"quarantine ({draft.kind}): ", "yellow"), (draft.refusal, ""))
+        else:
+            screen.paragraph((f"{kind} ({draft.kind}): ", "bold"), (draft.reason, ""))
+            screen.paragraph((f"  `mainspring evolve propose {place}`", "dim"))
+    if not drafts:
+        screen.line(("the sessions suggest nothing", ""))
+    return 0
+
+
+async def import_assets(campaigns: FolderCampaigns, file: Path) -> int:
+    """Raises: InvalidInput: there is no such file, or it is refused by the scan."""
+    content = await to_thread.run_sync(read_bounded, file)
+    if content is None:
+        raise InvalidInput(f"{file}: there is no such file")
+    assets = await to_thread.run_sync(read_assets, content)
+    earlier = await to_thread.run_sync(read_bounded, campaigns.place / ASSETS_FILE) or b""
+    lines = dict.fromkeys([*earlier.splitlines(), *(msgspec.json.encode(item) for item in assets)])
+    joined = b"".join(line + b"\n" for line in lines)
+    await to_thread.run_sync(write_atomic, campaigns.place / ASSETS_FILE, joined)
+    return len(assets)
+
+
 async def export_assets(campaigns: FolderCampaigns, file: Path) -> int:
+    """Raises: InvalidInput: the scan refuses a change."""
     assets = await list_assets(campaigns.log, campaigns.agent)
     content = b"".join(msgspec.json.encode(item) + b"\n" for item in assets)
+    await to_thread.run_sync(read_assets, content)
     await to_thread.run_sync(write_atomic, file, content)
     return len(assets)

@@ -19,11 +19,13 @@ from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, confirm
 from mainspring.edges.cli.session_runner import open_session_runner
 from mainspring.error_table import with_hints
+from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.definition import Workflow
+from mainspring.runtime.workflows.engine import all_runs
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
-from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles, programs
+from mainspring.runtime.workflows.workflow_files import WorkflowFiles, programs
 from mainspring.wiring.worktrees import open_worktrees
 
 _SHOWN_CHARS = 400
@@ -34,9 +36,7 @@ def workflow_files(settings: Settings) -> WorkflowFiles:
     return WorkflowFiles(root=Path(settings.folder).absolute(), home=Path(settings.home))
 
 
-async def find_trusted(
-    settings: Settings, name: str, *, trusts: bool = False
-) -> tuple[WorkflowFile, RunFiles]:
+async def find_trusted(settings: Settings, name: str, *, trusts: bool = False) -> RunFiles:
     """A workflow that may run. At a terminal, the user can trust it now.
 
     Raises: InvalidInput: nobody trusts it as it is now, or it is not valid.
@@ -46,7 +46,7 @@ async def find_trusted(
     collected = await to_thread.run_sync(files.collect, workflow)
     trust = await to_thread.run_sync(files.trust, workflow, collected)
     if trust in ("user", "trusted"):
-        return workflow, collected
+        return collected
     why = "has changed since it was trusted" if trust == "changed" else "is not trusted yet"
     if not trusts and not is_interactive():
         refusal = InvalidInput(f"workflow {workflow.name} {why}")
@@ -55,7 +55,23 @@ async def find_trusted(
     if not trusts and not confirm(settings, f"Workflow {workflow.name} {why}. Trust it?"):
         raise InvalidInput(f"workflow {workflow.name} {why}")
     await to_thread.run_sync(files.pin, workflow, collected, clock.now())
-    return workflow, collected
+    return collected
+
+
+async def collect_files(settings: Settings, name: str) -> RunFiles:
+    """A workflow, whether anybody trusts it or not: nothing of it may run."""
+    files = workflow_files(settings)
+    return await to_thread.run_sync(lambda: files.collect(files.find(name)))
+
+
+async def require_few_runs(log: SessionLog, workflow: str, most: int | None) -> None:
+    """Raises: InvalidInput: so many runs of a workflow have not ended."""
+    if most is None:
+        return
+    runs = [run async for _, run in all_runs(log)]
+    count = sum(run.created.name == workflow and not run.has_ended for run in runs)
+    if count >= most:
+        raise InvalidInput(f"{count} runs of {workflow} have not ended; the limit is {most}")
 
 
 def show_before_trust(settings: Settings, files: RunFiles) -> None:
@@ -67,7 +83,7 @@ def show_before_trust(settings: Settings, files: RunFiles) -> None:
         for node, text in programs(files.workflow(name)):
             screen.line((f"{name} {node}", "bold"), ("  runs", "dim"))
             shown = text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]} ..."
-            screen.raw("".join(f"    {line}\n" for line in shown.splitlines()))
+            screen.text("".join(f"    {line}\n" for line in shown.splitlines()))
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from mainspring.core.events import WorkflowNodeEnded, WorkflowNodeReset, Workflo
 from mainspring.edges.cli.printing import Screen, duration_text
 from mainspring.runtime.workflows.run_view import NodeView, RunView
 
-_STYLES: Mapping[str, tuple[str, str]] = {
+STYLES: Mapping[str, tuple[str, str]] = {
     "completed": ("✓", "green"),
     "failed": ("✗", "bold red"),
     "skipped": ("-", "dim"),
@@ -25,7 +25,7 @@ _SHOWN_CHARS = 100
 
 def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> None:
     """The tree of a run, and the gates that wait."""
-    mark, style = _STYLES.get(_run_style(view.status), ("·", ""))
+    mark, style = STYLES.get(_run_style(view.status), ("·", ""))
     screen.line(
         (f"{mark} ", style),
         (view.workflow, "bold"),
@@ -42,7 +42,7 @@ def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> N
         screen.line((f"? {gate.node}: ", "bold yellow"), (gate.question, ""))
         for item in gate.evidence if with_evidence else ():
             screen.line((f"  {item.title}", "bold"))
-            screen.raw("".join(f"    {line}\n" for line in item.text.splitlines()))
+            screen.text("".join(f"    {line}\n" for line in item.text.splitlines()))
         choices = " | ".join(gate.choices)
         command = f"mainspring workflow respond {screen.id_text(view.id)} {gate.node}"
         screen.paragraph((f"answer: {command} {choices} [TEXT]", "dim"))
@@ -57,7 +57,7 @@ def _run_style(status: str) -> str:
 
 
 def _print_node(screen: Screen, node: NodeView) -> None:
-    mark, style = _STYLES[node.status]
+    mark, style = STYLES[node.status]
     depth = node.node.count("/")
     took = ""
     if node.started_at is not None and node.ended_at is not None and node.status != "skipped":
@@ -84,7 +84,7 @@ def live_printer(screen: Screen) -> Callable[[Event], None]:
                 started[node] = event.time
                 screen.line(("… ", "cyan"), (node, ""), (f"  {kind}", "dim"))
             case WorkflowNodeEnded(node=node) as ended:
-                mark, style = _STYLES[ended.status]
+                mark, style = STYLES[ended.status]
                 begun = started.get(node)
                 took = f"  {duration_text(event.time - begun)}" if begun else ""
                 text = ended.error.message if ended.error else ended.reason or ended.output
