@@ -12,6 +12,7 @@ import pytest
 from tests.api.sessions_api import service, session
 from tests.cli.terminal import at_terminal
 from tests.fork_server import Run
+from tests.keys import KEY
 
 from mainspring.core.events import (
     AgentToolUse,
@@ -80,7 +81,7 @@ async def write_approvals(folder: Path) -> str:
 
 def on_store(store: Path, look: Callable[[SessionLog], Awaitable[T]]) -> T:
     async def opened() -> T:
-        async with open_sqlite(store) as found:
+        async with open_sqlite(store, key=KEY) as found:
             return await look(SessionLog(found))
 
     return anyio.run(opened)

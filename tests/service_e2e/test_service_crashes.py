@@ -14,6 +14,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.abilities import require_bubblewrap
 from tests.fixtures_postgres import Postgres
+from tests.keys import KEY
 from tests.service_e2e.service_processes import (
     SECONDS,
     Served,
@@ -166,7 +167,7 @@ async def test_a_session_with_an_expired_workspace_continues_in_a_new_one(stage:
         session_id = await begun(client, bash("echo old > note"), "say kept")
         await upto_idle(client, session_id)
     shutil.rmtree(stage.workspaces / session_id)
-    async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db") as store:
+    async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db", key=KEY) as store:
         expiry = WorkspaceExpiry(store.records, Digests(SessionLog(store)))
         await expiry.announce("default", session_id)
         await expiry.note_removal("default", session_id)

@@ -3,6 +3,9 @@
 UNPROVEN = {
     ("", "--install-completion"),
     ("", "--show-completion"),
+    ("adopt", "--all"),
+    ("adopt", "--json"),
+    ("adopt", "--yes"),
     ("audit prune", "--tenant"),
     ("chat", "--dangerously-run-unsandboxed"),
     ("chat", "--retry-seconds"),

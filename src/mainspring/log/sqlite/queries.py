@@ -21,14 +21,14 @@ from mainspring.core.errors import (
     SessionNotFound,
 )
 from mainspring.log.sql_rows import session_row
-from mainspring.log.store import Append, EventRange, InboxItem, Lease, Row, SessionRow
+from mainspring.log.store import Append, EventRange, Head, InboxItem, Lease, Row, SessionRow
 from mainspring.log.wakeup_signals import SessionHeads
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _SESSION = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end, s.activity
+           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac
       from session s left join session p on p.key = s.parent_key
 """
 _ROW = "seq, id, thread_id, time, version, type, body, prev, sender"
@@ -37,10 +37,11 @@ _INSERT = (
     " select key, ?, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
 )
 _MOVE = (  # without `returning`, which would cost more than the update
-    f"update session set seq = ?, hash = ?, updated = ?, activity = ?, lease_until = {_NOW} + ?"
+    f"update session set seq = ?, hash = ?, updated = ?, activity = ?, mac = ?,"
+    f" lease_until = {_NOW} + ?"
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
-_ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
+_ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq, mac"
 SEQ_BITS = 32
 """The low bits of a rowid in `words`; the high bits are the session's key."""
 _STALE = (
@@ -68,7 +69,7 @@ def create(
         raise SessionExists(session.id)
     db.execute(
         "insert into session(id, thread_id, created, updated, seq, hash, parent_key, parent_seq,"
-        " indexed, activity) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " indexed, activity, mac) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.id,
             session.thread_id,
@@ -79,6 +80,7 @@ def create(
             session.parent_seq,
             session.parent_seq,
             session.activity,
+            session.mac,
         ),
     )
     db.executemany(_INSERT, [(*row, session.id) for row in rows])
@@ -221,6 +223,7 @@ def append(db: sqlite3.Connection, append: Append) -> None:
             *append.head,
             append.rows[-1].time,
             append.activity,
+            append.mac,
             lease.seconds,
             lease.session_id,
             *append.expected,
@@ -302,7 +305,7 @@ def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxIte
     ).fetchall()
     stored = db.execute(
         f"insert into inbox(session_key, {_ITEM})"
-        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
+        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
         (key, *item._replace(position=position)),
     ).fetchall()
     return InboxItem._make(stored[0])
@@ -327,6 +330,22 @@ def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> li
         (key_of(db, session_id), after, limit),
     )
     return list(map(InboxItem._make, rows))
+
+
+def adopt(
+    db: sqlite3.Connection, session_id: str, head: Head, mac: bytes, items: Sequence[InboxItem]
+) -> None:
+    key = key_of(db, session_id)
+    moved = db.execute(
+        "update session set mac = ? where key = ? and seq = ? and hash = ?", (mac, key, *head)
+    )
+    if not moved.rowcount:
+        raise Conflict(session_id, expected=head.seq, actual=session(db, session_id).head.seq)
+    db.executemany(
+        "update inbox set mac = ? where session_key = ? and position = ?",
+        [(item.mac, key, item.position) for item in items],
+    )
+    db.execute("delete from inbox where session_key = ? and seq is null and mac is null", (key,))
 
 
 def acquire(

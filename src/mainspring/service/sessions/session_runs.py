@@ -237,7 +237,8 @@ class SessionRuns:
         except NotFound:
             return
         with log_context(session_id=job.key, tenant=row.tenant):
-            if await has_end_hooks(SessionLog(self._store), job.key):
+            log = SessionLog(self._store)
+            if await has_end_hooks(await log.own(job.key), log):
                 record = self._services.sessions.read(row)
                 if record.workflow_run_id is not None:
                     return
