@@ -88,7 +88,7 @@ async def run_tests(
         async with open_existing_log(settings) as log:
             row = await find_run(log, record, "workflow")
             recorded = recorded_test(await read_run(log, row.id))
-        screen.raw(yaml.safe_dump(msgspec.to_builtins(recorded), sort_keys=False))
+        screen.text(yaml.safe_dump(msgspec.to_builtins(recorded), sort_keys=False))
         return 0
     folder = Path(settings.folder)
     paths = [folder / name for name in names or ()] or sorted(
