@@ -141,6 +141,7 @@ UNPROVEN = {
     ("workflow retry", "--max-steps"),
     ("workflow retry", "--parallel"),
     ("workflow run", "--at-most"),
+    ("workflow run", "--base"),
     ("workflow run", "--dangerously-run-unsandboxed"),
     ("workflow run", "--dry-run"),
     ("workflow run", "--max-cost"),
