@@ -19,6 +19,7 @@ from mainspring.core.errors import (
     EventIdTaken,
     InvalidInput,
     LogError,
+    SessionGone,
     SessionHasForks,
     StoreFailed,
 )
@@ -192,7 +193,19 @@ class SessionLog:
         return session
 
     async def session(self, session_id: str) -> SessionRow:
-        return await self.store.session(session_id)
+        row = await self.store.session(session_id)
+        self.note_row(row)
+        return row
+
+    def note_row(self, row: SessionRow) -> None:
+        """Take the history of a session from its row: it need not be read again."""
+        if row.parent_id is None:
+            self._note_lineage(row.id, (Segment(row.id, row.parent_seq, ENDLESS),))
+
+    def _note_lineage(self, session_id: str, lineage: tuple[Segment, ...]) -> None:
+        if len(self._lineages) >= _CACHED_LINEAGES:
+            self._lineages.clear()
+        self._lineages[session_id] = lineage
 
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
@@ -243,7 +256,7 @@ class SessionLog:
         self, session_id: str, *, is_receiving: bool
     ) -> tuple[SessionRow, OwnLog | None]:
         """The session, with the proof that it is our own. Raises: SessionGone, ForeignSession."""
-        session = await self.store.session(session_id)
+        session = await self.session(session_id)
         if is_receiving and not self.is_own(session):
             return session, None
         if not is_receiving:
@@ -381,9 +394,7 @@ class SessionLog:
             segments.append(Segment(session.id, session.parent_seq, upto))
             owner, upto = session.parent_id, session.parent_seq
         lineage = tuple(reversed(segments))
-        if len(self._lineages) >= _CACHED_LINEAGES:
-            self._lineages.clear()
-        self._lineages[session_id] = lineage
+        self._note_lineage(session_id, lineage)
         return lineage
 
     async def submit(
@@ -394,8 +405,10 @@ class SessionLog:
         sender: Sender,
         client_id: str | None = None,
         thread_id: str | None = None,
+        row: SessionRow | None = None,
     ) -> InboxItem:
         """Put a client's event into the inbox; needs no lease. A retry with `client_id` is safe.
+        `row`: that of the session, if the caller has just read it.
 
         Raises:
             InvalidInput: clients may not send this event, or there is no such thread.
@@ -404,8 +417,9 @@ class SessionLog:
         kind = payload_type(payload)
         if kind not in CLIENT_TYPES:
             raise InvalidInput(f"clients cannot send {kind}; they can send {sorted(CLIENT_TYPES)}")
-        main = (await self.store.session(session_id)).thread_id
-        await require_not_moved(self.store, session_id)
+        row = row or await self.session(session_id)
+        main = row.thread_id
+        await self._require_here(row)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)
@@ -426,6 +440,14 @@ class SessionLog:
         if (inbox_item.type, inbox_item.body) != (item.type, item.body):
             raise EventIdTaken(item.client_id)
         return inbox_item
+
+    async def _require_here(self, session: SessionRow) -> None:
+        """As `require_not_moved`, without reading the log; `hold` does not rely on this."""
+        activity = current_activity(session.activity, session.head.seq)
+        if activity is None:
+            await require_not_moved(self.store, session.id)
+        elif activity.is_moved:
+            raise SessionGone(session.id)
 
     async def activity(self, session: SessionRow) -> SessionActivity:
         """What a session does, or why it waits, at the end of its log. Stored beside the log; for

@@ -196,10 +196,15 @@ def _apply(
 
 
 def _put(db: sqlite3.Connection, put: Put, new: RecordRow) -> RecordRow:
-    if _find(db, new.kind, new.id) is not None:
-        raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
-    _require_free_name(db, new)
-    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(new))
+    try:
+        db.execute(
+            f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(new)
+        )
+    except sqlite3.IntegrityError:  # nothing was written; the transaction goes on
+        if _find(db, new.kind, new.id) is not None:
+            raise AlreadyExists(f"{new.kind} {new.id}: there is one already") from None
+        _require_free_name(db, new)
+        raise
     _store_content(db, new, put.content)
     return new
 

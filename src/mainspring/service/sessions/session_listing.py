@@ -13,8 +13,8 @@ from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
 from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
 from mainspring.log.records import RecordQuery, RecordRow
 from mainspring.log.session_log import ENDLESS
+from mainspring.log.session_status import ThreadStatus
 from mainspring.service.sessions.resource_types import StoreResource
-from mainspring.service.sessions.session_digest import SessionStatus
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.pagination import (
@@ -48,7 +48,7 @@ class ListSessions(Struct, frozen=True, kw_only=True):
     origin: OriginType | None = None
     """An extension: only sessions with this origin."""
     page: str | None = None
-    statuses: tuple[SessionStatus, ...] = ()
+    statuses: tuple[ThreadStatus, ...] = ()
 
 
 class TwoWayPage(Struct, Generic[T], frozen=True, kw_only=True):

@@ -26,6 +26,7 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import ClientPayload, SessionCreated
 from mainspring.core.sender import Origin
+from mainspring.harness.state.projection_cache import Projections
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
@@ -42,7 +43,6 @@ from mainspring.service.sessions.session_agent import (
     agent_id_of,
     snapshot_agent,
 )
-from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_listing import ListSessions, SessionList, TwoWayPage
 from mainspring.service.sessions.session_params import (
     CreateSession,
@@ -106,7 +106,7 @@ class Sessions:
             cache_bytes=_CACHED_RECORD_BYTES,
             clock=clock,
         )
-        self.digests = Digests(log)
+        self.projections = Projections(log)
         self.clock = clock
         self._list = SessionList(self.repository, self._load_if_present)
 
@@ -206,7 +206,7 @@ class Sessions:
             )
         if not isinstance(request.agent, UnsetType):
             await self.dependencies.check_override(principal, session.record.agent.id)
-        spent = cents(session.digest.spent.cost_usd)
+        spent = cents(session.projection.spent.cost_usd)
         before = session.record
 
         def change(current: SessionRecord) -> SessionRecord:
@@ -248,7 +248,7 @@ class Sessions:
             await self.log.delete(session_id)
         except SessionNotFound:
             pass  # an earlier delete was interrupted
-        self.digests.forget(session_id)
+        self.projections.forget(session_id)
         await delete_children(
             self.repository.records, ACCEPTED_KIND, tenant=principal.tenant, parent=session_id
         )
@@ -321,8 +321,10 @@ class Sessions:
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
         thread_ids: Sequence[str | None] = (),
+        row: SessionRow | None = None,
     ) -> list[InboxItem]:
-        """Put checked events into the inbox, in order, and wake the session."""
+        """Put checked events into the inbox, in order, and wake the session. `row`: see
+        `SessionLog.submit`."""
         items = [
             await self.log.submit(
                 session.id,
@@ -330,6 +332,7 @@ class Sessions:
                 sender=principal.sender,
                 client_id=client_ids[index] if client_ids else None,
                 thread_id=thread_ids[index] if thread_ids else None,
+                row=row,
             )
             for index, payload in enumerate(payloads)
         ]
@@ -380,7 +383,7 @@ class Sessions:
         return LoadedSession(
             record=record,
             row=row,
-            digest=await self.digests.of(row),
+            projection=await self.projections.of(row),
             has_pending_input=bool(waiting),
         )
 
