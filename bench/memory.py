@@ -11,11 +11,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import count
 from pathlib import Path
+from statistics import fmean, stdev
 from typing import Any
 
 import memory_utility
 import numpy as np
 from memory_notes import note_measures
+from memory_paths import search_past_sessions
 from memory_scale import scale_measures
 from memory_weights import Example, fit
 from report import Measure, note, percentile
@@ -59,6 +61,7 @@ class Conversation:
 async def measure() -> list[Measure]:
     return [
         *_conversation_measures(),
+        *await _path_measures(),
         *note_measures(_data(TABLE)),
         *scale_measures(_data(TABLE)),
         *await memory_utility.measure(),
@@ -84,6 +87,45 @@ def _conversation_measures() -> list[Measure]:
     encoder = read_static_table(table)
     near = _leave_one_out(conversations, encoder, VECTOR_WEIGHTS)
     return [*measures, *_measures("words and vectors", near, VECTOR_TARGETS)]
+
+
+async def _path_measures() -> list[Measure]:
+    """Past sessions as `memory search --scope session` finds them, and the class beside it."""
+    if (file := _data(DATA)) is None:
+        return []
+    found: list[Ranked] = []
+    beside: list[Ranked] = []
+    for conversation in _conversations(file):
+        rows = [
+            (turn.id, turn.session, turn.speaker, turn.text, turn.time)
+            for turn in conversation.turns
+        ]
+        asked = [item.question for item in conversation.questions]
+        for item, (turns, seconds) in zip(
+            conversation.questions, await search_past_sessions(rows, asked), strict=True
+        ):
+            found.append(Ranked(item.turns, turns, [], seconds))
+        beside += _answers(conversation, None, WEIGHTS)
+    lost = [
+        100 * (one.recall(10) - other.recall(10)) for one, other in zip(found, beside, strict=True)
+    ]
+    error = 1.96 * stdev(lost) / len(lost) ** 0.5
+    return [
+        Measure(name="memory, past sessions, R@10", value=_recall(found, 10), unit="%"),
+        Measure(name="memory, past sessions, R@5", value=_recall(found, 5), unit="%"),
+        Measure(
+            name="memory, past sessions beside the class, R@10",
+            value=fmean(lost),
+            unit="points",
+            target=">= -2",
+            detail=f"95 % interval {fmean(lost) - error:.1f} to {fmean(lost) + error:.1f}",
+        ),
+        Measure(
+            name="memory, past sessions, p50",
+            value=1000 * percentile([item.seconds for item in found], 50),
+            unit="ms CPU",
+        ),
+    ]
 
 
 def _measures(name: str, found: list[Ranked], targets: Sequence[str]) -> list[Measure]:

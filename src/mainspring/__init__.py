@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from mainspring.runtime.session.event_stream import EventStream, PartialOutput, StreamEvent
     from mainspring.runtime.session.run_result import ApprovalRequest, RunResult
     from mainspring.runtime.session.session import Runtime, Session
+    from mainspring.wiring.evolution_assembly import aevolve, evolve
     from mainspring.wiring.runtime_assembly import arun, open_runtime, run
 
 _HOMES = {
@@ -50,6 +51,7 @@ _HOMES = {
     "mainspring.runtime.session.event_stream": "EventStream PartialOutput StreamEvent",
     "mainspring.runtime.session.run_result": "ApprovalRequest RunResult",
     "mainspring.runtime.session.session": "Runtime Session",
+    "mainspring.wiring.evolution_assembly": "aevolve evolve",
     "mainspring.wiring.runtime_assembly": "arun open_runtime run",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
@@ -83,7 +85,9 @@ __all__ = [
     "Tool",
     "ToolError",
     "ToolResult",
+    "aevolve",
     "arun",
+    "evolve",
     "open_runtime",
     "run",
     "tool",

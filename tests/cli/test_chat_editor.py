@@ -22,8 +22,11 @@ PNG = base64.b64decode(
 
 
 @pytest.fixture(autouse=True)
-def window(place: Path) -> None:
-    write_file(place / ".mainspring/models.toml", '[models."ollama:test"]\nwindow = 100_000\n')
+def window(environ: dict[str, str]) -> None:
+    write_file(
+        Path(environ["HOME"]) / ".mainspring/models.toml",
+        '[models."ollama:test"]\nwindow = 100_000\n',
+    )
 
 
 def request_text(upstream: Upstream) -> str:
@@ -72,6 +75,12 @@ def test_a_user_shell_command_runs_and_its_output_goes_with_the_next_message(
         terminal.expect("> ")
         terminal.type("!sleep 600\r")
         terminal.press("\x03", until="exit status")
+        terminal.expect("> ")
+        terminal.type("!trap '' INT; sleep 600 & echo $! > pid; echo re''ady; wait\r")
+        terminal.expect("ready")
+        child = Path("/proc", (place / "pid").read_text().strip(), "stat")
+        terminal.press("\x03", until="exit status")
+        assert not child.exists() or child.read_text().split()[2] == "Z", "no child is left behind"
         terminal.expect("> ")
 
 

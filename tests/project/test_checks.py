@@ -29,7 +29,7 @@ UPPER_LAYERS = (
     "improve",
     "runtime",
 )
-LOWER_LAYERS = ("function_tools", "retrieval", "log", "files", "core")
+LOWER_LAYERS = ("function_tools", "retrieval", "log", "files", "processes", "core")
 LAYERS = (*UPPER_LAYERS, "harness", "capabilities", *LOWER_LAYERS)
 DOC = '"""One idea."""\n\n'
 BRANCHES = "".join(f"    if n == {n}:\n        return n\n" for n in range(8))

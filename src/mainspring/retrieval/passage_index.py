@@ -33,6 +33,7 @@ from mainspring.retrieval.passages import (
     PassageScorer,
     Question,
     ScoredPassage,
+    container_scores_of,
 )
 from mainspring.retrieval.stems import content_words, fingerprint, stems
 
@@ -204,11 +205,14 @@ class PassageIndex:
             [*self._seeds(question, statistics, allowed, source), *(near or ())] if allowed else []
         )
         extra = self._unindexed_rows(unindexed)
+        extra_rows = [row for row, _ in extra.values()]
+        statistics = statistics.with_rows(extra_rows, question.terms)
         whole = source.container_scores(question.terms, allowed) if allowed else {}
+        whole |= container_scores_of(extra_rows, question.terms)
         weights = WEIGHTS if self.problem else self._weights
         search = _Search(question, statistics, whole, weights, seeds, limit)
         if arrays is None:
-            best = self._best_by_rows(search, allowed, [row for row, _ in extra.values()])
+            best = self._best_by_rows(search, allowed, extra_rows)
         else:
             rows = [(place.scope, row) for row, place in extra.values()]
             arrays = arrays.extended(rows, self._number_words)

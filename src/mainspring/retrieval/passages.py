@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -24,6 +25,9 @@ K1 = 0.9
 OWN_B, WINDOW_B = 0.3, 0.4
 DAY_SLACK = 3
 MAX_DEEP = 80
+CONTAINER_K1, CONTAINER_B = 1.2, 0.75
+_LEAST_RARITY = 1e-6
+"""The three constants of BM25 in SQLite's word index, which scores containers of a store."""
 WINDOW_LENGTH = (2 * SPAN + 1) * 0.9
 NEAR: Mapping[int, float] = {-1: 0.7, 1: 0.4, -2: 0.4, 2: 0.25, -3: 0.25, 3: 0.15, -4: 0.15}
 """The weights of words in the passages around one, by their distance before or after it."""
@@ -67,6 +71,46 @@ class CorpusStatistics:
             word: math.log((total - min(total, count) + 0.5) / (min(total, count) + 0.5) + 1)
             for word, count in having.items()
         }
+
+    def with_rows(self, rows: Sequence[PassageRow], terms: Sequence[str]) -> CorpusStatistics:
+        """The statistics with passages that are in no index."""
+        if not rows:
+            return self
+        frequency = Counter(self.frequency)
+        for row in rows:
+            frequency.update(set(row.stems).intersection(terms))
+        length = self.mean_length * self.passages + sum(len(row.stems) for row in rows)
+        passages = self.passages + len(rows)
+        return CorpusStatistics(passages, length / passages or 1.0, frequency)
+
+
+def container_scores_of(rows: Iterable[PassageRow], terms: Sequence[str]) -> dict[int, float]:
+    """BM25 of each container as one text, as the word index of a store computes it, for passages
+    that are in no index."""
+    counts: dict[int, Counter[str]] = {}
+    lengths: Counter[int] = Counter()
+    wanted = frozenset(terms)
+    for row in rows:
+        own = counts.setdefault(row.container, Counter())
+        own.update(word for word in row.stems if word in wanted)
+        lengths[row.container] += len(row.stems)
+    total = len(counts)
+    mean = sum(lengths.values()) / max(1, total) or 1.0
+    having = Counter(word for own in counts.values() for word in own)
+    rarity = {
+        word: max(_LEAST_RARITY, math.log((total - count + 0.5) / (count + 0.5)))
+        for word, count in having.items()
+    }
+    return {
+        container: sum(
+            rarity[word]
+            * count
+            * (CONTAINER_K1 + 1)
+            / (count + CONTAINER_K1 * (1 - CONTAINER_B + CONTAINER_B * lengths[container] / mean))
+            for word, count in own.items()
+        )
+        for container, own in counts.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.canary import read_canary
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.agent_selection import AgentSelection
-from mainspring.wiring.providers import default_model
+from mainspring.wiring.providers import default_model, read_catalog
 from mainspring.wiring.sandbox_settings import read_environment
 from mainspring.wiring.settings_files import read_scripts
 
@@ -25,10 +25,12 @@ if TYPE_CHECKING:
     from mainspring.capabilities.providers import catalog
     from mainspring.runtime.agent_folder.validation import FolderReport
     from mainspring.runtime.settings import folder_validation
+    from mainspring.runtime.workflows import validation as workflow_validation
 else:
     hook_config = LazyModule("mainspring.capabilities.hooks.config")  # most folders have none
     catalog = LazyModule("mainspring.capabilities.providers.catalog")  # most agents name no model
     folder_validation = LazyModule("mainspring.runtime.settings.folder_validation")
+    workflow_validation = LazyModule("mainspring.runtime.workflows.validation")
 
 
 def agent_selection(settings: Settings) -> AgentSelection:
@@ -88,9 +90,10 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
         variables=settings.environment,
         disabled_plugins=agents.disabled_plugins(scopes.folder),
     )
-    return folder_validation.validate_folder(scopes, checks)
+    report = folder_validation.validate_folder(scopes, checks)
+    return workflow_validation.with_workflows(report, scopes.folder)
 
 
 def missing_model_reason(settings: Settings, names: str) -> str | None:
     """Why a model cannot be found."""
-    return catalog.missing_model_reason(Path(settings.folder) / FOLDER / "models.toml", names)
+    return catalog.missing_model_reason(partial(read_catalog, settings), names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from mainspring.capabilities.git.untrusted_git import open_repository
@@ -9,6 +10,7 @@ from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox.confined_process import run_confined
 from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
 from mainspring.config import FOLDER
+from mainspring.core.errors import ToolEnvironmentError
 
 
 def open_worktrees(workspace: Path, place: Path) -> GitWorktrees:
@@ -28,3 +30,18 @@ async def shared_repository(workspace: Path) -> Path:
     Raises: ToolEnvironmentError.
     """
     return (await open_repository(workspace, run_confined)).common
+
+
+async def uncommitted(folder: Path, paths: Sequence[str]) -> list[str]:
+    """Which of these files of a folder differ from the last commit; none outside a repository, and
+    where git cannot be asked."""
+    names = [str(folder / path) for path in paths]
+    try:
+        git = await open_repository(folder, run_confined)
+        changed = await git.output_names(
+            "diff", "HEAD", "--name-only", "-z", "--no-ext-diff", "--no-textconv", "--", *names
+        )
+        new = await git.output_names("ls-files", "--others", "-z", "--", *names)
+    except ToolEnvironmentError:
+        return []
+    return sorted({*changed, *new})

@@ -77,6 +77,7 @@ async def test_a_version_that_got_worse_is_rolled_back_and_opens_a_campaign(
     assert "points on" in ledger.rollbacks[0].reason  # the evidence of the re-run
 
 
+@pytest.mark.slow
 async def test_an_alarm_that_a_re_run_does_not_confirm_changes_nothing(campaigns: FolderCampaigns):
     await campaigns.run(await campaigns.start())
     promoted = (campaigns.folder / "AGENTS.md").read_bytes()

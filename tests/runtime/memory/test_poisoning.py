@@ -15,7 +15,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.sender import Origin, Sender
 from mainspring.improve.dreams.model_lessons import read_facts
-from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
+from mainspring.improve.session_lessons import SessionRecord, lessons
 from mainspring.runtime.memory.consolidation import RULE_TYPES, Consolidation
 from mainspring.runtime.memory.extraction import MemoryCandidate
 from mainspring.runtime.memory.memory_edits import apply_edits

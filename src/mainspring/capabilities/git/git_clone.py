@@ -10,7 +10,6 @@ import base64
 import os
 import re
 import shutil
-import signal
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -26,6 +25,7 @@ from anyio.abc import ByteReceiveStream
 
 from mainspring.core.errors import InvalidInput, NetworkRefused
 from mainspring.log.task_groups import run_in_background
+from mainspring.processes import start_process
 
 _SECONDS = 600.0
 _SIZE_CHECK_SECONDS = 1.0
@@ -124,26 +124,10 @@ class GitCloner:
 async def _run_git(command: Sequence[str], environment: Mapping[str, str]) -> tuple[int, str]:
     """The exit code of git and the end of its error output. On cancellation, all its processes are
     killed."""
-    process = None
-    with anyio.CancelScope(shield=True):  # a cancelled start leaves a process unreaped
-        process = await anyio.open_process(
-            command,
-            env=environment,
-            stdin=DEVNULL,
-            stdout=DEVNULL,
-            stderr=PIPE,
-            start_new_session=True,
-        )
-    assert process is not None
-    async with process:
+    async with start_process(command, env=environment, stdout=DEVNULL, stderr=PIPE) as process:
         assert process.stderr is not None
-        try:
-            output = await _read_tail(process.stderr)
-            return await process.wait(), output.decode(errors="replace").strip()
-        except BaseException:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            raise
+        output = await _read_tail(process.stderr)
+        return await process.wait(), output.decode(errors="replace").strip()
 
 
 async def _read_tail(stream: ByteReceiveStream) -> bytes:

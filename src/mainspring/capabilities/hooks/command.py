@@ -10,7 +10,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,6 +25,7 @@ from mainspring.capabilities.hooks.scripts import Scripts, UntrustedScript, copi
 from mainspring.capabilities.hooks.verdict import HandlerReply, HookFailure, read_exit
 from mainspring.core.errors import InvalidInput
 from mainspring.core.hook import HookEventName, HookFolder
+from mainspring.processes import signal_group, start_process
 
 if TYPE_CHECKING:
     from anyio.abc import Process
@@ -33,7 +34,6 @@ MAX_BYTES = 1_000_000
 """The limit for stdout, and for stderr: a hook that writes more is killed, and has failed."""
 
 _DRAIN_SECONDS = 0.5
-_REAP_SECONDS = 5
 _PASSED_VARIABLES = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM"),
@@ -110,24 +110,22 @@ async def run_program(
         stdin = files.enter_context(TemporaryFile())
         await anyio.to_thread.run_sync(_write_stdin, stdin, payload)
         stdout, stderr = _Pipe(files), _Pipe(files)
-        process = None
-        try:
-            with anyio.CancelScope(shield=True):  # a cancelled start leaves a process unreaped
-                process = await anyio.open_process(
-                    argv,
-                    stdin=stdin,
-                    stdout=stdout.writer,
-                    stderr=stderr.writer,
-                    cwd=around.project,
-                    env=variables,
-                    start_new_session=True,
-                )
-        except (OSError, ValueError) as error:
-            # Not the error's text, which could contain the whole command.
-            why = error.strerror if isinstance(error, OSError) else "it cannot be passed on"
-            return HookFailure(f"could not be started: {why}")
-        assert process is not None
-        status = await _exit_status(process, stdout, stderr)
+        started = start_process(
+            argv,
+            stdin=stdin,
+            stdout=stdout.writer,
+            stderr=stderr.writer,
+            cwd=around.project,
+            env=variables,
+        )
+        async with AsyncExitStack() as stack:
+            try:
+                process = await stack.enter_async_context(started)
+            except (OSError, ValueError) as error:
+                # Not the error's text, which could contain the whole command.
+                why = error.strerror if isinstance(error, OSError) else "it cannot be passed on"
+                return HookFailure(f"could not be started: {why}")
+            status = await _exit_status(process, stdout, stderr)
     if status is None:
         return HookFailure(f"wrote more than {MAX_BYTES} bytes")
     return ProcessExit(status, bytes(stdout.output), bytes(stderr.output))
@@ -224,26 +222,17 @@ class _Pipe:
 
 
 async def _exit_status(process: Process, stdout: _Pipe, stderr: _Pipe) -> int | None:
-    """The exit status of the program; `None` if it wrote too much."""
+    """The exit status of the program; `None` if it wrote too much, and is killed."""
     is_orderly = False
-    try:
-        async with anyio.create_task_group() as group:
-            for pipe in (stdout, stderr):
-                group.start_soon(pipe.read_all, group.cancel_scope.cancel)
-            await process.wait()
-            with anyio.move_on_after(_DRAIN_SECONDS):
-                await stdout.ended.wait()
-                await stderr.ended.wait()
-            is_orderly = not group.cancel_scope.cancel_called
-            group.cancel_scope.cancel()
-    finally:
-        if not is_orderly:
-            await _kill(process)
-    return process.returncode if is_orderly else None
-
-
-async def _kill(process: Process) -> None:
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    with anyio.move_on_after(_REAP_SECONDS, shield=True):
+    async with anyio.create_task_group() as group:
+        for pipe in (stdout, stderr):
+            group.start_soon(pipe.read_all, group.cancel_scope.cancel)
         await process.wait()
+        with anyio.move_on_after(_DRAIN_SECONDS):
+            await stdout.ended.wait()
+            await stderr.ended.wait()
+        is_orderly = not group.cancel_scope.cancel_called
+        group.cancel_scope.cancel()
+    if not is_orderly:
+        signal_group(process, signal.SIGKILL)
+    return process.returncode if is_orderly else None

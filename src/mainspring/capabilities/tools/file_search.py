@@ -9,18 +9,18 @@ from __future__ import annotations
 import codecs
 import os
 import shutil
-import subprocess
 import sysconfig
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from typing import TypeAlias, cast
 
-import anyio
 import re2
 from anyio import to_thread
 from anyio.abc import Process
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.processes import start_process
 
 _MAX_CHARS = 5000
 
@@ -46,7 +46,6 @@ MAX_FILE_BYTES = 50_000_000
 _MAX_OUTPUT_BYTES = 16_000_000
 _SNIFFED_BYTES = 8192
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_CLOSING_SECONDS = 5
 _DESCRIPTORS = "/dev/fd"
 
 
@@ -174,45 +173,31 @@ async def _search_with_ripgrep(
         "--",
         *(f"{_DESCRIPTORS}/{source.opened}" for source in sources),
     ]
-    process = None
-    try:
-        with anyio.CancelScope(shield=True):  # a cancelled start leaves a process unreaped
-            process = await anyio.open_process(
-                argv,
-                stdin=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                cwd="/",
-                env={},
-                pass_fds=[source.opened for source in sources],
-                start_new_session=True,
-            )
-    except OSError:
-        return None
-    assert process is not None
-    output, status = await _output(process)
+    opened = [source.opened for source in sources]
+    async with AsyncExitStack() as stack:
+        try:
+            started = start_process(argv, cwd="/", env={}, pass_fds=opened)
+            process = await stack.enter_async_context(started)
+        except OSError:
+            return None
+        output, status = await _output(process)
     if status not in (0, 1, None):
         return None
     return _parse_output(output, {str(source.opened): source.path for source in sources}, sources)
 
 
 async def _output(process: Process) -> tuple[bytes, int | None]:
-    """The output and exit status; `None` if we killed it because of too much output."""
+    """The output and exit status; `None` if there is too much output, and it is killed."""
     assert process.stdout is not None
     pieces: list[bytes] = []
     size = 0
-    try:
-        async for piece in process.stdout:
-            pieces.append(piece)
-            size += len(piece)
-            if size > _MAX_OUTPUT_BYTES:
-                whole, _, _ = b"".join(pieces).rpartition(b"\n")
-                return whole, None
-        return b"".join(pieces), await process.wait()
-    finally:
-        with anyio.move_on_after(_CLOSING_SECONDS, shield=True):
-            if process.returncode is None:
-                process.kill()
-            await process.aclose()
+    async for piece in process.stdout:
+        pieces.append(piece)
+        size += len(piece)
+        if size > _MAX_OUTPUT_BYTES:
+            whole, _, _ = b"".join(pieces).rpartition(b"\n")
+            return whole, None
+    return b"".join(pieces), await process.wait()
 
 
 def _parse_output(

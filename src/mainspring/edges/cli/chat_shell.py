@@ -18,6 +18,7 @@ from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.printing import Screen, diff_style, sanitize_text
 from mainspring.files.atomic_file import read_bounded, write_atomic
+from mainspring.processes import signal_group, start_process
 from mainspring.runtime.agent_folder.new_agent import new_subagent
 
 _MAX_OUTPUT_CHARS = 30_000
@@ -32,18 +33,16 @@ async def run_shell(screen: Screen, command: str, folder: Path) -> str:
     status = 0
     with anyio.open_signal_receiver(signal.SIGINT) as presses:
         async with (
-            await anyio.open_process(
-                command, cwd=folder, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL
-            ) as process,
+            start_process(command, cwd=folder, stderr=subprocess.STDOUT) as process,
             anyio.create_task_group() as group,
         ):
 
             async def kill_on_interrupt() -> None:
-                await anext(aiter(presses))  # the terminal has sent it to the command too
+                await anext(aiter(presses))
+                signal_group(process, signal.SIGINT)
                 with anyio.move_on_after(1):
                     await process.wait()
-                if process.returncode is None:
-                    process.kill()
+                signal_group(process, signal.SIGKILL)
 
             group.start_soon(kill_on_interrupt)
             assert process.stdout is not None

@@ -37,8 +37,8 @@ from mainspring.improve.dreams.dream_log import (
 )
 from mainspring.improve.dreams.memory_upkeep import Upkeep, archive_outdated
 from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
-from mainspring.improve.dreams.session_lessons import SessionRecord, lessons
 from mainspring.improve.evals.judge_calls import RunBudget, new_request
+from mainspring.improve.session_lessons import SessionRecord, lessons
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer

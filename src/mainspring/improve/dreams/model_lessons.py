@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from mainspring.core import events, ids
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.improve.dreams.session_lessons import SessionRecord
+from mainspring.improve.session_lessons import SessionRecord
 from mainspring.runtime.memory.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence, is_from_person
 from mainspring.runtime.memory.note import NoteType

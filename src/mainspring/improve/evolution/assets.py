@@ -3,13 +3,19 @@ campaign reads it first, and it can be moved to another agent as a file."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Struct
 
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvolutionTrack
 from mainspring.improve.evolution.campaign_log import list_campaigns, read_campaign
+from mainspring.improve.evolution.static_checks import text_problem
 from mainspring.log.session_log import SessionLog
 
+ASSETS_FILE = "assets.jsonl"
+"""What was imported."""
 _MAX_HINTS = 3
 """Hints of one request: more would tell the improver what to do instead of what was learned."""
 
@@ -50,7 +56,7 @@ async def list_assets(log: SessionLog, agent: str) -> list[Asset]:
     return list({(item.signal, item.change): item for item in assets}.values())
 
 
-def hints(assets: list[Asset], signal: str) -> tuple[str, ...]:
+def hints(assets: Sequence[Asset], signal: str) -> tuple[str, ...]:
     """Changes for the same signal, those with the largest proven gain first."""
     matching = [item for item in assets if item.signal == signal]
     matching.sort(key=lambda item: -item.low)
@@ -58,6 +64,13 @@ def hints(assets: list[Asset], signal: str) -> tuple[str, ...]:
 
 
 def read_assets(content: bytes) -> list[Asset]:
-    """Raises: msgspec.MsgspecError."""
-    lines = content.splitlines()
-    return [msgspec.json.decode(line, type=Asset) for line in lines if line.strip()]
+    """Raises: InvalidInput: it is not such a file, or has a secret or instructions for a reader."""
+    try:
+        lines = content.splitlines()
+        assets = [msgspec.json.decode(line, type=Asset) for line in lines if line.strip()]
+    except msgspec.MsgspecError as error:
+        raise InvalidInput(f"not a file of `evolve export`: {error}") from error
+    for asset in assets:
+        if (problem := text_problem(asset.change)) is not None:
+            raise InvalidInput(f"{asset.signal}: {problem}")
+    return assets

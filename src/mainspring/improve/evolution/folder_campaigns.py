@@ -4,7 +4,7 @@ passed the gate the agent's own, or an earlier one again."""
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
@@ -25,11 +25,13 @@ from mainspring.core.events import (
     VersionCreated,
 )
 from mainspring.core.sender import Sender
+from mainspring.files.atomic_file import read_bounded
 from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.run_log import MAX_EARLIER_RUNS, existing_runs
 from mainspring.improve.evals.runner import RunSettings
 from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evolution.agent_versions import AgentVersions
+from mainspring.improve.evolution.assets import ASSETS_FILE, Asset, list_assets, read_assets
 from mainspring.improve.evolution.campaign_log import (
     Campaign,
     agent_of,
@@ -48,6 +50,8 @@ from mainspring.improve.evolution.folder_texts import read_texts, track_of
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
 from mainspring.improve.evolution.improver import Improver, Plan
 from mainspring.improve.evolution.journal import Journal
+from mainspring.improve.evolution.learning import Learning
+from mainspring.improve.evolution.metric_trials import Metric, MetricTrials
 from mainspring.improve.evolution.model_proposer import AskImprover
 from mainspring.improve.evolution.ports import RunTrials
 from mainspring.improve.evolution.program import ProgramFile
@@ -58,6 +62,7 @@ from mainspring.improve.evolution.search import SearchPolicy
 from mainspring.improve.evolution.static_checks import StaticChecks, case_quotes
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.agent_folder.manifest import agent_name
 
 _SEALED_SHARE = 0.4
 """The share of the cases that are sealed if the suite has no split `holdout`."""
@@ -81,6 +86,10 @@ class FolderCampaigns:
     author: str = ""
     """The name of the improver."""
     report: Callable[[str], None] = lambda _: None
+    uncommitted: Callable[[Path, Sequence[str]], Awaitable[list[str]]] | None = None
+    """Which files differ from the last commit; `None`: it does not matter."""
+    metric: Metric | None = None
+    """Scores answers, instead of the suite's graders."""
     program: ProgramFile | None = None
     """The program that is improved, instead of the agent."""
 
@@ -95,6 +104,16 @@ class FolderCampaigns:
         if self.program is not None:
             return self.program.read(self.folder)
         return read_texts(self.folder, harness_files=self.settings.harness)
+
+    def learning(self) -> Learning:
+        """What the agent's sessions suggest. Blocks. Raises: InvalidInput."""
+        return Learning(
+            log=self.log,
+            agent_name=agent_name(self.folder),
+            current=self.read(),
+            check=self.checks(),
+            place=self.place / "proposals",
+        )
 
     @property
     def suite_name(self) -> str:
@@ -133,6 +152,8 @@ class FolderCampaigns:
         """
         ledger = await self.versions.ready()
         base = await to_thread.run_sync(self.read)
+        if trigger == "manual":
+            await self._require_committed(base)
         await self.versions.record_current(ledger, base)
         campaign_id = campaign_id or ids.new_id("camp")
         if any(item.campaign_id == campaign_id for item in ledger.campaigns):
@@ -160,10 +181,20 @@ class FolderCampaigns:
                 await store_candidate(writer, proposal)
         return campaign_id
 
+    async def _require_committed(self, base: Candidate) -> None:
+        """Raises: InvalidInput: what a promotion would change is not committed."""
+        if self.uncommitted is None:
+            return
+        if names := await self.uncommitted(self.folder, sorted(base.texts)):
+            raise InvalidInput(
+                f"not committed: {', '.join(names[:5])}; commit it, so that you can tell your"
+                " changes from the campaign's, or use --allow-dirty"
+            )
+
     def plan(self, campaign_id: str, base: Candidate) -> Plan:
         """Raises: InvalidInput: there are no cases for the search or for the gate."""
         settings, suite = self.settings, self.suite_file.suite
-        develop, sealed = split_cases(suite.cases)
+        develop, sealed = split_cases(suite.cases, settings.rotation)
         if not develop or not sealed:
             raise InvalidInput(
                 f"suite {suite.name} has {len(develop)} cases to develop with and {len(sealed)}"
@@ -231,6 +262,8 @@ class FolderCampaigns:
                 place=place,
                 name=f"campaign {plan.campaign_id}",
             )
+            if self.metric is not None:
+                runs = MetricTrials(runs, self.log, self.suite_file.suite.cases, self.metric)
             history = None
             if self.program is not None:
                 runs = self.program.trials(self.folder, base)
@@ -251,9 +284,16 @@ class FolderCampaigns:
                 clock=self.clock,
                 started=campaign.time,
                 history=history,
+                assets=await self.assets(),
                 task="" if self.program is None else self.program.program.text,
             )
             await self._improve(ports, campaign.created)
+
+    async def assets(self) -> list[Asset]:
+        """What worked before, here and in what was imported."""
+        content = await to_thread.run_sync(read_bounded, self.place / ASSETS_FILE)
+        imported = [] if content is None else read_assets(content)
+        return [*await list_assets(self.log, self.agent), *imported]
 
     async def _improve(self, ports: RecordedPorts, created: EvolutionCreated) -> None:
         plan = ports.plan
@@ -348,13 +388,15 @@ def _plan_of_proposal(plan: Plan, number: int, trigger: str) -> Plan:
     return replace(plan, sealed=tuple(sealed), gate=stream_policy(plan.gate, len(sealed)), gates=1)
 
 
-def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
+def split_cases(cases: Sequence[Case], rotation: int = 0) -> tuple[list[str], list[str]]:
     """The cases for the search, and the sealed ones. Without a split `holdout`, sealed cases are
-    drawn by their ids, so that they stay the same."""
+    drawn by their ids, so that they stay the same until somebody rotates them."""
     sealed = [case.id for case in cases if case.split == "holdout"]
     if not sealed:
         names = sorted(case.id for case in cases)
-        chosen = Random("sealed").sample(names, round(_SEALED_SHARE * len(names)))
+        chosen = Random(f"sealed {rotation}" if rotation else "sealed").sample(
+            names, round(_SEALED_SHARE * len(names))
+        )
         sealed = [case.id for case in cases if case.id in chosen]
     return [case.id for case in cases if case.id not in sealed], sealed
 

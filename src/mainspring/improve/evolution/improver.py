@@ -110,18 +110,20 @@ class Improver:
             current=start,
         )
         decisions: list[GateDecision] = []
+        limit: str | None = None
         recommendation = Recommendation(track=None, expected_gain=0.0, confidence=0.0)
         try:
             await search.observe(plan.develop)
             recommendation = await self._diagnose(search)
         except BudgetReached as reached:
-            recommendation = Recommendation(
-                track=None, expected_gain=0.0, confidence=0.0, reason=str(reached)
-            )
+            limit = f"{reached}, before every case has run once"
         promoted = start
         if recommendation.track in AVAILABLE_TRACKS:
             promoted = await self._improve(search, start, decisions)
-        ended = self._ended(recommendation, decisions)
+            if not decisions and not search.attempts:
+                limit = f"no change was tried: one may need {self._step_calls} trials, and the gate"
+                limit += f" {self._gate_calls()}; {self.meter.left('metric')} are left"
+        ended = self._ended(recommendation, decisions, limit)
         await self.record(ended)
         return Outcome(
             candidate=promoted,
@@ -290,10 +292,15 @@ class Improver:
         return self.meter.calls.get("metric", 0) + self.meter.calls.get("sealed", 0)
 
     def _ended(
-        self, recommendation: Recommendation, decisions: Sequence[GateDecision]
+        self,
+        recommendation: Recommendation,
+        decisions: Sequence[GateDecision],
+        limit: str | None,
     ) -> EvolutionEnded:
+        """`limit`: why nothing was decided, if calls were lacking."""
         calls = {str(kind): count for kind, count in self.meter.calls.items()}
-        status, reason = _ending(recommendation, decisions)
+        ending = _ending(recommendation, decisions)
+        status, reason = ending if limit is None else ("undecided", limit)
         return EvolutionEnded(
             campaign_id=self.plan.campaign_id,
             status=status,

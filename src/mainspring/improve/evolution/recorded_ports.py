@@ -8,9 +8,12 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from decimal import Decimal
 
+from msgspec.structs import replace
+
 from mainspring.core.clock import Clock
 from mainspring.core.events import EvolutionProposed, EvolutionScreened, EvolutionTested
 from mainspring.improve.evals.suite import Suite
+from mainspring.improve.evolution.assets import Asset, hints
 from mainspring.improve.evolution.campaign_log import (
     CampaignsPaused,
     read_candidate,
@@ -49,6 +52,8 @@ class RecordedPorts:
     clock: Clock
     started: datetime
     history: ProgramHistory | None = None
+    assets: Sequence[Asset] = ()
+    """What worked before."""
     task: str = ""
     """What `program.md` tells the improver."""
     meter: Meter = field(init=False)
@@ -119,6 +124,7 @@ class RecordedPorts:
             await self._require_not_paused()
             self._require_time()
             key = f"{self.plan.campaign_id}-{self.journal.position}"
+            request = replace(request, hints=hints(self.assets, request.cluster))
             candidate, cost = await propose(self.ask, request, key, task=self.task)
             step = EvolutionProposed(
                 campaign_id=self.plan.campaign_id,

@@ -98,6 +98,11 @@ class Search:
         self.refusals += 1
         return self.refusals < self.policy.most_refusals
 
+    @property
+    def attempts(self) -> int:
+        """How many changes were asked for."""
+        return self._number
+
     def restart(self, candidate: Candidate) -> None:
         """Continue with another candidate; everything that is known becomes stale."""
         self.current = candidate

@@ -25,7 +25,7 @@ _COMPUTATION = re.compile(
     r"\d\s*[-+*/x×%]\s*\d|\b\d{4}-\d\d-\d\d\b|\bdays? (?:between|after|before)\b|\bAPI\b|https?://"
 )
 """Arithmetic, dates and API calls in a request: a program does them better than a prompt."""
-_NEEDS_SKILL = re.compile(r"NEED_NEW_SKILL:\s*([^\n]{1,200})")
+NEEDS_SKILL = re.compile(r"NEED_NEW_SKILL:\s*([^\n]{1,200})")
 _CUT_OFF = re.compile(r"\[\.\.\. \d+ (?:characters|bytes) left out")
 _NO_HITS = "no document covers"
 _ERROR_ENDINGS = frozenset(("model_error", "recovery_exhausted"))
@@ -67,7 +67,7 @@ def _facts(ended: EvalCaseEnded, case: Case, trajectory: TrajectoryLog) -> Itera
     yield from _environment_facts(ended, trajectory)
     for name in dict.fromkeys(trajectory.skills):
         yield Fact("skill_used", name)
-    if (needed := _NEEDS_SKILL.search(trajectory.transcript)) is not None:
+    if (needed := NEEDS_SKILL.search(trajectory.transcript)) is not None:
         yield Fact("skill_missing", needed[1].strip())
     for call in trajectory.calls:
         if _has_no_hits(call):

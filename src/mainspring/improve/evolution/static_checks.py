@@ -100,18 +100,24 @@ class StaticChecks:
         return None
 
     def _poison(self, current: Candidate, candidate: Candidate) -> str | None:
-        changed = [path for path in changed_paths(current, candidate) if path in candidate.texts]
-        with TemporaryDirectory(prefix="mainspring-scan-") as name:
-            for path in changed:
-                file = Path(name, path.replace("/", "__"))
-                file.write_text(added_text_of(current, candidate, path), encoding="utf-8")
-                try:
-                    hits = scan(file).of("danger")
-                except MainspringError as error:
-                    return f"{path}: {error}"
-                if hits:
-                    return f"{path}: {hits[0].rule}: {hits[0].why}"
+        for path in changed_paths(current, candidate):
+            if path in candidate.texts:
+                text = added_text_of(current, candidate, path)
+                if (problem := text_problem(text, path.replace("/", "__"))) is not None:
+                    return f"{path}: {problem}"
         return None
+
+
+def text_problem(text: str, name: str = "text.md") -> str | None:
+    """What the scan of packages calls dangerous in a text. Blocks."""
+    with TemporaryDirectory(prefix="mainspring-scan-") as place:
+        file = Path(place, name)
+        file.write_text(text, encoding="utf-8")
+        try:
+            hits = scan(file).of("danger")
+        except MainspringError as error:
+            return str(error)
+    return f"{hits[0].rule}: {hits[0].why}" if hits else None
 
 
 def added_text_of(current: Candidate, candidate: Candidate, path: str) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import Path
 from typing import Literal, TypeAlias
 
 from anyio import to_thread
@@ -29,9 +28,10 @@ from mainspring.improve.evals.run_log import existing_runs
 from mainspring.improve.evolution.campaign_log import Campaign, Ledger, read_campaign, read_ledger
 from mainspring.improve.evolution.drift import DRIFT, DriftAlarm
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.learning import remembers
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
-from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
+from mainspring.runtime.agent_folder.manifest import agent_name
 
 _DAYS = 30
 """Days with grades that are read."""
@@ -81,7 +81,7 @@ class VersionWatch:
         active = ledger.active
         if active is None:
             return _report("too few sessions", None, [], None, "no version is recorded yet")
-        name = await to_thread.run_sync(_agent_name, campaigns.folder)
+        name = await to_thread.run_sync(agent_name, campaigns.folder)
         outcomes = await read_outcomes(campaigns.log, name, campaigns.suite_name)
         own = [item for item in outcomes if item.agent_version == active.agent_version]
         before = [item for item in outcomes if item.agent_version != active.agent_version]
@@ -153,10 +153,6 @@ class VersionWatch:
         return _report("rolled back", active, own, expected, reason, campaign_id)
 
 
-def _agent_name(folder: Path) -> str:
-    return read_manifest(folder / FILE).name or folder.resolve().name
-
-
 def last_good(ledger: Ledger, active: VersionActivated) -> int | None:
     """The version that was in use before this one, and was not rolled back itself."""
     bad = {item.candidate for item in ledger.rollbacks}
@@ -206,7 +202,8 @@ def _outcome(
     created = next((item for item in payloads if isinstance(item, SessionCreated)), None)
     if created is None or created.agent_name != agent_name or created.agent_version is None:
         return None
-    if created.origin is not None and created.origin.type in _LAB:
+    is_lab = created.origin is not None and created.origin.type in _LAB
+    if is_lab or not remembers(created):
         return None
     grade = grades.get(session_id)
     verdicts = [*_verdicts(payloads, grade)]

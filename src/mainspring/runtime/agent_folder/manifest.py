@@ -146,6 +146,11 @@ def read_manifest(file: Path) -> AgentManifest:
     return AgentManifest(**fields, findings=tuple(reader.findings), lines=lines)  # pyright: ignore[reportArgumentType] (each reader gives what its field holds)
 
 
+def agent_name(folder: Path) -> str:
+    """The name of the agent in a folder."""
+    return read_manifest(folder / FILE).name or folder.resolve().name
+
+
 def settings_in(file: Path) -> dict[str, object]:
     """The keys of a manifest that correspond to a settings file, in the shape of one; empty if
     there are none.

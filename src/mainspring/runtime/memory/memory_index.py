@@ -90,21 +90,20 @@ class MemoryIndex:
         allowed = [scope for scope in scopes if scope in self._folders]
         for scope in allowed:
             self.update(scope)
-        messages = {message.name: message for message in past}
-        containers = [_past_container(message) for message in past]
+        conversations = _conversations(past)
+        containers = [conversation.container for conversation in conversations.values()]
         hits = self._passages.search(query, allowed, limit * _MORE_HITS, containers)
-        hits_by_place: dict[tuple[str, str], MemoryHit] = {}
+        hits_by_place: dict[tuple[str, str, str], MemoryHit] = {}
         texts: set[str] = set()
         for hit in hits:
-            place = (hit.scope, hit.container)
-            if place in hits_by_place:
-                continue
             if hit.scope == SESSION:
-                memory = _past_memory(hit, messages[hit.container])
-            elif (memory := self._memory(hit)) is None:
+                memory = conversations[hit.container].memory(hit)
+            else:
+                memory = self._memory(hit)
+            if memory is None or (hit.scope, hit.container, memory.hash) in hits_by_place:
                 continue
             if memory.text not in texts:  # copies of one text are one answer
-                hits_by_place[place] = memory
+                hits_by_place[hit.scope, hit.container, memory.hash] = memory
                 texts.add(memory.text)
         return _without_superseded(list(hits_by_place.values()))[:limit]
 
@@ -199,21 +198,38 @@ def _containers(
         )
 
 
-def _past_container(message: PastMessage) -> Container:
-    return Container(
-        scope=SESSION,
-        name=message.name,
-        hash="",
-        passages=[
-            Passage(text=part.text, time=message.time)
-            for part in note_parts(message.note, message.text)
-        ],
-    )
+@dataclass(frozen=True, slots=True)
+class _Conversation:
+    """Messages of one past session in order, each in parts."""
+
+    name: str
+    parts: Sequence[tuple[PastMessage, _Part]]
+
+    @property
+    def container(self) -> Container:
+        return Container(
+            scope=SESSION,
+            name=self.name,
+            hash="",
+            passages=[
+                Passage(text=part.text, author=message.author, time=message.time)
+                for message, part in self.parts
+            ],
+        )
+
+    def memory(self, hit: PassageHit) -> MemoryHit | None:
+        message, part = self.parts[hit.position]
+        if not message.is_hit:
+            return None
+        return _memory_hit(hit, message.note, message.event_id, replace(part, line=message.seq))
 
 
-def _past_memory(hit: PassageHit, message: PastMessage) -> MemoryHit:
-    part = list(note_parts(message.note, message.text))[hit.position]
-    return _memory_hit(hit, message.note, message.event_id, replace(part, line=message.seq))
+def _conversations(past: Sequence[PastMessage]) -> dict[str, _Conversation]:
+    parts: dict[str, list[tuple[PastMessage, _Part]]] = {}
+    for message in past:
+        own = parts.setdefault(message.session_id, [])
+        own += ((message, part) for part in note_parts(message.note, message.text))
+    return {name: _Conversation(name, own) for name, own in parts.items()}
 
 
 def _memory_hit(hit: PassageHit, note: Note, hash_: str, part: _Part) -> MemoryHit:

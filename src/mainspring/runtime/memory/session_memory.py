@@ -11,7 +11,7 @@ import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import cast
 
@@ -120,7 +120,10 @@ class SessionMemory:
         only statements of a person."""
         past = [] if self.past is None else await self.past.search(query)
         if only_of_people:
-            past = [message for message in past if message.is_statement_of_person]
+            past = [
+                message if message.is_statement_of_person else replace(message, is_hit=False)
+                for message in past
+            ]
         return await to_thread.run_sync(self.search, query, limit, past)
 
     def find(self, path: str, scope: str | None) -> tuple[str, MemoryFolder]:

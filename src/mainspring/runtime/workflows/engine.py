@@ -3,7 +3,7 @@ continue where another one stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -11,7 +11,7 @@ import anyio
 from msgspec import Struct
 
 from mainspring.core import ids
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput, SessionExists
 from mainspring.core.events import (
     ErrorDetail,
@@ -30,6 +30,7 @@ from mainspring.core.sender import Origin, Sender
 from mainspring.harness.event_sink import ignore_event
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
+from mainspring.log.store import all_sessions
 from mainspring.log.task_groups import run_in_background, unwrap_single_error
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.node_kinds import run_node
@@ -55,6 +56,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     inputs: dict[str, object] = {}
     run_key: str | None = None
     workspace: Path | None = None
+    base_branch: str | None = None
     origin: Origin | None = None
     run_id: str | None = None
     """Its id, if the caller has chosen it."""
@@ -98,6 +100,7 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
                 inputs=inputs or None,
                 run_key=key,
                 workspace=None if request.workspace is None else str(request.workspace),
+                base_branch=request.base_branch,
             )
         )
     return run_id, is_new
@@ -106,6 +109,13 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
 async def read_run(log: SessionLog, run_id: str) -> RunState:
     """Raises: SessionNotFound. InvalidInput: the session is not a run."""
     return require_run(await log.read(run_id), run_id)
+
+
+async def all_runs(log: SessionLog) -> AsyncGenerator[tuple[str, RunState], None]:
+    """All runs with the ids of their sessions, newest first."""
+    async for row in all_sessions(log.store):
+        if await log.read(row.id, types=event_types(WorkflowRunCreated), limit=1):
+            yield row.id, await read_run(log, row.id)
 
 
 async def run_files(log: SessionLog, state: RunState) -> RunFiles:
@@ -146,7 +156,7 @@ async def run_workflow(
             runner=runner,
             limits=limits,
             limiter=anyio.CapacityLimiter(limits.parallel),
-            variables=_variables(run_id, folder),
+            variables=_variables(created, run_id, folder),
             on_event=on_event,
             steps=len(state.nodes) + len(state.earlier),
         )
@@ -160,7 +170,7 @@ async def run_workflow(
         if workflow.uses_worktree:
             workspace = await runner.open_worktree(name, workspace)
             folder = await runner.prepare_folder(workspace, name, before)
-            context.variables = _variables(run_id, folder)
+            context.variables = _variables(created, run_id, folder)
         scope = Scope(
             prefix="",
             nodes=workflow.nodes,
@@ -173,11 +183,12 @@ async def run_workflow(
     return state
 
 
-def _variables(run_id: str, folder: Path) -> Mapping[str, str]:
+def _variables(created: WorkflowRunCreated, run_id: str, folder: Path) -> Mapping[str, str]:
     return {
         "ARTIFACTS_DIR": f"{folder}/artifacts",
         "STATE_DIR": f"{folder.parent}/state",
         "WORKFLOW_ID": run_id,
+        "BASE_BRANCH": created.base_branch or "",
         "DOCS_DIR": "docs/",
     }
 

@@ -4,7 +4,7 @@ the environment, quoted for its place in the program; a value never becomes part
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Literal, TypeAlias
 
@@ -20,13 +20,30 @@ MAX_VARIABLE_BYTES = 100_000
 """Linux limits one variable to 128 KiB; longer values are read from a file."""
 _PREFIX = "MS_VALUE_"
 _INTEGER = re.compile(r"[+-]?\d+")
-_ARITHMETIC = frozenset(("arithmetic_expansion", "c_style_for_statement", "subscript"))
-_NUMERIC_TEST = re.compile(r"\[\[.*\s-(?:eq|ne|lt|le|gt|ge|v)\s", re.DOTALL)
+_ARITHMETIC = frozenset(
+    ("arithmetic_expansion", "c_style_for_statement", "subscript", "unset_command")
+)
+_NUMERIC_TEST = re.compile(r"\[\[.*\s-(?:eq|ne|lt|le|gt|ge)\s", re.DOTALL)
+_NAME_TEST = re.compile(r"\s-[vR]\s")
 _EVALUATORS = frozenset(
-    ("let", "eval", "declare", "typeset", "local", "export", "readonly", "printf", "trap", "source")
+    (
+        *("let", "eval", "declare", "typeset", "local", "export", "readonly", "printf", "trap"),
+        *("source", ".", "read", "unset", "mapfile", "readarray", "alias", "getopts", "wait"),
+        *("sed", "awk", "gawk", "mawk", "ssh", "su", "parallel", "watch"),
+    )
 )
 """Commands that read their words as code, as numbers or as names."""
-_SHELLS = re.compile(r"(?:.*/)?(?:ba|z|da|k)?sh|python[0-9.]*|perl|ruby|node|bun|ssh|env|xargs|awk")
+_SHELLS = re.compile(
+    r"(?:.*/)?(?:(?:ba|z|da|k)?sh|python[0-9.]*|perl|ruby|node|bun|env|xargs|find|sudo|timeout|nohup"
+    r"|nice|exec|command|builtin|setsid|stdbuf)"
+)
+_WRAPPERS = frozenset(
+    ("exec", "command", "builtin", "nohup", "setsid", "sudo", "xargs", "env", "nice", "stdbuf")
+)
+"""Commands whose first argument is a program."""
+_CODE_OPTION = re.compile(r"\s-[a-zA-Z]{0,2}[ce]\b|\s(?:ba|da)?sh\s|-exec")
+_INTERPRETER = re.compile(r"(?:.*/)?(?:(?:ba|z|da|k)?sh|python[0-9.]*|perl|ruby|node|bun)")
+_REDIRECTS = frozenset(("file_redirect", "herestring_redirect", "heredoc_redirect", "heredoc_body"))
 Place: TypeAlias = Literal["bare", "double", "single", "heredoc", "literal", "comment", "number"]
 
 _PLACES: Mapping[str, Place] = {
@@ -175,7 +192,7 @@ def _place(node: SyntaxNode, content: bytes) -> Place:
     types = [item.type for item in chain]
     if "comment" in types:
         return "comment"
-    if any(_is_evaluated(item, content) for item in chain):
+    if any(_is_evaluated(item, content) for item in chain) or _is_executed(chain, content):
         return "number"
     for item in chain:
         if item.type == "heredoc_body":
@@ -202,21 +219,75 @@ def _heredoc_place(body: SyntaxNode, content: bytes) -> Place:
 
 
 def _is_evaluated(node: SyntaxNode, content: bytes) -> bool:
-    """Whether bash, or a program that is named here, reads the words in it as code or numbers."""
+    """Whether bash reads the words in it as numbers, which may contain code, or as names."""
     if node.type in _ARITHMETIC:
-        return True
-    text = content[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        return True  # also names with a subscript
+    text = _text(node, content)
+    if node.type == "compound_statement":
+        return text.startswith("((")
+    if node.type == "expansion":
+        return bool(re.match(r"\$\{[^:}]*:[^-=?+]", text))
     if node.type == "test_command":
-        return text.startswith("((") or bool(_NUMERIC_TEST.search(text))
+        is_numeric = text.startswith("((") or bool(_NUMERIC_TEST.search(text))
+        return is_numeric or bool(_NAME_TEST.search(text))
     if node.type == "declaration_command":
         return bool(re.match(r"\w+\s+-\w*[ainr]", text))
-    if node.type != "command":
+    return False
+
+
+def _is_executed(chain: Sequence[SyntaxNode], content: bytes) -> bool:
+    """Whether a word is the name of a program, an argument that a program runs as code, or the
+    input of an interpreter."""
+    is_input = False
+    for node, inner in zip(chain[1:], chain, strict=False):
+        is_input = is_input or inner.type in _REDIRECTS
+        if node.type == "command":
+            if inner.type == "command_name" or (not is_input and _runs_words(node, inner, content)):
+                return True
+            is_input = is_input and _reads_code(node, content)
+            if is_input:
+                return True
+        elif node.type in ("pipeline", "redirected_statement"):
+            later = [item for item in node.children if item.start_byte > inner.start_byte]
+            commands = later if node.type == "pipeline" else [node.children[0]]
+            is_fed = node.type == "pipeline" or inner.type in _REDIRECTS
+            if is_fed and any(_reads_code(item, content) for item in commands):
+                return True
+    return False
+
+
+def _runs_words(command: SyntaxNode, word: SyntaxNode, content: bytes) -> bool:
+    name, text = _command_name(command, content), _text(command, content)
+    if name == "printf":
+        return " -v" in text
+    if name in ("test", "["):
+        return bool(_NAME_TEST.search(text))
+    if name in ("awk", "gawk", "mawk"):
+        before = _text(command, content)[: word.start_byte - command.start_byte]
+        return not re.search(r"-v\s*$", before)
+    if name in _EVALUATORS:
+        return True
+    words = [item for item in command.children[1:] if not re.match(r"-|\w+=", _text(item, content))]
+    is_program = name in _WRAPPERS and words[:1] == [word]
+    return is_program or bool(_SHELLS.fullmatch(name) and _CODE_OPTION.search(text))
+
+
+def _reads_code(command: SyntaxNode, content: bytes) -> bool:
+    """Whether a command is an interpreter that reads its program from its input."""
+    if command.type != "command" or not _INTERPRETER.fullmatch(_command_name(command, content)):
         return False
-    name = node.child_by_field_name("name")
-    word = "" if name is None else content[name.start_byte : name.end_byte].decode()
-    if word in _EVALUATORS:
-        return word != "printf" or " -v" in text
-    return bool(_SHELLS.fullmatch(word)) and bool(re.search(r"\s-\w*[ce]\b|\s(ba|da)?sh\s", text))
+    items = [item for item in command.children[1:] if item.type not in _REDIRECTS]
+    words = [_text(item, content) for item in items]
+    return all(word.startswith("-") and word not in ("-c", "-e") for word in words)
+
+
+def _command_name(command: SyntaxNode, content: bytes) -> str:
+    name = command.child_by_field_name("name")
+    return "" if name is None else _text(name, content)
+
+
+def _text(node: SyntaxNode, content: bytes) -> str:
+    return content[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
 
 def _ancestors(node: SyntaxNode) -> Iterator[SyntaxNode]:

@@ -43,6 +43,8 @@ class NodeState(Struct, frozen=True, kw_only=True):
     status: Literal["running", "completed", "failed", "skipped", "cancelled"]
     started_at: datetime
     ended_at: datetime | None = None
+    end_seq: int = 0
+    """The position of its end in the log."""
     attempt: int = 1
     session_id: str | None = None
     output: str = ""
@@ -114,7 +116,7 @@ class RunState:
             case WorkflowNodeStarted() as started:
                 self._start(started, event.time)
             case WorkflowNodeEnded() as ended:
-                self._end(ended, event.time)
+                self._end(ended, event)
             case WorkflowNodeReset(nodes=paths):
                 self._reset(paths)
             case WorkflowRunControlled(action="pause" | "resume") as control:
@@ -135,14 +137,15 @@ class RunState:
             session_id=started.session_id,
         )
 
-    def _end(self, ended: WorkflowNodeEnded, time: datetime) -> None:
+    def _end(self, ended: WorkflowNodeEnded, event: Event) -> None:
         before = self.nodes.get(ended.node)
         if before is None:  # skipped: it never started
-            before = NodeState(path=ended.node, kind="", status="skipped", started_at=time)
+            before = NodeState(path=ended.node, kind="", status="skipped", started_at=event.time)
         self.nodes[ended.node] = replace(
             before,
             status=ended.status,
-            ended_at=time,
+            ended_at=event.time,
+            end_seq=event.seq,
             output=ended.output,
             output_blob=ended.output_blob,
             structured=ended.structured,

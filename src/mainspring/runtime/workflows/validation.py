@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.runtime.agent_folder.validation import FolderReport, PartReport
+from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.workflows.definition import Node, Workflow, all_nodes
 from mainspring.runtime.workflows.program_text import bash_program
 from mainspring.runtime.workflows.structure import execution_layers, missing_dependencies
@@ -42,6 +45,23 @@ class WorkflowReport(Struct, frozen=True, kw_only=True, rename="camel"):
     missing_dependencies: tuple[str, ...]
     execution_layers: tuple[tuple[str, ...], ...]
     issues: tuple[WorkflowIssue, ...]
+
+
+def with_workflows(report: FolderReport, folder: Path) -> FolderReport:
+    """The report about an agent's folder, with its workflows. Blocks."""
+    files = WorkflowFiles(root=folder, home=folder)
+    supported: list[str] = []
+    findings: list[Finding] = []
+    for item in files.all():
+        checked = check_workflow(files, item)
+        if checked.valid:
+            supported.append(f"{checked.name} ({checked.node_count} nodes)")
+        findings += [
+            Finding(level=issue.level, file=checked.file, line=issue.line, what=issue.message)
+            for issue in checked.issues
+        ]
+    part = PartReport(name="workflows", supported=tuple(supported), findings=tuple(findings))
+    return FolderReport(parts=(*report.parts, part))
 
 
 def check_workflow(files: WorkflowFiles, item: WorkflowFile) -> WorkflowReport:

@@ -24,6 +24,8 @@ from mainspring.runtime.workflows.workflow_reader import (
 
 PINS_FILE = ".mainspring/workflows.json"
 """The path below the user's home folder, so that a project cannot trust itself."""
+TESTS_FOLDER = "workflows/tests"
+"""Tests of workflows: see `dry_run.py`."""
 FOLDERS = ("workflows", ".archon/workflows")
 COMMAND_FOLDERS = ("workflows/commands", ".archon/commands")
 SCRIPT_FOLDERS = ("workflows/scripts", ".archon/scripts")
@@ -158,6 +160,8 @@ class WorkflowFiles:
 
     def _in(self, folder: Path, scope: Literal["project", "user"]) -> Iterator[WorkflowFile]:
         for path in _yaml_files(folder, folder, 0):
+            if path.is_relative_to(self.root / TESTS_FOLDER):
+                continue
             try:
                 item = self._file(path, scope)
             except InvalidInput as error:

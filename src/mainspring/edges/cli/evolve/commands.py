@@ -21,7 +21,12 @@ from mainspring.edges.cli.evolve import views
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.improve.evals.suite_files import find_suites
-from mainspring.improve.evolution.campaign_log import Campaign, read_campaign, read_ledger
+from mainspring.improve.evolution.campaign_log import (
+    Campaign,
+    read_campaign,
+    read_ledger,
+    sealed_looks,
+)
 from mainspring.improve.evolution.campaign_views import approval_hash, promotion_diff
 from mainspring.improve.evolution.evolve_settings import (
     EvolveSettings,
@@ -77,6 +82,9 @@ class RunArguments:
     ] = False
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only estimate calls, cost and time.")
+    ] = False
+    allow_dirty: Annotated[
+        bool, typer.Option("--allow-dirty", help="Run although files are not committed.")
     ] = False
     no_sandbox: Annotated[
         bool, typer.Option("--no-sandbox", help="Run the suite's programs without isolation.")
@@ -168,7 +176,8 @@ async def status(
         ledger = await read_ledger(campaigns.log, campaigns.agent)
         last = ledger.campaigns[-1].campaign_id if ledger.campaigns else None
         campaign = None if last is None else await read_campaign(campaigns.log, last)
-        return views.print_status(settings, ledger, campaign, json=json)
+        looks = await sealed_looks(campaigns.log, campaigns.agent, campaigns.suite_file.hash)
+        return views.print_status(settings, ledger, campaign, looks, json=json)
 
 
 @command(app)
@@ -192,11 +201,18 @@ async def show(
     campaign: CampaignArgument = None,
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Write a page with plots.")
+    ] = None,
     json: JsonOption = False,
 ) -> int:
     """Show the steps of a campaign: signals, diagnosis, what was tried and why it was refused."""
     async with _open(settings, agent, is_program=program) as campaigns:
         found = await _campaign(campaigns, campaign)
+        if html is not None:
+            await views.write_report(campaigns, found, Path(settings.folder, html))
+            Screen(settings).line(("wrote ", ""), (str(html), "bold"))
+            return 0
         views.print_campaign(settings, found, json=json, with_steps=True)
         return 0
 
@@ -299,6 +315,33 @@ async def pause(
 
 
 @command(app)
+async def learn(
+    settings: Settings, *, agent: AgentFolderOption = None, json: JsonOption = False
+) -> int:
+    """Read real sessions: ways of working that several share become proposals of skills,
+    corrections become rules, NEED_NEW_SKILL a draft. Nothing is used before the gate allows it."""
+    async with _open(settings, agent) as campaigns:
+        learning = await to_thread.run_sync(campaigns.learning)
+        drafts = await learning.drafts()
+        places = [await to_thread.run_sync(learning.write, draft) for draft in drafts]
+        return views.print_drafts(settings, list(zip(drafts, places, strict=True)), json=json)
+
+
+@command(app, name="import")
+async def import_(
+    settings: Settings,
+    *,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file of `evolve export`.")],
+    agent: AgentFolderOption = None,
+) -> int:
+    """Add what worked elsewhere: campaigns read it first. It is scanned, and changes nothing."""
+    async with _open(settings, agent) as campaigns:
+        count = await views.import_assets(campaigns, Path(settings.folder, file))
+        Screen(settings).line((f"imported {plural(count, 'change')}", "bold"))
+        return 0
+
+
+@command(app)
 async def export(
     settings: Settings,
     *,
@@ -333,6 +376,7 @@ async def _open(
         settings=evolve,
         suite=suite,
         program=is_program,
+        allow_dirty=arguments.allow_dirty,
         is_unsandboxed=arguments.no_sandbox,
         report=lambda text: print_note(settings, text),
     )

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
+from mainspring import __version__
 from mainspring.config import Settings
-from mainspring.edges.cli.printing import Screen, local_time, print_list, print_note
-from mainspring.files.atomic_file import write_atomic
-from mainspring.improve.evolution.assets import list_assets
+from mainspring.core.errors import InvalidInput
+from mainspring.edges.cli.printing import Screen, local_time, plural, print_list, print_note
+from mainspring.files.atomic_file import read_bounded, write_atomic
+from mainspring.improve.evolution.assets import ASSETS_FILE, list_assets, read_assets
 from mainspring.improve.evolution.campaign_log import (
     Campaign,
     Ledger,
@@ -20,12 +23,15 @@ from mainspring.improve.evolution.campaign_log import (
 )
 from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.campaign_views import (
+    campaign_detail,
     campaign_view,
     version_views,
 )
 from mainspring.improve.evolution.candidate import candidate_diff
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
 from mainspring.improve.evolution.folder_texts import read_texts
+from mainspring.improve.evolution.html_report import html_page
+from mainspring.improve.evolution.learning import Draft
 from mainspring.improve.evolution.watch import WatchReport
 
 
@@ -61,7 +67,7 @@ async def print_estimate(settings: Settings, campaigns: FolderCampaigns, *, json
 
 async def _estimate(campaigns: FolderCampaigns) -> EstimateView:
     suite = campaigns.suite_file.suite
-    develop, sealed = split_cases(suite.cases)
+    develop, sealed = split_cases(suite.cases, campaigns.settings.rotation)
     limit = campaigns.settings.calls.metric
     estimate = await campaigns.estimate()
     cost = estimate.cost_usd * limit
@@ -100,9 +106,15 @@ def print_campaign(
     screen.paragraph((f"{campaign.id} {campaign.status}: ", "bold"), (reason, ""))
 
 
+async def write_report(campaigns: FolderCampaigns, campaign: Campaign, file: Path) -> None:
+    page = html_page(await campaign_detail(campaigns.log, campaign), __version__)
+    await to_thread.run_sync(write_atomic, file, page.encode())
+
+
 def print_status(
-    settings: Settings, ledger: Ledger, campaign: Campaign | None, *, json: bool
+    settings: Settings, ledger: Ledger, campaign: Campaign | None, looks: int, *, json: bool
 ) -> int:
+    """`looks`: how often the gate has looked at the sealed cases."""
     screen, active = Screen(settings), ledger.active
     if json:
         screen.json(
@@ -110,6 +122,7 @@ def print_status(
                 "active": None if active is None else active.number,
                 "canary": None if ledger.canary is None else ledger.canary.number,
                 "paused": ledger.paused is not None,
+                "sealed_looks": looks,
                 "campaign": None if campaign is None else campaign_view(campaign),
             }
         )
@@ -123,9 +136,16 @@ def print_status(
         screen.line((f"version {ledger.canary.number} is a canary for {share} of sessions", ""))
     if ledger.paused is not None:
         screen.line((f"campaigns are paused: {ledger.paused.reason}", "yellow"))
+    if looks:
+        worn = "; `rotation` in evolve.yaml draws others" if looks >= _WORN_LOOKS else ""
+        screen.line((f"the sealed cases were looked at {plural(looks, 'time')}{worn}", "dim"))
     if campaign is not None:
         print_campaign(settings, campaign, json=False)
     return 0
+
+
+_WORN_LOOKS = 20
+"""Looks after which sealed cases should be replaced: each decision says a little about them."""
 
 
 def print_watch(settings: Settings, report: WatchReport, *, json: bool) -> None:
@@ -174,8 +194,40 @@ async def version_diff(campaigns: FolderCampaigns, before: int, after: int | Non
     return candidate_diff(old, await read_candidate(campaigns.log, ledger.version(after).hash))
 
 
+def print_drafts(settings: Settings, drafts: Sequence[tuple[Draft, Path]], *, json: bool) -> int:
+    if json:
+        Screen(settings).json([draft for draft, _ in drafts])
+        return 0
+    screen = Screen(settings)
+    for draft, place in drafts:
+        kind = "proposal" if draft.is_proposal else "draft"
+        if draft.refusal is not None:
+            screen.paragraph((f"quarantine ({draft.kind}): ", "yellow"), (draft.refusal, ""))
+        else:
+            screen.paragraph((f"{kind} ({draft.kind}): ", "bold"), (draft.reason, ""))
+            screen.paragraph((f"  `mainspring evolve propose {place}`", "dim"))
+    if not drafts:
+        screen.line(("the sessions suggest nothing", ""))
+    return 0
+
+
+async def import_assets(campaigns: FolderCampaigns, file: Path) -> int:
+    """Raises: InvalidInput: there is no such file, or it is refused by the scan."""
+    content = await to_thread.run_sync(read_bounded, file)
+    if content is None:
+        raise InvalidInput(f"{file}: there is no such file")
+    assets = await to_thread.run_sync(read_assets, content)
+    earlier = await to_thread.run_sync(read_bounded, campaigns.place / ASSETS_FILE) or b""
+    lines = dict.fromkeys([*earlier.splitlines(), *(msgspec.json.encode(item) for item in assets)])
+    joined = b"".join(line + b"\n" for line in lines)
+    await to_thread.run_sync(write_atomic, campaigns.place / ASSETS_FILE, joined)
+    return len(assets)
+
+
 async def export_assets(campaigns: FolderCampaigns, file: Path) -> int:
+    """Raises: InvalidInput: the scan refuses a change."""
     assets = await list_assets(campaigns.log, campaigns.agent)
     content = b"".join(msgspec.json.encode(item) + b"\n" for item in assets)
+    await to_thread.run_sync(read_assets, content)
     await to_thread.run_sync(write_atomic, file, content)
     return len(assets)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -15,10 +16,14 @@ from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, print_list, print_result
-from mainspring.edges.cli.workflows import run_commands
+from mainspring.edges.cli.session_lookup import open_existing_log
+from mainspring.edges.cli.workflows import check_commands, run_commands
 from mainspring.edges.cli.workflows.opening import show_before_trust, workflow_files
+from mainspring.edges.cli.workflows.run_view import STYLES
 from mainspring.files.atomic_file import write_atomic
+from mainspring.runtime.workflows.engine import all_runs
 from mainspring.runtime.workflows.new_workflow import new_workflow
+from mainspring.runtime.workflows.run_view import gate_node, open_gates
 from mainspring.runtime.workflows.validation import WorkflowReport, check_workflow
 from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles
 from mainspring.runtime.workflows.workflow_graph import mermaid, svg, text_graph
@@ -35,8 +40,12 @@ for action in (
     run_commands.respond,
     run_commands.fork,
     run_commands.logs,
+    check_commands.schema,
 ):
     command(app)(action)
+
+
+command(app, "test")(check_commands.run_tests)
 
 
 class WorkflowView(Struct, frozen=True, kw_only=True):
@@ -48,9 +57,25 @@ class WorkflowView(Struct, frozen=True, kw_only=True):
     description: str
 
 
+class RunLine(Struct, frozen=True, kw_only=True):
+    id: str
+    workflow: str
+    status: str
+    created_at: datetime
+    cost_usd: str
+    waiting: tuple[str, ...]
+
+
 @command(app)
-async def ls(settings: Settings, *, json: JsonOption = False) -> int:
-    """List the workflows of this folder and of your home, with their trust."""
+async def ls(
+    settings: Settings,
+    *,
+    runs: Annotated[bool, typer.Option("--runs", help="List runs, newest first.")] = False,
+    json: JsonOption = False,
+) -> int:
+    """List the workflows of this folder and of your home with their trust, or runs."""
+    if runs:
+        return await _list_runs(settings, json=json)
     files = workflow_files(settings)
     views = await to_thread.run_sync(lambda: [_view(files, item) for item in files.all()])
     print_list(
@@ -67,6 +92,36 @@ async def ls(settings: Settings, *, json: JsonOption = False) -> int:
             (view.description.strip().partition("\n")[0][:80], "dim"),
         ],
         empty="there are no workflows here; `mainspring workflow new NAME` writes one",
+    )
+    return 0
+
+
+async def _list_runs(settings: Settings, *, json: bool) -> int:
+    async with open_existing_log(settings) as log:
+        views = [
+            RunLine(
+                id=run_id,
+                workflow=run.created.name,
+                status=run.status,
+                created_at=run.created_at,
+                cost_usd=str(run.cost_usd),
+                waiting=tuple(gate_node(item, run_id) for item in open_gates(run, run_id)),
+            )
+            async for run_id, run in all_runs(log)
+        ]
+    print_list(
+        settings,
+        views,
+        json=json,
+        heads=["RUN", "WORKFLOW", "STATUS", "COST", "WAITS FOR"],
+        row=lambda view: [
+            (view.id, ""),
+            (view.workflow, "bold"),
+            (view.status, STYLES.get(view.status, ("", ""))[1]),
+            (f"${view.cost_usd}", ""),
+            (", ".join(view.waiting), "yellow"),
+        ],
+        empty="no workflow has run yet",
     )
     return 0
 

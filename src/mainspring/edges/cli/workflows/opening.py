@@ -19,11 +19,14 @@ from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, confirm
 from mainspring.edges.cli.session_runner import open_session_runner
 from mainspring.error_table import with_hints
+from mainspring.files.atomic_file import read_bounded
+from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.definition import Workflow
+from mainspring.runtime.workflows.engine import all_runs
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
-from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles, programs
+from mainspring.runtime.workflows.workflow_files import WorkflowFiles, programs
 from mainspring.wiring.worktrees import open_worktrees
 
 _SHOWN_CHARS = 400
@@ -34,9 +37,7 @@ def workflow_files(settings: Settings) -> WorkflowFiles:
     return WorkflowFiles(root=Path(settings.folder).absolute(), home=Path(settings.home))
 
 
-async def find_trusted(
-    settings: Settings, name: str, *, trusts: bool = False
-) -> tuple[WorkflowFile, RunFiles]:
+async def find_trusted(settings: Settings, name: str, *, trusts: bool = False) -> RunFiles:
     """A workflow that may run. At a terminal, the user can trust it now.
 
     Raises: InvalidInput: nobody trusts it as it is now, or it is not valid.
@@ -46,7 +47,7 @@ async def find_trusted(
     collected = await to_thread.run_sync(files.collect, workflow)
     trust = await to_thread.run_sync(files.trust, workflow, collected)
     if trust in ("user", "trusted"):
-        return workflow, collected
+        return collected
     why = "has changed since it was trusted" if trust == "changed" else "is not trusted yet"
     if not trusts and not is_interactive():
         refusal = InvalidInput(f"workflow {workflow.name} {why}")
@@ -55,7 +56,38 @@ async def find_trusted(
     if not trusts and not confirm(settings, f"Workflow {workflow.name} {why}. Trust it?"):
         raise InvalidInput(f"workflow {workflow.name} {why}")
     await to_thread.run_sync(files.pin, workflow, collected, clock.now())
-    return workflow, collected
+    return collected
+
+
+async def collect_files(settings: Settings, name: str) -> RunFiles:
+    """A workflow, whether anybody trusts it or not: nothing of it may run."""
+    files = workflow_files(settings)
+    return await to_thread.run_sync(lambda: files.collect(files.find(name)))
+
+
+def base_branch(folder: Path) -> str | None:
+    """The main branch of a repository, or the one that is checked out. Blocks."""
+    for file, start in (
+        (".git/refs/remotes/origin/HEAD", "ref: refs/remotes/origin/"),
+        (".git/HEAD", "ref: refs/heads/"),
+    ):
+        try:
+            text = (read_bounded(folder / file) or b"").decode("utf-8", "replace").strip()
+        except InvalidInput:  # it is no plain file
+            continue
+        if text.startswith(start):
+            return text.removeprefix(start)
+    return None
+
+
+async def require_few_runs(log: SessionLog, workflow: str, most: int | None) -> None:
+    """Raises: InvalidInput: so many runs of a workflow have not ended."""
+    if most is None:
+        return
+    runs = [run async for _, run in all_runs(log)]
+    count = sum(run.created.name == workflow and not run.has_ended for run in runs)
+    if count >= most:
+        raise InvalidInput(f"{count} runs of {workflow} have not ended; the limit is {most}")
 
 
 def show_before_trust(settings: Settings, files: RunFiles) -> None:

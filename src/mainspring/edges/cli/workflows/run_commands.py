@@ -20,10 +20,14 @@ from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, print_note, print_result
 from mainspring.edges.cli.run_arguments import ModeChoice, parse_limit
 from mainspring.edges.cli.session_lookup import find_run, open_existing_log
+from mainspring.edges.cli.workflows.check_commands import print_dry_run
 from mainspring.edges.cli.workflows.opening import (
+    base_branch,
+    collect_files,
     find_trusted,
     open_steps,
     parse_inputs,
+    require_few_runs,
     workflow_files,
 )
 from mainspring.edges.cli.workflows.run_view import live_printer, print_run
@@ -114,7 +118,45 @@ class EngineOptions:
         )
 
 
-async def run(  # parameters: the options of one command
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """The options of `run` about this run."""
+
+    inputs: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input. Can be repeated."),
+    ] = None
+    input_file: Annotated[
+        str | None, typer.Option("--inputs", metavar="FILE", help="Inputs as a JSON object.")
+    ] = None
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="The same key again continues the same run."),
+    ] = None
+    at_most: Annotated[
+        int | None,
+        typer.Option(
+            "--at-most",
+            min=1,
+            metavar="N",
+            help="Refuse while so many runs of the workflow have not ended.",
+        ),
+    ] = None
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="BRANCH", help="$BASE_BRANCH. [default: the main branch]"),
+    ] = None
+    dry_run: Annotated[
+        bool,
+        typer.Option("--dry-run", help="Show the order, the gates and the cost; run nothing."),
+    ] = False
+    recorded: Annotated[
+        str | None,
+        typer.Option("--recorded", metavar="FILE", help="For --dry-run: a test with outputs."),
+    ] = None
+
+
+async def run(
     settings: Settings,
     *,
     name: Annotated[
@@ -123,38 +165,36 @@ async def run(  # parameters: the options of one command
     arguments: Annotated[
         str, typer.Argument(metavar="[ARGUMENTS]", help="What the workflow reads as $ARGUMENTS.")
     ] = "",
-    inputs: Annotated[
-        list[str] | None,
-        typer.Option("--input", "-i", metavar="NAME=VALUE", help="An input. Can be repeated."),
-    ] = None,
-    input_file: Annotated[
-        str | None, typer.Option("--inputs", metavar="FILE", help="Inputs as a JSON object.")
-    ] = None,
-    key: Annotated[
-        str | None,
-        typer.Option("--key", metavar="KEY", help="The same key again continues the same run."),
-    ] = None,
+    start: StartOptions,
     engine: EngineOptions,
     json: JsonOption = False,
 ) -> int:
     """Run a workflow. Exit status: 0 completed, 3 waiting for an answer, 1 failed, 130
     cancelled."""
-    _, files = await find_trusted(settings, name)
-    definition = files.workflow(files.main)
-    given = parse_inputs(definition, inputs or (), input_file)
+    find = collect_files if start.dry_run else find_trusted
+    files = await find(settings, name)
+    given = parse_inputs(files.workflow(files.main), start.inputs or (), start.input_file)
+    if start.dry_run:
+        request = RunRequest(files=files, arguments=arguments, inputs=given)
+        recorded = start.recorded
+        return await print_dry_run(settings, request, recorded, engine.model, json=json)
     async with open_steps(settings, engine.run_options()) as steps:
         request = RunRequest(
             files=files,
             arguments=arguments,
             inputs=given,
-            run_key=key,
+            run_key=start.key,
             workspace=steps.runtime.options.workspace,
+            base_branch=start.base or await to_thread.run_sync(base_branch, Path(settings.folder)),
         )
+        await require_few_runs(steps.runtime.log, files.main, start.at_most)
         run_id, is_new = await start_run(steps.runtime.log, request, local_user(settings.user))
         await steps.begin(run_id, engine.limits().max_cost_usd)
         screen = Screen(settings, stderr=True)
         if not is_new:
-            print_note(settings, f"the run with the key {key} exists: {screen.id_text(run_id)}")
+            print_note(
+                settings, f"the run with the key {start.key} exists: {screen.id_text(run_id)}"
+            )
         show = _json_printer(settings) if json else live_printer(screen)
         state = await run_workflow(
             steps.runtime.log, run_id, steps, limits=engine.limits(), on_event=show
@@ -203,11 +243,10 @@ async def cancel(
     *,
     run_id: RunArgument,
     reason: Annotated[str, typer.Argument(metavar="[REASON]", help="Why.")] = "cancelled",
-    engine: EngineOptions,
 ) -> int:
     """End a run. What is running is stopped."""
     await _control(settings, run_id, "cancel", text=reason, quiet=True)
-    return await _continue(settings, run_id, engine, None, json=False)
+    return await _continue(settings, run_id, EngineOptions(), None, json=False)
 
 
 async def respond(

@@ -10,7 +10,7 @@ from mainspring.core.events import WorkflowNodeEnded, WorkflowNodeReset, Workflo
 from mainspring.edges.cli.printing import Screen, duration_text
 from mainspring.runtime.workflows.run_view import NodeView, RunView
 
-_STYLES: Mapping[str, tuple[str, str]] = {
+STYLES: Mapping[str, tuple[str, str]] = {
     "completed": ("✓", "green"),
     "failed": ("✗", "bold red"),
     "skipped": ("-", "dim"),
@@ -25,7 +25,7 @@ _SHOWN_CHARS = 100
 
 def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> None:
     """The tree of a run, and the gates that wait."""
-    mark, style = _STYLES.get(_run_style(view.status), ("·", ""))
+    mark, style = STYLES.get(_run_style(view.status), ("·", ""))
     screen.line(
         (f"{mark} ", style),
         (view.workflow, "bold"),
@@ -38,6 +38,11 @@ def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> N
     if view.changed_since:
         text = "its files have changed since; this run uses them as they were when it started"
         screen.paragraph((text, "yellow"))
+    asking = [node for node in view.nodes if node.status == "running" and node.session_id]
+    for node in asking if view.status == "paused" else ():
+        screen.line((f"? {node.node}: ", "bold yellow"), ("a call of it waits for a person", ""))
+        command = f"mainspring sessions answer {screen.id_text(node.session_id or '')}"
+        screen.paragraph((f"answer: {command}", "dim"))
     for gate in view.gates:
         screen.line((f"? {gate.node}: ", "bold yellow"), (gate.question, ""))
         for item in gate.evidence if with_evidence else ():
@@ -57,7 +62,7 @@ def _run_style(status: str) -> str:
 
 
 def _print_node(screen: Screen, node: NodeView) -> None:
-    mark, style = _STYLES[node.status]
+    mark, style = STYLES[node.status]
     depth = node.node.count("/")
     took = ""
     if node.started_at is not None and node.ended_at is not None and node.status != "skipped":
@@ -84,7 +89,7 @@ def live_printer(screen: Screen) -> Callable[[Event], None]:
                 started[node] = event.time
                 screen.line(("… ", "cyan"), (node, ""), (f"  {kind}", "dim"))
             case WorkflowNodeEnded(node=node) as ended:
-                mark, style = _STYLES[ended.status]
+                mark, style = STYLES[ended.status]
                 begun = started.get(node)
                 took = f"  {duration_text(event.time - begun)}" if begun else ""
                 text = ended.error.message if ended.error else ended.reason or ended.output
