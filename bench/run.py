@@ -31,6 +31,7 @@ import terminal
 import tokens
 import turns
 import workers
+import workflows
 from report import Measure, as_json, as_table, note
 
 import providers
@@ -63,6 +64,7 @@ BENCHES = {
     "evals": evals.measure,
     "gate": gate.measure,
     "evolve": evolve.measure,
+    "workflows": workflows.measure,
 }
 
 

@@ -21,6 +21,7 @@ from server import postgres
 
 from mainspring import Agent, Runtime, open_runtime, tool
 from mainspring.capabilities.providers.scripted import ScriptLine
+from mainspring.config import read_settings
 from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
@@ -37,6 +38,7 @@ from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
 from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.testing import Request, Scripted, calls, says
+from mainspring.wiring.user_vault import store_key
 
 LATENCY_SECONDS, CONCURRENCY = 0.2, 4
 TURNS, SESSIONS, MESSAGES = 5, 48, 50
@@ -83,7 +85,10 @@ async def measure() -> list[Measure]:
 
 async def _throughput(url: str, workers: int, folder: Path) -> float:
     """Sessions a second, each of some turns with a call."""
-    async with open_postgres(url) as store, open_fleet(url) as dispatcher:
+    async with (
+        open_postgres(url, key=store_key(read_settings())) as store,
+        open_fleet(url) as dispatcher,
+    ):
         log = SessionLog(store)
         with _working(url, workers, folder):
             await _all_idle(log, dispatcher, await _sessions(log, 2 * CONCURRENCY * workers))
@@ -102,7 +107,10 @@ async def _embedded(path: str) -> Measure:
 
 
 async def _elsewhere(url: str, folder: Path) -> Measure:
-    async with open_postgres(url) as store, open_fleet(url) as dispatcher:
+    async with (
+        open_postgres(url, key=store_key(read_settings())) as store,
+        open_fleet(url) as dispatcher,
+    ):
         log = SessionLog(store)
         with _working(url, 1, folder):
             await _all_idle(log, dispatcher, await _sessions(log, 1))

@@ -1,6 +1,8 @@
-"""Count the distinct Mainspring functions that run before the model is asked, in three walks.
+"""Count what Mainspring does before the model is asked, in three walks: the distinct functions that
+run, SQL statements, folds of a whole log and reads of the settings files.
 
-`python tools/walk.py` prints one line for each walk; `--list` also prints the functions.
+`python tools/walk.py` prints one line for each walk; `--list` also prints the functions and the
+statements.
 run   `mainspring run "hi"`, from the command line to the first `Model.stream`
 post  POST of a user message to a service, from the request to `Model.stream`
 bash  one `bash` call, from one `Model.stream` to the next
@@ -14,6 +16,7 @@ import io
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -36,6 +39,8 @@ BASH_SCRIPT = [
 ]
 WALKS = ("run", "post", "bash")
 SECONDS = 60
+MANY = 2
+"""More event types, or events, than who looks for something in particular reads."""
 
 
 def is_stream(frame: FrameType) -> bool:
@@ -56,15 +61,33 @@ class Recorder:
         self._skip = streams_before
         self._armed = streams_before == 0
         self.functions: dict[CodeType, None] = {}
+        self.statements: list[str] = []
+        """SQL with its values, and the function that ran it."""
+        self.folds = 0
+        """How often the log of a session was read from its start, with events of all types or of
+        the many that a fold needs."""
+        self.settings = 0
+        """How often the settings files of a folder were read."""
         self.reached = threading.Event()
         self._streams: list[FrameType] = []
+        self._entered: set[FrameType] = set()
 
     def start(self) -> None:
         threading.setprofile(self._profile)
         sys.setprofile(self._profile)
+        connect = sqlite3.connect
+
+        def traced(*args: Any, **kwargs: Any) -> sqlite3.Connection:  # noqa: ANN401 (passed on)
+            connection = connect(*args, **kwargs)
+            connection.set_trace_callback(self._on_statement)
+            return connection
+
+        sqlite3.connect = traced
 
     def arm(self) -> None:
         self.functions.clear()
+        self.statements.clear()
+        self.folds = self.settings = 0
         self.reached.clear()
         self._armed = True
 
@@ -79,6 +102,24 @@ class Recorder:
             self._on_stream(frame)
         elif self._armed and code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<"):
             self.functions[code] = None
+            if frame not in self._entered:  # a coroutine is entered whenever it goes on
+                self._entered.add(frame)
+                self._count(frame)
+
+    def _count(self, frame: FrameType) -> None:
+        code, values = frame.f_code, frame.f_locals
+        if code.co_qualname == "SessionLog.read":
+            types, is_long = values["types"], (values["limit"] or MANY) >= MANY
+            self.folds += values["after"] == 0 and (types is None or len(types) > MANY) and is_long
+        self.settings += code.co_qualname == "load_policy"
+
+    def _on_statement(self, sql: str) -> None:
+        if not self._armed or self.reached.is_set() or sql.startswith("--"):
+            return
+        frame = sys._getframe(1)
+        while frame.f_back is not None and not frame.f_code.co_filename.startswith(SOURCE):
+            frame = frame.f_back
+        self.statements.append(f"{frame.f_code.co_qualname}: {' '.join(sql.split())[:200]}")
 
     def _on_stream(self, frame: FrameType) -> None:
         if frame in self._streams or is_inside_stream(frame):
@@ -180,8 +221,8 @@ def send_message(welcome: Welcome, recorder: Recorder) -> None:
         os.kill(os.getpid(), 15)
 
 
-def walked(name: str) -> list[str]:
-    """One walk in a process and a folder of its own; the functions it entered, sorted."""
+def walked(name: str) -> dict[str, Any]:
+    """One walk in a process and a folder of its own: what the recorder has counted."""
     with tempfile.TemporaryDirectory() as folder:
         environment = {**os.environ, "HOME": folder, "MAINSPRING_ALLOW_ROOT": "1"}
         project = Path(folder, "project")  # an agent has no tools in a home folder
@@ -198,7 +239,7 @@ def walked(name: str) -> list[str]:
             )
     if done.returncode:
         raise SystemExit(f"{name}: {done.stderr[-2000:]}")
-    return done.stdout.rpartition("WALK\n")[2].splitlines()
+    return json.loads(done.stdout.rpartition("WALK\n")[2])
 
 
 def main(arguments: list[str]) -> int:
@@ -207,18 +248,29 @@ def main(arguments: list[str]) -> int:
         if not recorder.reached.is_set():
             sys.stderr.write("the model was not asked\n")
             return 1
-        names = (
-            f"{code.co_filename[len(SOURCE) :]}:{code.co_qualname}" for code in recorder.functions
-        )
-        sys.stdout.write("WALK\n" + "".join(f"{name}\n" for name in sorted(names)))
+        counts = {
+            "functions": sorted(
+                f"{code.co_filename[len(SOURCE) :]}:{code.co_qualname}"
+                for code in recorder.functions
+            ),
+            "statements": recorder.statements,
+            "folds": recorder.folds,
+            "settings": recorder.settings,
+        }
+        sys.stdout.write("WALK\n" + json.dumps(counts))
         return 0
     started = time.monotonic()
     for name in WALKS:
-        functions = walked(name)
+        counts = walked(name)
+        functions, statements = counts["functions"], counts["statements"]
         files = {function.partition(":")[0] for function in functions}
-        print(f"{name}: {len(functions)} functions in {len(files)} files")
+        print(
+            f"{name}: {len(functions)} functions in {len(files)} files,"
+            f" {len(statements)} SQL statements, {counts['folds']} folds,"
+            f" settings read {counts['settings']} times"
+        )
         if "--list" in arguments:
-            print("".join(f"  {function}\n" for function in functions), end="")
+            print("".join(f"  {line}\n" for line in (*functions, *statements)), end="")
     print(f"{time.monotonic() - started:.1f} s")
     return 0
 

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
-
-from mainspring.core.errors import InvalidInput
 
 if sys.platform != "win32":
     import pwd
@@ -91,7 +88,7 @@ class Settings:
     is_light: bool = False
     """Whether the terminal's background is bright: MAINSPRING_THEME, or what the terminal
     reports."""
-    model_retry_seconds: float | None = None
+    model_retry_seconds: str | None = None
     """The value of MAINSPRING_MODEL_RETRY_SECONDS: how long to wait for a model that does not
     answer."""
     user: str = ""
@@ -139,21 +136,9 @@ def read_settings(
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
-        model_retry_seconds=_seconds(environ, "MAINSPRING_MODEL_RETRY_SECONDS"),
+        model_retry_seconds=environ.get("MAINSPRING_MODEL_RETRY_SECONDS") or None,
         container_is_boundary=environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0"),
     )
-
-
-def _seconds(environ: Mapping[str, str], variable: str) -> float | None:
-    if not (text := environ.get(variable, "")):
-        return None
-    try:
-        seconds = float(text)
-    except ValueError:
-        seconds = math.nan
-    if not 0 <= seconds < math.inf:
-        raise InvalidInput(f"{variable}={text} is not a number of seconds, such as 600")
-    return seconds
 
 
 def _is_light(environ: Mapping[str, str]) -> bool:

@@ -202,6 +202,30 @@ UNKNOWN_SESSION = ErrorEntry(
     fix=("`mainspring log ls` lists the sessions",),
     in_python=("await runtime.log.sessions() lists them; open_runtime(store=...) names a store",),
 )
+FOREIGN_SESSION = ErrorEntry(
+    message="session {session} was not written by this installation, so it cannot go on by itself",
+    cause="Each session is bound to the installation that wrote it, by a key that is not in the"
+    " store. This one came with a repository, a copied store, an imported log or a backup, an"
+    " earlier version wrote it, or the key is another one. Its rules, hooks, mode, workspace"
+    " and waiting messages have no effect; it can be read.",
+    fix=(
+        "`mainspring adopt {session}` shows what it brings, asks, and continues its conversation"
+        " under the rules of this folder",
+        "`mainspring adopt --all` accepts everything in the store as yours",
+    ),
+    in_python=("`mainspring adopt {session}` shows what it brings, and asks",),
+)
+FOREIGN_RECORD = ErrorEntry(
+    message="the {kind} {id} in the store was not written by this installation",
+    cause="Keys, deployments, webhooks, grants and all other records are bound to the installation"
+    " that wrote them, by a key that is not in the store. This store came with a repository, is a"
+    " copy or a restored backup, an earlier version wrote it, or the key is another one.",
+    fix=(
+        "`mainspring adopt --all` shows what the store brings, asks, and accepts it as yours",
+        "workers and servers of one installation need the same key: MAINSPRING_VAULT_KEY",
+    ),
+    in_python=("`mainspring adopt` shows what the store brings, and how to accept it",),
+)
 NO_STORE = ErrorEntry(
     message="there are no sessions yet: {store} does not exist",
     cause="No session has run here. The first session in a folder creates its store.",

@@ -13,6 +13,7 @@ from tests.cli.terminal import Chat, Terminal, at_terminal
 from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
 from tests.fork_server import Run
+from tests.keys import KEY, install
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import (
@@ -29,9 +30,14 @@ from mainspring.log.sqlite import open_sqlite
 
 
 @pytest.fixture
-def environ(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+def environ(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
     """Ours, without what would change what is printed or known."""
-    own = {"HOME": str(tmp_path_factory.mktemp("home")), "TZ": "UTC", "TERM": "xterm-256color"}
+    home = tmp_path_factory.mktemp("home")
+    install(home)
+    monkeypatch.setenv("HOME", str(home))  # what this process does belongs to the same installation
+    own = {"HOME": str(home), "TZ": "UTC", "TERM": "xterm-256color"}
     return {**clean_environ("NO_COLOR", "FORCE_COLOR", "COLUMNS"), **own}
 
 
@@ -100,7 +106,7 @@ def chat(upstream: Upstream, place: Path, environ: dict[str, str]) -> Chat:
 
 @asynccontextmanager
 async def opened(store: Path) -> AsyncGenerator[SessionLog]:
-    async with open_sqlite(store) as opened_store:
+    async with open_sqlite(store, key=KEY) as opened_store:
         yield SessionLog(opened_store)
 
 

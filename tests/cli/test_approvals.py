@@ -12,6 +12,7 @@ import pytest
 from tests.api.sessions_api import service, session
 from tests.cli.terminal import at_terminal
 from tests.fork_server import Run
+from tests.keys import KEY
 
 from mainspring.core.events import (
     AgentToolUse,
@@ -48,12 +49,12 @@ DIFF = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old words\n+new words"
 def waiting_session(store: Path) -> str:
     """A session with two calls that wait; one would change a file."""
     store.parent.mkdir()
-    session_id = anyio.run(_write_approvals, store.parent)
+    session_id = anyio.run(write_approvals, store.parent)
     (store.parent / "log.db").rename(store)
     return session_id
 
 
-async def _write_approvals(folder: Path) -> str:
+async def write_approvals(folder: Path) -> str:
     async with service(folder, Scripted()) as home, home.client("default:admin") as client:
         home.worker.is_asleep = True
         await Tenants(home.log.store.records).ensure_root()
@@ -80,7 +81,7 @@ async def _write_approvals(folder: Path) -> str:
 
 def on_store(store: Path, look: Callable[[SessionLog], Awaitable[T]]) -> T:
     async def opened() -> T:
-        async with open_sqlite(store) as found:
+        async with open_sqlite(store, key=KEY) as found:
             return await look(SessionLog(found))
 
     return anyio.run(opened)

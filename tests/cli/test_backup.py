@@ -7,6 +7,7 @@ from pathlib import Path
 
 import anyio
 from tests.fork_server import Run
+from tests.keys import KEY
 
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
@@ -21,7 +22,7 @@ NEWEST = MIGRATIONS[-1].version
 
 def keep_records(store: Path) -> None:
     async def keep() -> None:
-        async with open_sqlite(store) as opened:
+        async with open_sqlite(store, key=KEY) as opened:
             await opened.records.write(Put(row=AGENT, content=b"content"))
             await opened.records.tally([("spent", 5)])
 

@@ -22,8 +22,11 @@ PNG = base64.b64decode(
 
 
 @pytest.fixture(autouse=True)
-def window(place: Path) -> None:
-    write_file(place / ".mainspring/models.toml", '[models."ollama:test"]\nwindow = 100_000\n')
+def window(environ: dict[str, str]) -> None:
+    write_file(
+        Path(environ["HOME"]) / ".mainspring/models.toml",
+        '[models."ollama:test"]\nwindow = 100_000\n',
+    )
 
 
 def request_text(upstream: Upstream) -> str:

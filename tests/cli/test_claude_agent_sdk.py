@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.upstream import Upstream
 from tests.mcp.peers import PYTHON
+from tests.written_files import write_file
 
 PROGRAM = Path(__file__).with_name("claude_agent_program.py")
 COMMAND = Path(sys.executable).with_name("mainspring")
@@ -51,8 +52,7 @@ pytestmark = [
 def play(place: Path, environ: dict[str, str], upstream: Upstream) -> Any:  # noqa: ANN401 (a function)
     (place / "s.yaml").write_text(SCRIPT)
     (place / "agent.yaml").write_text("name: sdk\nmodel: scripted:s.yaml\n")
-    (place / ".mainspring").mkdir()
-    (place / ".mainspring/models.toml").write_text(PRICED)
+    write_file(Path(environ["HOME"]) / ".mainspring/models.toml", PRICED)
 
     def run(scenario: str) -> dict[str, Any]:
         result = subprocess.run(

@@ -121,10 +121,9 @@ def test_skill_model_and_effort_and_ultrathink_apply_to_one_turn(
 
     skill("deep", "model: ollama:deep\neffort: medium\n", "Think.")
     skill("deeper", "", "Ultrathink about it.")
-    (place / ".mainspring").mkdir()
     entry = '[models."ollama:{}"]\nwindow = 100000\nefforts = ["low", "medium", "high", "xhigh"]\n'
     toml = "".join(entry.format(name) for name in ("test", "deep"))
-    (place / ".mainspring/models.toml").write_text(toml)
+    write_file(Path(environ["HOME"]) / ".mainspring/models.toml", toml)
     session = ""
 
     def asked(*arguments: str) -> list[tuple[str, str | None]]:

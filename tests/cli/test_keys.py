@@ -7,6 +7,7 @@ import anyio
 from tests.abilities import require_tenants
 from tests.api.guarded_api import add_record
 from tests.fork_server import Run
+from tests.keys import KEY
 
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import Key, Keys, digest_of
@@ -14,7 +15,7 @@ from mainspring.service.access.api_keys import Key, Keys, digest_of
 
 def key_of(store: Path, secret: str) -> Key:
     async def find() -> Key:
-        async with open_sqlite(store) as opened:
+        async with open_sqlite(store, key=KEY) as opened:
             return await Keys(opened.records).find(digest_of(secret))
 
     return anyio.run(find)
@@ -22,7 +23,7 @@ def key_of(store: Path, secret: str) -> Key:
 
 def put(store: Path, kind: str, id_: str) -> None:
     async def write() -> None:
-        async with open_sqlite(store) as opened:
+        async with open_sqlite(store, key=KEY) as opened:
             await add_record(opened.records, kind, id_)
 
     anyio.run(write)

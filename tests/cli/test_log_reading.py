@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 from anyio.streams.buffered import BufferedByteReceiveStream
 from tests.fork_server import Run
+from tests.keys import KEY
 
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import encode_line
@@ -75,7 +76,7 @@ def test_show_prints_no_control_characters(mainspring: Run, session_id: str):
 async def test_show_as_json_prints_events_as_exported(
     mainspring: Run, session_id: str, store: Path
 ):
-    async with open_sqlite(store) as opened:
+    async with open_sqlite(store, key=KEY) as opened:
         expected = [encode_line(event) for event in await SessionLog(opened).read(session_id)]
     assert mainspring("log", "show", session_id, "--json").stdout.encode().splitlines() == expected
 
@@ -145,7 +146,7 @@ async def test_follow_prints_events_appended_by_another_process_until_interrupte
             await anyio.open_process(
                 [*command, "--after", "5"], cwd=place, env=environ, stderr=subprocess.PIPE
             ) as process,
-            open_sqlite(store) as opened,
+            open_sqlite(store, key=KEY) as opened,
         ):
             assert process.stdout is not None
             assert process.stderr is not None

@@ -25,8 +25,8 @@ def lines(result: CompletedProcess[str]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture
-def priced_model(place: Path) -> str:
-    write_file(place / ".mainspring/models.toml", PRICED)
+def priced_model(environ: dict[str, str]) -> str:
+    write_file(Path(environ["HOME"]) / ".mainspring/models.toml", PRICED)
     return "ollama:dear"
 
 
@@ -43,13 +43,15 @@ def test_ls_shows_windows_prices_and_whether_a_key_is_set(mainspring: Run, price
     assert "sk-test" not in shown
 
 
-def test_an_expired_price_is_reported_once(mainspring: Run, upstream: Upstream, place: Path):
+def test_an_expired_price_is_reported_once(
+    mainspring: Run, upstream: Upstream, environ: dict[str, str]
+):
     price = '{ input = "1", output = "2", cache_read = "1", cache_write = "1", valid_until = %s }'
     rows = "".join(
         f'[models."ollama:{name}"]\nwindow = 9_000\nmax_output = 900\nprice = {price % day}\n'
         for name, day in (("old", "2020-01-31"), ("new", '"2999-12-31"'))
     )
-    write_file(place / ".mainspring/models.toml", rows)
+    write_file(Path(environ["HOME"]) / ".mainspring/models.toml", rows)
     views = {view["id"]: view for view in lines(mainspring("models", "ls", "--json"))}
     assert views["ollama:old"]["price_expired"] == "2020-01-31"
     assert views["ollama:new"]["price_expired"] is None

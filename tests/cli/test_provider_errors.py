@@ -157,3 +157,14 @@ def test_only_a_local_server_that_does_not_answer_is_to_be_started(
         shown = ask(mainspring, "run", "vllm:test", VLLM_BASE_URL=url.format(port=port))
     assert problem in shown
     assert hint in shown.partition("hint: ")[2], shown
+
+
+def test_how_long_a_model_is_waited_for_is_an_option_before_it_is_a_variable(mainspring: Run):
+    variables = {"VLLM_BASE_URL": "http://127.0.0.1:9/v1"}
+    wrong = mainspring("run", "-m", "vllm:test", "hi", MAINSPRING_MODEL_RETRY_SECONDS="soon")
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("error: MAINSPRING_MODEL_RETRY_SECONDS: soon is not a number")
+    option = ("run", "--retry-seconds", "0", "-m", "vllm:test", "hi")
+    at_once = mainspring(*option, MAINSPRING_MODEL_RETRY_SECONDS="600", **variables)
+    assert at_once.returncode == 1
+    assert "trying again" not in at_once.stderr

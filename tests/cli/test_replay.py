@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
+from tests.written_files import write_file
 
 
 @pytest.fixture
@@ -34,11 +35,12 @@ def test_an_unchanged_session_replays_identically_without_model_calls(
 
 
 def test_a_replay_difference_is_shown_with_exit_status_1(
-    mainspring: Run, session: str, place: Path
+    mainspring: Run, session: str, environ: dict[str, str]
 ):
-    # what a model may say is a fact of this place, and stands in every request
-    (place / ".mainspring/models.toml").write_text(
-        '[models."ollama:test"]\nwindow = 8_192\nmax_output = 500\n'
+    # what a model may say is a fact of this home, and stands in every request
+    write_file(
+        Path(environ["HOME"]) / ".mainspring/models.toml",
+        '[models."ollama:test"]\nwindow = 8_192\nmax_output = 500\n',
     )
     result = mainspring("replay", session)
     assert result.returncode == 1

@@ -6,6 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests.fork_server import Run
+from tests.keys import KEY
 
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import Keys
@@ -13,7 +14,7 @@ from mainspring.service.access.api_keys import Keys
 
 def test_a_failed_start_creates_no_key(mainspring: Run, store: Path):
     async def has_key() -> bool:
-        async with open_sqlite(store) as opened:
+        async with open_sqlite(store, key=KEY) as opened:
             return await Keys(opened.records).has_any()
 
     with socket.create_server(("127.0.0.1", 0)) as taken:

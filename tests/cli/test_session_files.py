@@ -23,7 +23,7 @@ SECRET = "sk-ant-api03-" + "Zq8xT4mK" * 11 + "-AAAA"
 def write_hook_settings(environ: dict[str, str]) -> Path:
     """The user's settings with a hook that keeps what it is told."""
     home = Path(environ["HOME"], ".mainspring")
-    home.mkdir()
+    home.mkdir(exist_ok=True)
     (home / "hook.py").write_text(HOOK, encoding="utf-8")
     handler = {"type": "command", "command": f"python3 {home / 'hook.py'}"}
     events = ("PreToolUse", "Stop", "SubagentStop")

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Run, opened
 from tests.cli.upstream import Upstream
 from tests.vault.planted import planted
+from tests.written_files import write_file
 
 from mainspring.runtime.import_sessions.import_plan import UNKNOWN_RESULT
 
@@ -72,10 +73,10 @@ def test_sessions_of_all_supported_tools_are_imported_once_and_work_in_every_com
 
 
 def test_an_imported_session_continues_and_replays(
-    mainspring: Run, place: Path, upstream: Upstream
+    mainspring: Run, environ: dict[str, str], upstream: Upstream
 ):
     [view] = import_files(mainspring, str(CLAUDE))
-    (place / ".mainspring/models.toml").write_text(LARGE)
+    write_file(Path(environ["HOME"]) / ".mainspring/models.toml", LARGE)
     session_id = str(view["session_id"])
     upstream.says("Then I finish the edit.")
     done = mainspring("run", "--resume", session_id, "go on", **upstream.variables)

@@ -206,6 +206,7 @@ async def a_session_is_created_with_all_that_belongs_to_it_or_not_at_all(
         folded = waiting._replace(client_id="c2", event_id=new_id(EVENT), seq=7)
         session = _bare(new_id(SESSION))
         digest = digest_of(content)
+        waiting = waiting._replace(mac=at.store.provenance.item_mac(session.id, waiting))
         await at.store.create(session, [], blobs={digest: content}, inbox=[folded, waiting])
         assert await at.store.blob(digest) == content
         assert await at.store.blobs(session.id) == [digest]

@@ -23,6 +23,7 @@ from tests.contracts import (
     follow,
     inbox,
     leases,
+    provenance,
     reading,
     records,
     runnable,
@@ -47,6 +48,7 @@ _THEMES = (
     records,
     counters,
     transactions,
+    provenance,
 )
 
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from tests.core.evolution_samples import EVOLUTION_SAMPLES
 from tests.core.learning_samples import LEARNING_SAMPLES
 
 from mainspring.core import content, events
@@ -259,6 +260,7 @@ _PAYLOADS: tuple[KnownPayload, ...] = (
         store_id="agent", path="a.md", version="9f86", rank=1, score_parts={"own": 2.5}, tokens=12
     ),
     *LEARNING_SAMPLES,
+    *EVOLUTION_SAMPLES,
     events.ProviderFailedOver(from_model="a:x", to_model="b:y", reason="forbidden"),
     events.FeedbackGiven(
         subject=events.RatedSubject(type="message", id="sevt_1", version="2"),

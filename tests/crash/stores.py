@@ -6,6 +6,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import TypeAlias, cast
 
+from tests.keys import KEY
+
 from mainspring.core.errors import InvalidInput
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
@@ -20,8 +22,9 @@ _POSTGRES = "mainspring.log.postgres:open_postgres"
 def open_store(url: str) -> AbstractAsyncContextManager[Store]:
     """`sqlite:///path`, a path, or `postgresql://…`."""
     if is_sqlite(url):
-        return open_sqlite(Path(url.removeprefix("sqlite:///")))
-    return named(_POSTGRES)(url)
+        return open_sqlite(Path(url.removeprefix("sqlite:///")), key=KEY)
+    opener = cast("Callable[..., AbstractAsyncContextManager[Store]]", named(_POSTGRES))
+    return opener(url, key=KEY)
 
 
 def is_sqlite(url: str) -> bool:

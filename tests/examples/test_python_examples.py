@@ -16,6 +16,7 @@ import pytest
 from anyio.abc import Process
 from tests.cli.conftest import environ
 from tests.examples.scripted_provider import scripted_provider
+from tests.keys import KEY
 
 from mainspring.core.events import ToolCallStashed
 from mainspring.log.session_log import SessionLog
@@ -135,7 +136,7 @@ async def test_a_killed_tool_continues_from_its_stash(folder: Path, environ: dic
 
 
 async def stashes(store: Path) -> list[ToolCallStashed]:
-    async with open_sqlite(store) as opened:
+    async with open_sqlite(store, key=KEY) as opened:
         log = SessionLog(opened)
         rows = await log.sessions(limit=10)
         events = [event for row in rows for event in await log.read(row.id)]

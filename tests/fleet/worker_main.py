@@ -19,8 +19,10 @@ import msgspec
 from msgspec import Struct
 from tests.crash.stores import is_sqlite, preload
 from tests.fleet.effects import answering, clerk, steps
+from tests.keys import VAULT_KEY
 
 from mainspring import Runtime, open_runtime
+from mainspring.config import read_settings
 from mainspring.log import session_lease
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Dispatcher
@@ -74,8 +76,9 @@ async def main(order: Order) -> None:
             async for _ in signals:
                 closing.set()
 
+    settings = read_settings(store=order.url, environ={"MAINSPRING_VAULT_KEY": VAULT_KEY})
     async with (
-        open_runtime(store=order.url) as runtime,
+        open_runtime(settings) as runtime,
         open_dispatcher(order.url, runtime) as dispatcher,
         run_in_background(listen),
     ):

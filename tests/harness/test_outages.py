@@ -7,13 +7,13 @@ from pathlib import Path
 import anyio
 from tests.harness.session_setup import Stage, echo, stage
 from tests.providers.fake_models import Time
-from tests.testing.test_replay import replay_play
+from tests.testing.test_replay import Stop, replay_play, run_until_killed
 
 from mainspring.capabilities.providers.retry import Timing
 from mainspring.capabilities.providers.router import Router
 from mainspring.capabilities.providers.routing_rules import ModelCandidate, Routing
 from mainspring.capabilities.providers.scripted import Scripted, calls, fails, says
-from mainspring.core.events import SessionFailed
+from mainspring.core.events import BudgetSettled, ModelRequestEnded, SessionFailed, Usage
 from mainspring.core.model import Model, RetryScheduled
 from mainspring.harness.limits import Limits
 from mainspring.harness.loop import run
@@ -68,6 +68,22 @@ async def test_an_interrupt_ends_the_waiting_at_once(tmp_path: Path):
     async with stage(tmp_path, patient(main, Timing(sleep=sleep))) as play:
         ended = await play.interrupted(begun, "Go.")
         assert ended == Ended("interrupted_streaming")
+        assert is_settled(await play.kinds())
+
+
+async def test_a_run_that_is_killed_while_it_waits_has_cost_nothing(tmp_path: Path):
+    async def sleep(_seconds: float) -> None:
+        raise Stop
+
+    killed, main = Timing(sleep=sleep), Scripted(OUT, says("Done."))
+    async with stage(tmp_path, patient(main, killed)) as play:
+        await run_until_killed(play, "Go.")
+        assert await play.play() == Ended("completed")
+        payloads = [event.payload for event in await play.events()]
+        costs = [item.cost_usd for item in payloads if isinstance(item, BudgetSettled)]
+        used = [item.model_usage for item in payloads if isinstance(item, ModelRequestEnded)]
+        assert (len(costs), costs[0]) == (2, "0")
+        assert (used[0], used[1] == Usage()) == (Usage(), False)
         assert is_settled(await play.kinds())
 
 

@@ -5,6 +5,8 @@ from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
+from tests.keys import KEY
+
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.envelope import Event
 from mainspring.core.events import AgentMessage, UserMessage
@@ -32,7 +34,7 @@ def texts(events: Iterable[Event]) -> list[str]:
 
 @asynccontextmanager
 async def opened(path: Path, *, scrub: Scrub = no_scrub) -> AsyncGenerator[SessionLog]:
-    async with open_sqlite(path) as store:
+    async with open_sqlite(path, key=KEY) as store:
         yield SessionLog(store, scrub=scrub)
 
 

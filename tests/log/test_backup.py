@@ -14,7 +14,7 @@ from tests.log.sample_sessions import asks, meddle, tell, texts, told
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput
-from mainspring.log import transfer
+from mainspring.log import container, transfer
 from mainspring.log.backup import Counts, restore_backup, write_backup
 from mainspring.log.blobs import digest_of
 from mainspring.log.postgres import open_postgres
@@ -261,7 +261,7 @@ async def test_a_client_event_folded_during_an_export_is_not_lost(tmp_path: Path
             for line in exported:
                 yield line
 
-        await transfer.import_lines(SessionLog(there), each())
+        await container.import_lines(SessionLog(there), each())
         assert texts(await SessionLog(there).read(session_id)) == ["one"]
         [item] = await there.pending(session_id)
         assert item.client_id == "c1"

@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 from tests.log.sample_sessions import meddle, opened, tell, texts, told
 
-from mainspring.core.errors import InvalidInput, StoreMismatch
+from mainspring.core.errors import ForeignSession, InvalidInput, StoreMismatch
 from mainspring.log.migrate import Migration, SchemaStatus
 from mainspring.log.records import Put, RecordRow
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.sqlite.connect import migrate, prepare, schema_status
 from mainspring.log.sqlite.schema import MIGRATIONS
+from mainspring.runtime.adoption import adopt_everything
 
 NEWEST = MIGRATIONS[-1].version
 NOTES = Migration(
@@ -115,6 +116,9 @@ async def test_events_survive_a_migration_of_their_table_in_both_directions(tmp_
     async with opened(path) as log:  # opening it migrates it again
         assert version(path) == NEWEST
         assert ask(path, "select * from event order by session_key, seq") == before
+        with pytest.raises(ForeignSession):  # the older tables had no MACs
+            await tell(log, first, "four")
+        await adopt_everything(log)
         await tell(log, first, "four")
         assert texts(await log.read(first)) == ["one", "two", "four"]
         assert texts(await log.read(second)) == ["three"]
@@ -141,8 +145,8 @@ async def test_a_file_of_version_1_keeps_its_contents_and_gets_records(tmp_path:
         "insert into blob_use values (1, 'sha256:0')",
     )
     before = {table: ask(path, f"select * from {table}") for table in KEPT}
-    before["inbox"] = [(*row, None) for row in before["inbox"]]  # nobody noted who sent it
-    before["session"] = [(*row, None) for row in before["session"]]  # folded when needed
+    before["inbox"] = [(*row, None, None) for row in before["inbox"]]  # no sender, no MAC
+    before["session"] = [(*row, None, None) for row in before["session"]]  # foreign
     assert schema_status(path) == SchemaStatus(1, NEWEST)
     async with open_sqlite(path) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"

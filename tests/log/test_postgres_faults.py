@@ -25,6 +25,7 @@ from mainspring.core.errors import (
 from mainspring.core.events import AgentMessage
 from mainspring.log.postgres import PostgresStore, open_postgres, wakeups
 from mainspring.log.postgres.connect import Address, Pool
+from mainspring.log.provenance import PROCESS_KEY, Provenance
 from mainspring.log.session_log import SessionLog
 from mainspring.log.verify import verify
 from mainspring.log.writer import Writer
@@ -244,7 +245,7 @@ async def cut_and_append(postgres: Postgres, writer: Writer) -> None:
 async def test_polling_finds_events_without_a_notification(postgres_url: str):
     async with open_writer(postgres_url) as (log, writer):
         pool = Pool(Address.of(postgres_url), size=1)
-        silent = PostgresStore(pool)  # not opened: it announces nothing
+        silent = PostgresStore(pool, Provenance(PROCESS_KEY))  # not opened: it announces nothing
         followed = log.follow(writer.session_id, after=1)
         for seq in (2, 3):
             seen = await silent.session(writer.session_id)

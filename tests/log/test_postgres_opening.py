@@ -101,8 +101,9 @@ async def test_a_database_of_version_1_gets_records(postgres: Postgres, postgres
     async with open_postgres(postgres_url) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"
         assert await store.runnable() == ["sesn_1"]
-        [item] = await store.pending("sesn_1")
+        [item] = await store.inbox("sesn_1")
         assert item.client_id == "c"
+        assert await store.pending("sesn_1") == []  # nobody knows who wrote it
         assert await store.blob("sha256:0") == b"\1\2"
         await store.records.write(Put(row=AGENT))
     assert await schema_status(postgres_url) == SchemaStatus(NEWEST, NEWEST)

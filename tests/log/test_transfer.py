@@ -15,9 +15,10 @@ from tests.senders import TESTER
 from mainspring.core.content import BlobBlock
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import AgentMessage
+from mainspring.log.container import import_lines
 from mainspring.log.postgres import open_postgres
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import export_lines, import_lines
+from mainspring.log.transfer import export_lines
 from mainspring.log.verify import verify
 
 Lines: TypeAlias = list[bytes]

@@ -8,8 +8,8 @@ from tests.log.test_transfer import export_session, iterate
 from tests.senders import TESTER
 
 from mainspring.core.errors import InvalidInput
+from mainspring.log.container import import_lines
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import import_lines
 from mainspring.log.verify import verify
 
 

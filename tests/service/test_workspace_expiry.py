@@ -78,7 +78,7 @@ async def test_an_unused_workspace_is_removed_three_days_after_a_notification(tm
         await ask(log, waiting)
         (tmp_path / "workspaces" / f"sesn_x{EXPIRED_SUFFIX}").mkdir()
         (tmp_path / "workspaces" / "notes").mkdir()
-        expiry = WorkspaceExpiry(records, sessions.digests, notify=notify, clock=lambda: now)
+        expiry = WorkspaceExpiry(records, sessions.projections, notify=notify, clock=lambda: now)
         clearing = workspace_cleaner(settings, records, sandbox_pool)
         expiring = ExpiredWorkspaceSweeper(
             Path(settings.workspaces),

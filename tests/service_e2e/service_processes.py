@@ -19,6 +19,7 @@ from tests.api.conftest import obey
 from tests.cli.upstream import Upstream, serving
 from tests.environ import clean_environ
 from tests.fork_server import open_command, run
+from tests.keys import install
 
 SECONDS = 60
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"
@@ -141,7 +142,7 @@ async def ended(process: Process) -> None:
 
 @asynccontextmanager
 async def staged(folder: Path, **variables: str) -> AsyncGenerator[Stage]:
-    (folder / "home").mkdir()
+    install(folder / "home")
     with serving() as model:
         model.otherwise = obey
         yield Stage(folder, model, variables)

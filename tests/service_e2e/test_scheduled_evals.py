@@ -9,6 +9,7 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from tests.keys import KEY
 from tests.service.receiver import Receiver, holds, receiving
 from tests.service_e2e.service_processes import SECONDS, Stage, message
 
@@ -80,7 +81,7 @@ async def test_a_scheduled_drill_survives_a_kill_and_its_alarm_is_signed(stage: 
     [alarm] = page["data"]
     assert alarm["id"] in told
     assert (alarm["run_id"], alarm["subject"]["type"]) == (run.session_id, "drill")
-    async with open_sqlite(stage.folder / ".mainspring/mainspring.db") as store:
+    async with open_sqlite(stage.folder / ".mainspring/mainspring.db", key=KEY) as store:
         payloads = [event.payload for event in await SessionLog(store).read(str(run.session_id))]
     ended = Counter(item.case_id for item in payloads if isinstance(item, EvalCaseEnded))
     assert ended == {f"c{number}": 1 for number in range(CASES)}

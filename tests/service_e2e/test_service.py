@@ -29,6 +29,7 @@ from tests.service_e2e.service_processes import (
     upto_idle,
     waiting,
 )
+from tests.written_files import write_file
 
 SECRET = "violet-otter-1877-lamp-of-nobody"
 PRICED = """
@@ -46,8 +47,7 @@ async def dependencies(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> AsyncGenerator[tuple[Stage, Served]]:
     folder = tmp_path_factory.mktemp("service")
-    (folder / ".mainspring").mkdir()
-    (folder / ".mainspring" / "models.toml").write_text(PRICED)
+    write_file(folder / "home/.mainspring/models.toml", PRICED)
     async with staged(folder) as stage, stage.serve("--allow-network", "127.0.0.0/8") as served:
         yield stage, served
 

@@ -14,6 +14,7 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.abilities import require_bubblewrap
 from tests.fixtures_postgres import Postgres
+from tests.keys import KEY
 from tests.service_e2e.service_processes import (
     SECONDS,
     Served,
@@ -28,9 +29,9 @@ from tests.service_e2e.service_processes import (
     waiting,
 )
 
+from mainspring.harness.state.projection_cache import Projections
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
 
 
@@ -166,8 +167,8 @@ async def test_a_session_with_an_expired_workspace_continues_in_a_new_one(stage:
         session_id = await begun(client, bash("echo old > note"), "say kept")
         await upto_idle(client, session_id)
     shutil.rmtree(stage.workspaces / session_id)
-    async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db") as store:
-        expiry = WorkspaceExpiry(store.records, Digests(SessionLog(store)))
+    async with open_sqlite(stage.folder / ".mainspring" / "mainspring.db", key=KEY) as store:
+        expiry = WorkspaceExpiry(store.records, Projections(SessionLog(store)))
         await expiry.announce("default", session_id)
         await expiry.note_removal("default", session_id)
     async with stage.serve(key=None, first=first.key) as second, second.client() as client:

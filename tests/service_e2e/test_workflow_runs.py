@@ -116,3 +116,64 @@ async def test_a_run_waits_for_its_gate_and_ends_once(stage: Stage):
         assert outcome(forked)["finish"] == "completed", forked
         with pytest.raises(NotFoundError):
             await get(client, f"{RUNS}/{write['session_id']}")
+
+
+CHORES = """\
+name: chores
+description: A loop, a fan-out, programs, another workflow.
+nodes:
+  - {id: list, bash: 'echo "[1,2]"'}
+  - {id: each, workflow: chore, fan_out: {items: $list.output, as: number}, depends_on: [list]}
+  - id: again
+    loop: {prompt: "say DONE", until: DONE, max_iterations: 2}
+    depends_on: [list]
+  - {id: slow, bash: 'echo once >> effects; sleep 2; cat effects', depends_on: [each, again]}
+  - {id: end, prompt: "say $slow.output", depends_on: [slow]}
+"""
+CHORE = """\
+name: chore
+description: One chore.
+inputs: {number: {required: true}}
+nodes:
+  - {id: do, bash: 'echo $INPUTS_NUMBER >> effects; echo did $INPUTS_NUMBER'}
+"""
+
+
+@pytest.mark.slow
+async def test_a_scheduled_run_survives_kills_and_each_effect_happens_once(stage: Stage):
+    files = {"workflows/chores.yaml": CHORES, "workflows/chore.yaml": CHORE}
+    run_id = ""
+    for attempt in range(3):
+        async with stage.serve(*LOOPBACK) as served, served.client() as client:
+            if attempt == 0:
+                await post(client, "/v1/mainspring/workflows", files=files, name="chores")
+                action = {"type": "workflow", "workflow": "chores"}
+                deployment = await post(
+                    client,
+                    "/v1/deployments",
+                    name="nightly",
+                    initial_events=[message("go")],
+                    action=action,
+                    **await place(client),
+                )
+                run = await post(client, f"/v1/deployments/{deployment['id']}/run")
+                run_id = run["session_id"]
+            if attempt < 2:
+                node = ("each/2", "slow")[attempt]
+                await started(client, run_id, node)
+                served.process.kill()
+                await served.process.wait()
+                continue
+            ended = await until(client, run_id, "completed", "failed", "cancelled")
+            assert ended["status"] == "completed", ended["nodes"]
+    effects = (stage.workspaces / run_id / "effects").read_text().split()
+    assert sorted(effects) == ["1", "2", "once"]
+
+
+async def started(client: AsyncAnthropic, run_id: str, node: str) -> None:
+    with anyio.fail_after(SECONDS):
+        while True:
+            run = await get(client, f"{RUNS}/{run_id}")
+            if any(item["node"].startswith(node) and item["started_at"] for item in run["nodes"]):
+                return
+            await anyio.sleep(0.02)

@@ -11,6 +11,7 @@ from tests.cli.conftest import Run, environ, mainspring, place, upstream
 from tests.cli.upstream import Upstream
 from tests.harness.session_setup import Stage
 from tests.vault.planted import planted
+from tests.written_files import write_file
 
 from mainspring.capabilities.providers.scripted import Scripted, calls, says
 from mainspring.capabilities.vault.redaction import Scrubber
@@ -88,11 +89,13 @@ async def test_no_secret_reaches_the_log_the_blobs_or_the_context(tmp_path: Path
 
 
 def test_no_typed_secret_is_sent_or_printed(
-    mainspring: Run, upstream: Upstream, place: Path, tmp_path: Path
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str], tmp_path: Path
 ):
     texts = planted(4)
-    (place / ".mainspring").mkdir(exist_ok=True)
-    (place / ".mainspring/models.toml").write_text('[models."ollama:test"]\nwindow = 32_768\n')
+    write_file(
+        Path(environ["HOME"]) / ".mainspring/models.toml",
+        '[models."ollama:test"]\nwindow = 32_768\n',
+    )
     vault = {"MAINSPRING_VAULT": str(tmp_path / "vault.json")}
     kept = mainspring("vault", "set", "VAULTED", stdin=KNOWN["VAULTED"], **vault)
     assert kept.returncode == 0, kept.stderr

@@ -71,19 +71,16 @@ class Event(Struct, frozen=True, kw_only=True, gc=False):
         hash; `log/verify.py` checks that the log records the redaction."""
         if (original := redacted_digest(self.body)) is not None:
             return original
-        head = _ENCODER.encode(  # as JSON, so that fields cannot run into each other
-            (
-                self.prev,
-                self.version,
-                self.session_id,
-                self.seq,
-                self.id,
-                self.thread_id,
-                to_micros(self.time),
-                *(() if self.sender is None else (self.sender,)),
-            )
-        )
-        return hashlib.sha256(head + self.body).digest()
+        sender = () if self.sender is None else (self.sender,)
+        micros = to_micros(self.time)
+        fields = (self.version, self.session_id, self.seq, self.id, self.thread_id, micros, *sender)
+        return chained_digest(self.prev, fields, self.body)
+
+
+def chained_digest(prev: bytes, fields: tuple[object, ...], body: bytes) -> bytes:
+    """The hash of an event from the parts that it covers."""
+    # as JSON, so that fields cannot run into each other
+    return hashlib.sha256(_ENCODER.encode((prev, *fields)) + body).digest()
 
 
 _REDACTED = b',"$redacted":"'

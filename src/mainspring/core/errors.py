@@ -21,6 +21,8 @@ MainspringError
 │   ├── SessionExists
 │   ├── SessionHasForks     deleting it would delete history that its forks need
 │   ├── SessionGone         it was moved to another store and continues there
+│   ├── ForeignSession      this installation did not write it, and nobody has adopted it
+│   ├── ForeignRecord       the same of a record, such as a key or a deployment
 │   ├── Conflict            the log has grown since the writer last read it
 │   ├── Fenced              another writer has taken over the lease
 │   ├── LeaseHeld           another worker holds the session
@@ -161,6 +163,21 @@ class SessionExists(LogError):
 class SessionGone(LogError):
     def __init__(self, session_id: str) -> None:
         super().__init__(f"session {session_id} was moved to another store and continues there")
+
+
+class ForeignSession(LogError):
+    def __init__(self, session_id: str) -> None:
+        entry = error_table.FOREIGN_SESSION
+        super().__init__(entry.message.format(session=session_id))
+        entry.explain(self, session=session_id)
+        self.session_id = session_id
+
+
+class ForeignRecord(LogError):
+    def __init__(self, kind: str, id_: str) -> None:
+        entry = error_table.FOREIGN_RECORD
+        super().__init__(entry.message.format(kind=kind.replace("_", " "), id=id_))
+        entry.explain(self)
 
 
 class SessionHasForks(LogError):

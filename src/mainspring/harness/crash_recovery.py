@@ -112,7 +112,7 @@ def voiding_events(call: OpenCall) -> list[events.KnownPayload]:
 
 def _close_request(thread: Thread) -> list[events.KnownPayload]:
     """The cost of a model call that died with its process is unknown, so its whole reservation
-    counts."""
+    counts; but not if no model had answered, and it waited."""
     closing: list[events.KnownPayload] = []
     if thread.open_request is not None:
         closing.append(
@@ -128,7 +128,8 @@ def _close_request(thread: Thread) -> list[events.KnownPayload]:
         reservation = thread.open_reservation
         closing.append(
             events.BudgetSettled(
-                reservation_id=reservation.reservation_id, cost_usd=reservation.cost_usd
+                reservation_id=reservation.reservation_id,
+                cost_usd="0" if thread.is_in_outage else reservation.cost_usd,
             )
         )
     return closing
@@ -136,7 +137,7 @@ def _close_request(thread: Thread) -> list[events.KnownPayload]:
 
 def _reserved_usage(thread: Thread) -> events.Usage:
     reservation = thread.open_reservation
-    if reservation is None:
+    if reservation is None or thread.is_in_outage:
         return events.Usage()
     return events.Usage(
         input_tokens=reservation.input_tokens, output_tokens=reservation.output_tokens

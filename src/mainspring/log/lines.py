@@ -1,9 +1,12 @@
-"""The lines of an exported session; `transfer.py` reads and writes whole exports."""
+"""The lines in which sessions are stored outside a database. An export has sessions only; a backup
+begins with a header, has all records and counters, too, and ends with a footer. `container.py`
+reads both.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, TypeAlias
+from typing import Annotated, Final, TypeAlias
 
 import msgspec
 from msgspec import Meta, Raw, Struct
@@ -12,7 +15,10 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import EventLine
 from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender, decode_sender
+from mainspring.log.records import RecordRow
 from mainspring.log.store import InboxItem, SessionRow
+
+BACKUP_FORMAT: Final = 1
 
 
 class SessionLine(
@@ -45,6 +51,8 @@ class InboxLine(
     version: int = 0
     payload: Raw = Raw()
     sender: Sender | None = None
+    mac: bytes | None = None
+    """Of a pending event: proves that this installation wrote it."""
 
 
 class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="end"):
@@ -57,27 +65,88 @@ class EndLine(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="
     """The number of blobs. The hash chain does not cover blobs and inbox items."""
     inbox: int = 0
     """The number of inbox items."""
+    mac: bytes | None = None
+    """The session's, if the export is whole: the installation that wrote it recognizes it."""
+
+
+class HeaderLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="backup"):
+    format: int = BACKUP_FORMAT
+    time: Annotated[datetime, Meta(tz=True)]
+    """When the backup began. Everything in it is as of this moment."""
+
+
+class RunningLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="at_work"):
+    """The session was running, even if its inbox is empty."""
+
+    session_id: str
+
+
+class RecordLine(
+    Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="line", tag="record"
+):
+    record: RecordRow
+    chunks: int | None = None
+    """How many of the following lines contain its content; `None` if it has no content."""
+
+
+class ContentLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="content"):
+    content: bytes
+
+
+class TallyLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="tally"):
+    name: str
+    amount: int
+
+
+class FooterLine(Struct, frozen=True, kw_only=True, tag_field="line", tag="seal"):
+    sessions: int
+    records: int
+    tallies: int
+    sha256: str
 
 
 class _Kind(Struct):
     line: str | None = None
 
 
-ExportLine: TypeAlias = SessionLine | BlobLine | InboxLine | EndLine | EventLine
+Line: TypeAlias = (
+    SessionLine
+    | BlobLine
+    | InboxLine
+    | EndLine
+    | EventLine
+    | HeaderLine
+    | RunningLine
+    | RecordLine
+    | ContentLine
+    | TallyLine
+    | FooterLine
+)
 
 _KINDS = msgspec.json.Decoder(_Kind)
-_FRAMES = msgspec.json.Decoder(SessionLine | BlobLine | InboxLine | EndLine)
+_FRAMES = msgspec.json.Decoder(
+    SessionLine
+    | BlobLine
+    | InboxLine
+    | EndLine
+    | HeaderLine
+    | RunningLine
+    | RecordLine
+    | ContentLine
+    | TallyLine
+    | FooterLine
+)
 _EVENTS = msgspec.json.Decoder(EventLine)
 
 encode = msgspec.json.Encoder().encode
 
 
-def decode(raw: bytes) -> ExportLine:
+def decode(raw: bytes) -> Line:
     try:
         kind = _KINDS.decode(raw).line
         return _EVENTS.decode(raw) if kind is None else _FRAMES.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"not a line of an exported session: {error}") from error
+        raise InvalidInput(f"not a line of an exported session or a backup: {error}") from error
 
 
 def header_line(session: SessionRow) -> SessionLine:
@@ -105,4 +174,5 @@ def inbox_line(item: InboxItem) -> InboxLine:
         version=item.version,
         payload=Raw(item.body.encode()),
         sender=decode_sender(item.sender),
+        mac=item.mac,
     )

@@ -8,7 +8,7 @@ record and a log: everything about a session that must survive is in its log.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -35,6 +35,10 @@ class RecordRow:
     is_archived: bool = False
     rev: int = 0
     """The number of changes; 0 before the first write. The store adds one with each write."""
+    content_hash: bytes | None = field(default=None, compare=False)
+    """The hash of its content; the store sets it."""
+    mac: bytes | None = field(default=None, compare=False)
+    """Proves that this installation wrote it (`log/provenance.py`); the store sets it."""
 
 
 class Put(Struct, frozen=True, kw_only=True):
@@ -43,6 +47,8 @@ class Put(Struct, frozen=True, kw_only=True):
     row: RecordRow
     content: bytes | None = None
     """Large content, such as a file's, that is stored and read separately."""
+    keeps_mac: bool = False
+    """It comes from a backup: it stays this installation's own, or foreign."""
 
 
 class Replace(Struct, frozen=True, kw_only=True):
@@ -93,7 +99,10 @@ class RecordWithContent(Struct, frozen=True, kw_only=True):
 
 
 class Records(Protocol):
-    """Texts are Unicode without NUL, and integers have 64 bits. With any other value, reading a
+    """`get`, `named`, `list` and `content` raise `ForeignRecord` for records that this installation
+    did not write; `everything` and `whole` return them, too.
+
+    Texts are Unicode without NUL, and integers have 64 bits. With any other value, reading a
     record raises `NotFound`; listing and writing raise `InvalidInput`."""
 
     async def get(self, kind: str, id_: str) -> RecordRow:

@@ -16,9 +16,8 @@ from mainspring.core import events
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import AnyPayload, Event, event_types
 from mainspring.core.events import KnownPayload
+from mainspring.log.session_status import STATUS_EVENTS, StatusPayload, ThreadStatus, status_change
 
-ThreadStatus: TypeAlias = Literal["rescheduling", "running", "idle", "terminated"]
-"""The status of a thread, and of a session in the API."""
 StepState: TypeAlias = Literal["proposed", "running", "asked", "client"]
 """`asked`: it waits for a person; `client`: for the program that started the session."""
 
@@ -153,31 +152,28 @@ def _begin(thread: ThreadActivity, event: Event, doing: str | None, what: str | 
     thread.since = to_micros(event.time)
 
 
-def _set_status(status: ThreadStatus) -> _Handler:
-    def handle(_: SessionActivity, thread: ThreadActivity, event: Event, _payload: object) -> None:
-        if thread.status != status or thread.doing is not None:
-            _begin(thread, event, None, None)
-        thread.status = status
-
-    return handle
-
-
-def _idle(
-    _: SessionActivity,
-    thread: ThreadActivity,
-    event: Event,
-    payload: events.StatusIdle | events.ThreadStatusIdle,
+def _status(
+    activity: SessionActivity, thread: ThreadActivity, event: Event, payload: StatusPayload
 ) -> None:
-    stop = payload.stop_reason
-    thread.status = "idle"
-    _begin(thread, event, None, None)
+    change = status_change(event, payload)
+    is_new = thread.status != change.status or thread.doing is not None
+    if change.stop is not None or is_new:
+        _begin(thread, event, None, None)
+    thread.status = change.status
+    if change.stop is not None:
+        _await_calls(thread, change.stop)
+    if isinstance(payload, events.StatusIdle):
+        thread.reason = change.reason
+        thread.what = _line(payload.detail)
+    elif isinstance(payload, events.ThreadStatusTerminated):
+        _forget_thread(activity, thread)
+
+
+def _await_calls(thread: ThreadActivity, stop: events.StopReason) -> None:
     thread.calls = {id_: call for id_, call in thread.calls.items() if id_ in stop.event_ids}
     for call in thread.calls.values():
         if call.state != "client":
             call.state = "asked"
-    if isinstance(payload, events.StatusIdle):
-        thread.reason = payload.reason or stop.type
-        thread.what = _line(payload.detail)
 
 
 def _thread_created(
@@ -308,10 +304,7 @@ def _settled(call_id: str) -> _Handler:
     return handle
 
 
-def _forget_thread(
-    activity: SessionActivity, thread: ThreadActivity, event: Event, _payload: object
-) -> None:
-    _set_status("terminated")(activity, thread, event, None)
+def _forget_thread(activity: SessionActivity, thread: ThreadActivity) -> None:
     thread.calls = {}
     if thread is not activity.threads.get(activity.main):
         activity.threads = {k: v for k, v in activity.threads.items() if v is not thread}
@@ -345,19 +338,12 @@ def _line(text: str | None) -> str | None:
 
 
 _HANDLERS: dict[type[KnownPayload], _Handler] = {
+    **dict.fromkeys(STATUS_EVENTS, _status),
     events.SessionCreated: lambda _, thread, event, _payload: _begin(thread, event, None, None),
     events.SessionForked: _end_threads,
     events.SessionReceived: _end_threads,
     events.SessionMoved: _moved,
-    events.StatusRunning: _set_status("running"),
-    events.StatusIdle: _idle,
-    events.StatusRescheduled: _set_status("rescheduling"),
-    events.StatusTerminated: _set_status("terminated"),
     events.ThreadCreated: _thread_created,
-    events.ThreadStatusRunning: _set_status("running"),
-    events.ThreadStatusIdle: _idle,
-    events.ThreadStatusRescheduled: _set_status("rescheduling"),
-    events.ThreadStatusTerminated: _forget_thread,
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,
     events.SessionFailed: _failed,

@@ -57,14 +57,18 @@ times in this period."""
 
 
 @asynccontextmanager
-async def hold_session(log: SessionLog, session_id: str) -> AsyncGenerator[Writer, None]:
+async def hold_session(
+    log: SessionLog, session_id: str, *, is_receiving: bool = False
+) -> AsyncGenerator[Writer, None]:
     """Hold a session's lease until the block ends. Only one writer holds it at a time, even within
     one process: each has its own name.
 
     Raises:
         LeaseHeld: another worker holds it.
+        ForeignSession: this installation did not write it, and it is not being received.
     """
-    writer = await _acquire(log, session_id, local_owner(ids.new_id(ids.WORKER)))
+    owner = local_owner(ids.new_id(ids.WORKER))
+    writer = await _acquire(log, session_id, owner, is_receiving=is_receiving)
     try:
         async with run_in_background(lambda: _renew_forever(writer)):
             yield writer
@@ -77,9 +81,11 @@ async def hold_session(log: SessionLog, session_id: str) -> AsyncGenerator[Write
         await writer.release()  # if it fails, the lease expires by itself
 
 
-async def _acquire(log: SessionLog, session_id: str, owner: str) -> Writer:
+async def _acquire(log: SessionLog, session_id: str, owner: str, *, is_receiving: bool) -> Writer:
     try:
-        return await log.hold(session_id, owner=owner, seconds=LEASE_SECONDS)
+        return await log.hold(
+            session_id, owner=owner, seconds=LEASE_SECONDS, is_receiving=is_receiving
+        )
     except LeaseHeld as other:
         if not is_dead(other.owner):
             raise
@@ -88,6 +94,7 @@ async def _acquire(log: SessionLog, session_id: str, owner: str) -> Writer:
             owner=owner,
             seconds=LEASE_SECONDS,
             instead_of=(other.owner, other.epoch),
+            is_receiving=is_receiving,
         )
 
 

@@ -15,7 +15,14 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock, now, to_micros
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import CLIENT_TYPES, FORMAT, GENESIS, Event, event_types, payload_type
-from mainspring.core.errors import EventIdTaken, InvalidInput, SessionHasForks, StoreFailed
+from mainspring.core.errors import (
+    EventIdTaken,
+    InvalidInput,
+    LogError,
+    SessionGone,
+    SessionHasForks,
+    StoreFailed,
+)
 from mainspring.core.events import (
     ClientPayload,
     SessionCreated,
@@ -35,6 +42,7 @@ from mainspring.log.event_chain import (
     to_event,
     to_row,
 )
+from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     ACTIVITY_TYPES,
     SessionActivity,
@@ -121,8 +129,10 @@ class SessionLog:
 
         Raises:
             InvalidInput: there is no event `at`.
+            ForeignSession: this installation did not write the session.
         """
         parent = await self.store.session(session_id)
+        await self.store.provenance.require_own(self.store, parent)
         at = parent.head.seq if at is None else at
         if not 1 <= at <= parent.head.seq:
             raise InvalidInput(
@@ -175,12 +185,27 @@ class SessionLog:
             activity=None
             if parent_id is not None
             else encode_activity(fold_activity(thread_id, events)),
+            mac=self.store.provenance.log_mac(session_id, head),
         )
         await self.store.create(session, [to_row(event) for event in events])
+        if parent_id is None:
+            self.store.provenance.note_created(session_id, head)
         return session
 
     async def session(self, session_id: str) -> SessionRow:
-        return await self.store.session(session_id)
+        row = await self.store.session(session_id)
+        self.note_row(row)
+        return row
+
+    def note_row(self, row: SessionRow) -> None:
+        """Take the history of a session from its row: it need not be read again."""
+        if row.parent_id is None:
+            self._note_lineage(row.id, (Segment(row.id, row.parent_seq, ENDLESS),))
+
+    def _note_lineage(self, session_id: str, lineage: tuple[Segment, ...]) -> None:
+        if len(self._lineages) >= _CACHED_LINEAGES:
+            self._lineages.clear()
+        self._lineages[session_id] = lineage
 
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
@@ -204,13 +229,17 @@ class SessionLog:
         Raises:
             LeaseHeld: another writer holds it, perhaps under the same name.
             SessionGone: the session was moved to another store.
+            ForeignSession: this installation did not write it. With `is_receiving`, the writer may
+                append only `session.received` then.
         """
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
         )
-        session = await self.store.session(session_id)
-        if not is_receiving:
-            await require_not_moved(self.store, session_id, lease)
+        try:
+            session, own_log = await self._checked(session_id, is_receiving=is_receiving)
+        except LogError:
+            await self.store.release(lease)
+            raise
         activity = encode_activity(await self.activity(session))
         session = replace(session, activity=activity)
         return Writer(
@@ -220,7 +249,28 @@ class SessionLog:
             clock=self._clock,
             new_id=self._new_id,
             scrub=self.scrub,
+            own_log=own_log,
         )
+
+    async def _checked(
+        self, session_id: str, *, is_receiving: bool
+    ) -> tuple[SessionRow, OwnLog | None]:
+        """The session, with the proof that it is our own. Raises: SessionGone, ForeignSession."""
+        session = await self.session(session_id)
+        if is_receiving and not self.is_own(session):
+            return session, None
+        if not is_receiving:
+            await require_not_moved(self.store, session_id)
+        return session, await self.store.provenance.require_own(self.store, session)
+
+    async def own(self, session_id: str) -> OwnLog:
+        """The proof that this installation wrote the session. Raises: ForeignSession."""
+        session = await self.store.session(session_id)
+        return await self.store.provenance.require_own(self.store, session)
+
+    def is_own(self, session: SessionRow) -> bool:
+        """Whether this installation wrote it, as far as the end of its log shows."""
+        return self.store.provenance.is_own(session)
 
     async def delete(self, session_id: str, *, cascade: bool = False) -> None:
         """Delete a session and the blobs that no other session uses.
@@ -344,9 +394,7 @@ class SessionLog:
             segments.append(Segment(session.id, session.parent_seq, upto))
             owner, upto = session.parent_id, session.parent_seq
         lineage = tuple(reversed(segments))
-        if len(self._lineages) >= _CACHED_LINEAGES:
-            self._lineages.clear()
-        self._lineages[session_id] = lineage
+        self._note_lineage(session_id, lineage)
         return lineage
 
     async def submit(
@@ -357,8 +405,10 @@ class SessionLog:
         sender: Sender,
         client_id: str | None = None,
         thread_id: str | None = None,
+        row: SessionRow | None = None,
     ) -> InboxItem:
         """Put a client's event into the inbox; needs no lease. A retry with `client_id` is safe.
+        `row`: that of the session, if the caller has just read it.
 
         Raises:
             InvalidInput: clients may not send this event, or there is no such thread.
@@ -367,8 +417,9 @@ class SessionLog:
         kind = payload_type(payload)
         if kind not in CLIENT_TYPES:
             raise InvalidInput(f"clients cannot send {kind}; they can send {sorted(CLIENT_TYPES)}")
-        main = (await self.store.session(session_id)).thread_id
-        await require_not_moved(self.store, session_id)
+        row = row or await self.session(session_id)
+        main = row.thread_id
+        await self._require_here(row)
         if thread_id not in (None, main):
             await self._check_thread(session_id, thread_id)
         event_id = self._new_id(ids.EVENT)
@@ -383,11 +434,20 @@ class SessionLog:
             body=body.decode(),
             sender=encode_sender(sender),
         )
+        item = item._replace(mac=self.store.provenance.item_mac(session_id, item))
         await anyio.lowlevel.checkpoint_if_cancelled()  # from here on, cancellation comes too late
         inbox_item = await self.store.submit(session_id, item)
         if (inbox_item.type, inbox_item.body) != (item.type, item.body):
             raise EventIdTaken(item.client_id)
         return inbox_item
+
+    async def _require_here(self, session: SessionRow) -> None:
+        """As `require_not_moved`, without reading the log; `hold` does not rely on this."""
+        activity = current_activity(session.activity, session.head.seq)
+        if activity is None:
+            await require_not_moved(self.store, session.id)
+        elif activity.is_moved:
+            raise SessionGone(session.id)
 
     async def activity(self, session: SessionRow) -> SessionActivity:
         """What a session does, or why it waits, at the end of its log. Stored beside the log; for
@@ -421,7 +481,8 @@ class SessionLog:
         )
 
     async def blob(self, digest: str) -> bytes:
-        return await self.store.blob(digest)
+        """Raises: BlobNotFound; StoreCorrupt: its content is not what the log names."""
+        return await blobs.read_blob(self.store, digest)
 
 
 def _matches(row: Row, types: frozenset[str] | None, threads: frozenset[str] | None) -> bool:

@@ -5,32 +5,45 @@ values that a store cannot hold.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any, Final, LiteralString
 
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.log.records import RecordChange, RecordQuery, RecordRow
+from mainspring.log.provenance import Provenance, content_hash
+from mainspring.log.records import Put, RecordChange, RecordQuery, RecordRow, Replace
 from mainspring.log.store import Head, SessionRow
 
 RECORD_COLUMNS: Final = (
-    "tenant, kind, id, created, updated, body, parent, name, label, due, is_archived, rev"
+    "tenant, kind, id, created, updated, body, parent, name, label, due, is_archived,"
+    " rev, content_hash, mac"
 )
 """A record's fields, in the order of `record_row` and `record_values`."""
 
 
 def session_row(row: tuple[Any, ...]) -> SessionRow:
-    """From id, thread, created, updated, seq, hash, parent, its seq, epoch, owner, activity."""
+    """From the columns that every query of sessions selects."""
     id_, thread_id, created, updated, seq, digest, *parent_and_lease = row
     return SessionRow(id_, thread_id, created, updated, Head(seq, digest), *parent_and_lease)
 
 
 def record_row(row: tuple[Any, ...]) -> RecordRow:
     """From `RECORD_COLUMNS`; ignores further columns."""
-    values = [*row[:12]]
+    values = [*row[:14]]
     values[10] = bool(values[10])  # SQLite has no booleans
     return RecordRow(*values)
+
+
+def next_row(change: Put | Replace, provenance: Provenance) -> RecordRow:
+    """The row to store: with the next `rev`, the hash of its content, and its MAC."""
+    row = replace(change.row, rev=change.row.rev + 1)
+    if change.content is not None:
+        row = replace(row, content_hash=content_hash(change.content))
+    if isinstance(change, Put) and change.keeps_mac:
+        return row  # its `rev` is again that of the backup
+    return replace(row, mac=provenance.record_mac(row))
 
 
 record_values: Callable[[RecordRow], tuple[Any, ...]] = attrgetter(*RECORD_COLUMNS.split(", "))

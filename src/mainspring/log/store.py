@@ -12,13 +12,16 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from msgspec import Struct
 
 from mainspring.core.sender import OriginType
 from mainspring.log.records import Records
 from mainspring.log.wakeup_signals import Watch
+
+if TYPE_CHECKING:
+    from mainspring.log.provenance import Provenance
 
 _SESSIONS_PER_PAGE = 1000
 
@@ -62,6 +65,8 @@ class SessionRow:
     """The holder of an unexpired lease."""
     activity: str | None = None
     """What it does now, as JSON (`session_activity.py`); `None` if it was not folded yet."""
+    mac: bytes | None = None
+    """Proves that this installation wrote the log up to its head (`log/provenance.py`)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +96,8 @@ class InboxItem(NamedTuple):
     """Order of arrival; the store assigns it."""
     seq: int | None = None
     """Its position in the log, once it is folded."""
+    mac: bytes | None = None
+    """Proves that this installation wrote it (`log/provenance.py`)."""
 
 
 class FoldedItem(NamedTuple):
@@ -116,6 +123,8 @@ class Append(NamedTuple):  # a frozen dataclass takes four times as long to crea
     """Digests of the blobs to remove in the same transaction."""
     activity: str | None = None
     """The session's activity after these rows. `None`: it is folded from the log when needed."""
+    mac: bytes | None = None
+    """The session's MAC at `head`. `None`: the session is foreign from now on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +170,11 @@ class SearchHit(Struct, frozen=True, kw_only=True):
 
 
 class Store(Protocol):
+    @property
+    def provenance(self) -> Provenance:
+        """Which of its rows this installation wrote."""
+        ...
+
     @property
     def records(self) -> Records:
         """The records of the service, in the same database."""
@@ -260,11 +274,20 @@ class Store(Protocol):
         types: frozenset[str] | None = None,
         limit: int = 1000,
     ) -> list[InboxItem]:
-        """Items after position `after` that are not folded yet, in order of arrival."""
+        """Items after position `after` that are not folded yet, in order of arrival. Those that
+        this installation did not write are left out."""
         ...
 
     async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
-        """Like `pending`, but including folded items."""
+        """Like `pending`, but including folded and foreign items."""
+        ...
+
+    async def adopt(self, session_id: str, head: Head, items: Sequence[InboxItem]) -> None:
+        """Make a session that ends at `head` this installation's own. `items` wait in its inbox:
+        those with a MAC get it, and the others are removed.
+
+        Raises: Conflict, SessionNotFound.
+        """
         ...
 
     async def acquire(

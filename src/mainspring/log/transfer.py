@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import AsyncGenerator, AsyncIterable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, encode_line
@@ -19,10 +19,8 @@ from mainspring.log.event_chain import to_event, to_row
 from mainspring.log.lines import (
     BlobLine,
     EndLine,
-    ExportLine,
     InboxLine,
     SessionLine,
-    decode,
     encode,
     header_line,
     inbox_line,
@@ -76,6 +74,7 @@ async def _export_segment(
             hash=head.hash.hex(),
             blobs=len(digests),
             inbox=len(items),
+            mac=session.mac if head == session.head else None,
         )
     )
 
@@ -98,60 +97,6 @@ async def _inbox(
                 yield item
 
 
-async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str]:
-    """Store exported sessions. Identical sessions that already exist do not change.
-
-    Returns the ids of the new sessions. A session is stored completely or not at all.
-
-    Raises:
-        InvalidInput: a line is malformed, or an existing session differs from the file's.
-    """
-    importer, new_ids = SessionImporter(), list[str]()
-    number = 0
-    async for raw in lines:
-        number += 1
-        try:
-            if raw.strip() and (session := importer.take(decode(raw))) and await session.store(log):
-                new_ids.append(session.header.session_id)
-        except InvalidInput as error:
-            raise InvalidInput(f"line {number}: {error}") from error
-    if importer.open is not None:
-        raise InvalidInput(f"line {number}: the file ends in the middle of a session")
-    if not importer.count:
-        raise InvalidInput("the file is empty")
-    return new_ids
-
-
-class SessionImporter:
-    """Parses lines into sessions."""
-
-    def __init__(self) -> None:
-        self.open: SessionImport | None = None
-        self.count = 0
-        """The number of complete sessions."""
-
-    def take(self, export_line: ExportLine) -> SessionImport | None:
-        """The session that this line completes, if any.
-
-        Raises: InvalidInput.
-        """
-        if isinstance(export_line, SessionLine):
-            if self.open is not None:
-                open_id = self.open.header.session_id
-                raise InvalidInput(f"session {open_id} does not end before this one begins")
-            self.open = SessionImport(export_line)
-        elif self.open is None:
-            raise InvalidInput("this line comes before its session")
-        elif isinstance(export_line, EndLine):
-            finished, self.open = self.open, None
-            finished.end(export_line)
-            self.count += 1
-            return finished
-        else:
-            self.open.take(export_line)
-        return None
-
-
 class SessionImport:
     """One session of the file, checked before any of it is stored."""
 
@@ -162,6 +107,7 @@ class SessionImport:
         self.events: list[Event] = []
         self.blobs: dict[str, bytes] = {}
         self.inbox: dict[str, InboxItem] = {}
+        self.mac: bytes | None = None
 
     def take(self, line: EventLine | BlobLine | InboxLine) -> None:
         match line:
@@ -214,6 +160,7 @@ class SessionImport:
             body=event.body.decode(),
             sender=encode_sender(event.sender),
             seq=line.seq,
+            mac=line.mac,
         )
 
     def _folded_event(self, line: InboxLine) -> Event:
@@ -249,6 +196,7 @@ class SessionImport:
             raise InvalidInput(f"expected {end.blobs} blobs, got {len(self.blobs)}")
         if end.inbox != len(self.inbox):
             raise InvalidInput(f"expected {end.inbox} client events, got {len(self.inbox)}")
+        self.mac = end.mac
 
     @property
     def _head(self) -> Head:
@@ -280,6 +228,7 @@ class SessionImport:
             head=self._head,
             parent_id=header.parent_id,
             parent_seq=header.parent_seq,
+            mac=self.mac,
         )
         rows = [to_row(event) for event in self.events]
         await log.store.create(session, rows, blobs=self.blobs, inbox=list(self.inbox.values()))
@@ -311,6 +260,7 @@ class SessionImport:
                 head=self._head,
                 rows=[to_row(event) for event in events],
                 folded_items=await self._folded_items(log, existing.id, events),
+                mac=self.mac,
             )
             await log.store.append(append)
         finally:
@@ -334,12 +284,12 @@ class SessionImport:
         seqs = {event.id: event.seq for event in events}
         folded: list[FoldedItem] = []
         after = 0
-        while items := await log.store.pending(session_id, after=after, limit=_PAGE):
+        while items := await log.store.inbox(session_id, after=after, limit=_PAGE):
             after = items[-1].position
             folded += [
                 FoldedItem(item.position, seqs[item.event_id])
                 for item in items
-                if item.event_id in seqs
+                if item.seq is None and item.event_id in seqs
             ]
         return folded
 

@@ -168,7 +168,7 @@ class _Verification:
             if digest in self.removed_blobs:
                 continue
             try:
-                if digest_of(await self.log.blob(digest)) != digest:
+                if digest_of(await self.log.store.blob(digest)) != digest:
                     self.report(seq, f"blob {digest} was changed")
             except BlobNotFound:
                 self.report(seq, f"blob {digest} is missing")

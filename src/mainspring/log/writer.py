@@ -13,7 +13,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.content import BlobSource
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.errors import Conflict, SessionGone, StoreUnavailable
+from mainspring.core.errors import Conflict, ForeignSession, SessionGone, StoreUnavailable
 from mainspring.core.events import (
     EventsRedacted,
     KnownPayload,
@@ -31,6 +31,7 @@ from mainspring.log.event_chain import (
     scrub_aside,
     to_row,
 )
+from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     SessionActivity,
     current_activity,
@@ -60,6 +61,7 @@ class Writer:
         clock: Clock,
         new_id: Callable[[str], str],
         scrub: Scrub,
+        own_log: OwnLog | None,
     ) -> None:
         self.lease = lease
         self.session_id = lease.session_id
@@ -69,6 +71,7 @@ class Writer:
         self._clock = clock
         self._new_id = new_id
         self._scrub = scrub
+        self._own_log = own_log  # `None`: the session is being received
         self._commit_lock = anyio.Lock(fast_acquire=True)
         self._staged: list[Event] = []
         self._folded: list[FoldedItem] = []
@@ -84,6 +87,13 @@ class Writer:
         self._failed_commits = 0  # each discards all staged events
         self.commit_error: BaseException | None = None
         """The error of the last failed commit."""
+
+    @property
+    def own_log(self) -> OwnLog:
+        """Raises: ForeignSession: the session was not received yet."""
+        if self._own_log is None:
+            raise ForeignSession(self.session_id)
+        return self._own_log
 
     @property
     def staged(self) -> list[Event]:
@@ -253,6 +263,8 @@ class Writer:
                 raise conflict from self.commit_error
             if not self._staged:
                 return
+            if not isinstance(self._staged[0].payload, SessionReceived):
+                _ = self.own_log
             events, self._staged = self._staged, []
             folded, self._folded = self._folded, []
             head = self._staged_head
@@ -265,6 +277,7 @@ class Writer:
                 redacted_bodies=self._redaction[0],
                 removed_blobs=self._redaction[1],
                 activity=self._activity_after(events),
+                mac=self._store.provenance.log_mac(self.session_id, head),
             )
             try:
                 await self._write(append)
@@ -278,6 +291,10 @@ class Writer:
                 raise
             self.head = head
             self._stored_activity = append.activity
+            if self._own_log is None:
+                self._own_log = self._store.provenance.received(self.session_id)
+            else:
+                self._store.provenance.note_written(self._own_log, head)
         finally:
             self._commit_lock.release()
 
@@ -340,14 +357,12 @@ MOVED = str(SessionMoved.__struct_config__.tag)
 RECEIVED = str(SessionReceived.__struct_config__.tag)
 
 
-async def require_not_moved(store: Store, session_id: str, lease: Lease | None = None) -> None:
+async def require_not_moved(store: Store, session_id: str) -> None:
     """Read the last event: nothing follows a move until the session is received.
 
-    Raises: SessionGone, after releasing the lease.
+    Raises: SessionGone.
     """
     newest = EventRange(session_id=session_id, after=0, upto=2**62, limit=1, backwards=True)
     last = await store.read(newest)
     if last and last[0].type == MOVED:
-        if lease is not None:
-            await store.release(lease)
         raise SessionGone(session_id)

@@ -253,7 +253,7 @@ def _daily_tasks(
 def _workspace_expiry(service: Service, keep: timedelta = RETENTION) -> WorkspaceExpiry:
     return WorkspaceExpiry(
         service.infrastructure.store.records,
-        service.sessions.sessions.digests,
+        service.sessions.sessions.projections,
         keep=keep,
         notify=service.webhooks.outbox.notify,
     )

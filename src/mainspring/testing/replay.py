@@ -41,11 +41,13 @@ from mainspring.harness.loop import run
 from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.toolbox import Toolbox
+from mainspring.log.container import import_lines
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
-from mainspring.log.transfer import export_lines, import_lines
+from mainspring.log.transfer import export_lines
 from mainspring.retrieval.history import search_history
+from mainspring.runtime.adoption import adopt_everything
 from mainspring.runtime.agent import Agent, prefix_of, tools_of
 from mainspring.runtime.replay.recording import Recording, read_recording
 from mainspring.runtime.replay.replay_cursor import Divergence, RecordedCrash, ReplayCursor
@@ -357,6 +359,7 @@ async def _copy_session(
         async with open_sqlite(Path(folder) / "replay.db") as store:
             log = SessionLog(store)
             added = await import_lines(log, lines)
+            await adopt_everything(log)  # nothing in it takes effect: all calls are recorded
             yield log, await log.session(added[-1])
 
 

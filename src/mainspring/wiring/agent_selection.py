@@ -16,7 +16,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.canary import read_canary
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.agent_selection import AgentSelection
-from mainspring.wiring.providers import default_model
+from mainspring.wiring.providers import default_model, read_catalog
 from mainspring.wiring.sandbox_settings import read_environment
 from mainspring.wiring.settings_files import read_scripts
 
@@ -96,4 +96,4 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
 
 def missing_model_reason(settings: Settings, names: str) -> str | None:
     """Why a model cannot be found."""
-    return catalog.missing_model_reason(Path(settings.folder) / FOLDER / "models.toml", names)
+    return catalog.missing_model_reason(partial(read_catalog, settings), names)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+import math
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -23,11 +25,13 @@ from mainspring.capabilities.providers.openai_responses.client import RESPONSES
 from mainspring.capabilities.providers.retry import OutagePolicy, Timing
 from mainspring.capabilities.providers.router import RouterSettings
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
-from mainspring.config import FOLDER, Settings
+from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import ErrorDetail
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Model
+from mainspring.files.atomic_file import read_bounded
+from mainspring.runtime.settings.project_trust import MODELS_FILE, is_trusted_file
 from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -154,9 +158,40 @@ _LOCAL_HINTS: Mapping[str, str] = {
 }
 
 
+_LOG = logging.getLogger("mainspring.models")
+
+
+def read_catalog(settings: Settings) -> Catalog:
+    """The shipped catalog, the user's `~/.mainspring/models.toml`, and the working folder's if
+    somebody has trusted it: it sets prices, and with them what limits mean, and where a
+    conversation is sent.
+
+    Raises: InvalidInput: a file cannot be read or is not a catalog.
+    """
+    home, folder = Path(settings.home), Path(settings.folder)
+    users = home / MODELS_FILE
+    file = folder / MODELS_FILE
+    content = None if file == users else read_bounded(file)
+    if content is None:
+        return Catalog.load(users)
+    if not is_trusted_file(file, content, home=home):
+        _warn_untrusted(str(file))
+        return Catalog.load(users)
+    return Catalog.load(users, layers=[(str(file), content.decode(errors="replace"))])
+
+
+@cache
+def _warn_untrusted(file: str) -> None:
+    _LOG.warning(
+        "warning: %s: nobody has trusted this file as it is, so its models, prices and aliases are"
+        " not used; `mainspring policy trust` shows it and trusts it",
+        file,
+    )
+
+
 @asynccontextmanager
 async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistry, None]:
-    catalog = Catalog.load(Path(settings.folder) / FOLDER / "models.toml")
+    catalog = read_catalog(settings)
     async with HttpClient(trust_environment=True) as http:
         clients = _ModelClients(http, catalog, settings)
         yield ModelRegistry(
@@ -171,9 +206,17 @@ async def open_model_registry(settings: Settings) -> AsyncGenerator[ModelRegistr
 
 
 def _router_settings(settings: Settings) -> RouterSettings:
-    limit = settings.model_retry_seconds
-    outage = OutagePolicy() if limit is None else OutagePolicy(limit_seconds=limit)
-    return RouterSettings(outage=outage)
+    text = settings.model_retry_seconds
+    if text is None:
+        return RouterSettings()
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        variable = "MAINSPRING_MODEL_RETRY_SECONDS"
+        raise InvalidInput(f"{variable}: {text} is not a number of seconds, such as 600")
+    return RouterSettings(outage=OutagePolicy(limit_seconds=seconds))
 
 
 def embedding_endpoint(settings: Settings, model_id: str) -> embeddings.EmbeddingEndpoint:

@@ -16,6 +16,7 @@ from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.config import Settings, is_postgres
 from mainspring.core.lazy_module import LazyModule
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.adoption import require_own_records
 from mainspring.runtime.run_options import RunOptions
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
@@ -62,6 +63,7 @@ async def open_service(
         open_model_registry(settings) as models,
         _open_messaging(settings, log, tenant_limit) as (dispatcher, deltas),
     ):
+        await require_own_records(log.store)
         yield build_service(
             Infrastructure(
                 log=log,

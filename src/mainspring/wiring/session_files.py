@@ -55,7 +55,8 @@ async def open_snapshots(
     if rewind_history.policy is not None:
         # what was hidden from the session is in none of its snapshots: a restore would remove it
         loaded = await read_folder_policy(settings, paths.workspace)
-        pinned = await read_pinned_policy(log, rewind_history.policy, loaded)
+        own_log = await log.own(rewind_history.session_id)
+        pinned = await read_pinned_policy(own_log, log, rewind_history.policy, loaded)
         paths = await to_thread.run_sync(hide_denied_paths, paths, pinned.policy)
     return _snapshots(paths)
 

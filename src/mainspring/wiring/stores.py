@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TypeAlias, cast
+from typing import Protocol, cast
 
 import anyio
 
@@ -20,19 +20,22 @@ from mainspring.log.migrate import SchemaStatus
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
 from mainspring.runtime.agent_folder.state_folder import ignore_state_in_git
-from mainspring.wiring.user_vault import known_secrets
-
-Opener: TypeAlias = Callable[[str], AbstractAsyncContextManager[Store]]
+from mainspring.wiring.user_vault import known_secrets, store_key
 
 
-def open_store(url: str) -> AbstractAsyncContextManager[Store]:
-    """Open a SQLite file by its path, or PostgreSQL by its URL.
+class Opener(Protocol):
+    def __call__(self, url: str, *, key: bytes) -> AbstractAsyncContextManager[Store]: ...
+
+
+def open_store(settings: Settings) -> AbstractAsyncContextManager[Store]:
+    """Open a SQLite file by its path, or PostgreSQL by its URL, with the installation's key.
 
     Raises:
         InvalidInput: the URL is not supported, or its driver is not installed.
     """
+    url, key = settings.store, store_key(settings)
     if is_postgres(url):
-        return _opener()(url)
+        return _opener()(url, key=key)
     if "://" in url:
         raise InvalidInput(
             f"{without_password(url)}: this kind of URL is not supported;"
@@ -40,7 +43,7 @@ def open_store(url: str) -> AbstractAsyncContextManager[Store]:
         )
     if Path(url).parent.name == FOLDER:
         ignore_state_in_git(Path(url))
-    return sqlite.open_sqlite(Path(url))
+    return sqlite.open_sqlite(Path(url), key=key)
 
 
 def _opener() -> Opener:
@@ -81,7 +84,7 @@ def has_store(settings: Settings) -> bool:
 
 @asynccontextmanager
 async def open_log(settings: Settings) -> AsyncGenerator[SessionLog, None]:
-    async with open_store(settings.store) as store:
+    async with open_store(settings) as store:
         yield SessionLog(store, scrub=Scrubber(known_secrets(settings)))
 
 

@@ -50,7 +50,9 @@ async def test_the_gate_closes_on_a_regression_that_its_trials_prove_and_names_i
     agent.write_model({"steps": [{"says": "1"}]})
     files = ReportFiles(junit="out.xml", markdown="out.md", html="out.html")
     assert await run_command(agent, files=files) == 1  # without a baseline, everything must pass
-    assert "gate closed" in capfd.readouterr().out
+    out = capfd.readouterr().out
+    assert out.startswith("RESULT  CASE  TRIAL  SCORE  TURNS  CALLS  TIME  COST  WHY")
+    assert "gate closed" in out
     assert await run_command(agent, is_gate=False, saves=True, files=ReportFiles()) == 0
     assert await run_command(agent, files=ReportFiles()) == 0  # no worse than the baseline
     agent.write_model({"steps": [{"says": "2"}]})

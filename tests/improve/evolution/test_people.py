@@ -73,6 +73,7 @@ def test_the_command_estimates_refuses_what_is_not_committed_and_writes_a_report
     change(folder / "evolve.yaml", calls={"metric": 110})
     ended = run("run", "--json")
     assert json.loads(ended.stdout)["trials"] > 9
+    assert "the sealed cases were looked at" in run("status").stdout
     assert run("show", "--html", "report.html").returncode == 0
     page = (folder / "report.html").read_text()
     assert page.count("<svg") >= 2

@@ -46,7 +46,10 @@ SENDING = "def solve(x):\n    return {'y': x * 2, 'sent': x == 38}\n"
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    folder = tmp_path / "doubling"
+    return write_doubling(tmp_path / "doubling")
+
+
+def write_doubling(folder: Path) -> Path:
     folder.mkdir()
     steps = [
         {"when": f"attempt {number}", "steps": [{"says": f'<file path="solve.py">\n{text}</file>'}]}
@@ -69,7 +72,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
-def opened(folder: Path) -> AbstractAsyncContextManager[FolderCampaigns]:
+def opened(folder: Path, store: str | None = None) -> AbstractAsyncContextManager[FolderCampaigns]:
     settings = EvolveSettings(improver="scripted:improver.yaml", most_refusals=3)
     options = CampaignOptions(folder=folder, settings=settings, suite=None, program=True)
     return open_campaigns(read_settings(environ=boundary(), folder=folder), options)

@@ -20,8 +20,8 @@ from mainspring.core.events import (
     SessionCreated,
 )
 from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.log.container import import_lines
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import import_lines
 from mainspring.log.verify import verify
 from mainspring.runtime.move_sessions.session_bundle import (
     BundleSource,

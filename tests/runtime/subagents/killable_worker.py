@@ -13,6 +13,7 @@ from msgspec import Struct
 from tests.environ import boundary
 from tests.harness.fake_sandbox import Ledger, told, tools
 from tests.harness.killable_worker import Fuse, Fused, Streaming, begin, ended, serve
+from tests.keys import VAULT_KEY
 from tests.runtime.subagents.scripted_threads import Play, newest, task_of, troupe, turn_of
 from tests.runtime.subagents.thread_states import check_live
 
@@ -125,7 +126,8 @@ async def live(order: Order, fuse: Fuse) -> None:
     """Run the session and be the person whom it asks, until it has completed."""
     ledger = Ledger(Path(order.ledger), fuse.near)
     folder = Path(order.ledger).parent
-    settings = read_settings(store=order.store, environ=boundary(), folder=folder)
+    environ = {**boundary(), "MAINSPRING_VAULT_KEY": VAULT_KEY}
+    settings = read_settings(store=order.store, environ=environ, folder=folder)
     async with open_runtime(settings) as runtime:
         runtime.log.store = cast("Store", Fused(runtime.log.store, fuse, ledger.log_was_written))
         session = await _resumed(runtime, order, ledger, fuse)

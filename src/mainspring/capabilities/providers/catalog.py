@@ -7,6 +7,7 @@ import functools
 import importlib.resources
 import re
 import tomllib
+from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -111,20 +112,16 @@ class Catalog:
             self.listing(model)
 
     @classmethod
-    def load(cls, extra: Path | None = None) -> Catalog:
-        """The shipped catalog, extended by the file `extra` if there is one.
+    def load(cls, *files: Path, layers: Sequence[tuple[str, str]] = ()) -> Catalog:
+        """The shipped catalog, extended by those of the files that exist, then by the layers.
 
         Raises:
-            InvalidInput: the file cannot be read or is not a catalog; the message says where.
+            InvalidInput: a file cannot be read or is not a catalog; the message says where.
         """
         package = importlib.resources.files("mainspring.capabilities.providers")
         shipped = ("catalog.toml", (package / "catalog.toml").read_text(encoding="utf-8"))
-        if extra is None or not extra.exists():
-            return cls(shipped)
-        try:
-            return cls(shipped, (str(extra), extra.read_text(encoding="utf-8")))
-        except (OSError, UnicodeDecodeError) as error:
-            raise InvalidInput(f"{extra} cannot be read: {error}") from error
+        texts = [(str(file), _read(file)) for file in files if file.exists()]
+        return cls(shipped, *texts, *layers)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -297,8 +294,15 @@ def lookup(name: str) -> ModelFacts:
     return bundled_catalog().lookup(name)
 
 
-def missing_model_reason(file: Path, names: str) -> str | None:
-    """The reason why a model is neither in the catalog nor in the file; `None` if all exist.
+def _read(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{file} cannot be read: {error}") from error
+
+
+def missing_model_reason(read_catalog: Callable[[], Catalog], names: str) -> str | None:
+    """The reason why a model is not in the catalog; `None` if all exist.
     Scripts are not checked: the user sees the error."""
     model_names = [name.strip() for name in names.split(",")]
     model_names = [name for name in model_names if name not in ("", *_RELATIVE_MODELS)]
@@ -306,7 +310,7 @@ def missing_model_reason(file: Path, names: str) -> str | None:
     if not model_names:
         return None
     try:
-        models = Catalog.load(file)
+        models = read_catalog()
         for name in model_names:
             models.resolve(name)
     except InvalidInput as error:

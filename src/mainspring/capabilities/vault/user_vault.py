@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Collection
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -19,6 +20,8 @@ else:  # importing cryptography is slow, and most commands need no vault
     aes_seal = LazyModule("mainspring.capabilities.vault.aes_seal")
     vault_file = LazyModule("mainspring.capabilities.vault.vault_file")
     vault_key = LazyModule("mainspring.capabilities.vault.vault_key")
+
+_STORE_CONTEXT = b"mainspring: the rows of a store"
 
 
 class UserVault(Struct, frozen=True, kw_only=True):
@@ -80,6 +83,14 @@ class UserVault(Struct, frozen=True, kw_only=True):
             InvalidInput: there is no key, or it is invalid.
         """
         return aes_seal.AesSeal(self._key())
+
+    def store_key(self) -> bytes:
+        """The key that binds stores to this installation: it follows from the vault's key, which
+        cannot be computed from it.
+
+        Raises: InvalidInput, OSError.
+        """
+        return hmac.digest(self._key(), _STORE_CONTEXT, "sha256")
 
     def seal(self, plain: bytes, context: str) -> bytes:
         return self.open_seal().seal(plain, context)

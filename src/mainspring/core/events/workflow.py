@@ -48,6 +48,8 @@ class WorkflowRunCreated(Payload, frozen=True, kw_only=True, tag="workflow_run.c
     run_key: str | None = None
     """A key of the caller's choice: a second start with it is the same run."""
     workspace: str | None = None
+    base_branch: str | None = None
+    """The branch that its changes are for: `$BASE_BRANCH`."""
 
 
 class WorkflowRunRunning(Payload, frozen=True, kw_only=True, tag="workflow_run.status_running"):

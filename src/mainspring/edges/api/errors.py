@@ -18,6 +18,8 @@ _STATUS_BY_ERROR: tuple[tuple[type[errors.MainspringError], int], ...] = (
     (errors.SessionHasForks, 409),
     (errors.SessionExists, 409),
     (errors.SessionGone, 409),
+    (errors.ForeignSession, 409),
+    (errors.ForeignRecord, 409),
     (errors.Conflict, 409),
     (errors.LeaseHeld, 409),
     (errors.Unauthenticated, 401),

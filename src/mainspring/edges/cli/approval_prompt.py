@@ -23,7 +23,7 @@ from mainspring.runtime.approvals import check_form, field_choices, form_fields,
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_summary import (
     ThreadPendingCall,
-    read_pending_calls,
+    pending_calls,
     workspace_of,
 )
 from mainspring.runtime.settings.project_trust import LOCAL_FILE
@@ -61,8 +61,7 @@ class ApprovalPrompt:
     async def ask_all(self, session: Session) -> bool:
         """Ask about every pending call. Returns false if there is none, or if the user postpones
         one."""
-        row = await session.log.session(session.id)
-        calls = await read_pending_calls(session.log, row)
+        calls = pending_calls(await session.projection())
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
         for item in calls:
             self.keyboard.discard_typed()

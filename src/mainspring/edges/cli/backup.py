@@ -55,7 +55,7 @@ async def backup(
     """
     require_store(settings)
     notes = Screen(settings, stderr=True)
-    async with stores.open_store(settings.store) as store:
+    async with stores.open_store(settings) as store:
         with _open_output(file) as output:
             counts = await write_backup(
                 store, output, time=clock.now(), report_progress=_Progress(notes).report
@@ -103,7 +103,7 @@ async def restore(
     with file_errors(file):
         source = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115, ASYNC230
     with source:
-        async with stores.open_store(settings.store) as store:
+        async with stores.open_store(settings) as store:
             try:
                 counts = await restore_backup(
                     store, source, report_progress=_Progress(notes).report

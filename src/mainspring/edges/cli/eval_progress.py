@@ -40,6 +40,7 @@ class EvalProgress:
         self._passed = sum(item.outcome == "passed" for item in (*plan.done, *plan.reused))
         self._cost = sum((Decimal(item.cost_usd) for item in plan.done), Decimal(0))
         self._recent: deque[EvalCaseEnded] = deque(maxlen=_SHOWN)
+        self._has_heads = False
         self._started = time.monotonic()
         is_live = self._screen.can_redraw and not is_json
         console = Console(file=sys.stdout, color_system="auto" if settings.color else None)
@@ -67,6 +68,9 @@ class EvalProgress:
         if self._is_json:
             self._screen.json(item)
         elif self._live is None:
+            if not self._has_heads:
+                self._has_heads = True
+                self._screen.line(*((f"{head}  ", "dim") for head in RESULT_HEADS))
             self._screen.line(*((f"{words}  ", style) for words, style in result_row(item)))
         else:
             self._live.update(self._table(), refresh=True)
@@ -107,7 +111,7 @@ def _why(item: EvalCaseEnded) -> str:
     if item.error:
         return item.error
     failures = (
-        f"{grade.grader}: not {check.name}"
+        f"{grade.grader}: failed: {check.name}"
         for grade in item.grades
         for check in grade.checks
         if not check.passed

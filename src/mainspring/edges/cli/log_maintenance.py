@@ -38,7 +38,7 @@ from mainspring.edges.cli.printing import (
 )
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.files.atomic_file import atomic_write, file_errors
-from mainspring.log import transfer
+from mainspring.log import container, transfer
 from mainspring.log import verify as verifying
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, all_sessions
@@ -156,7 +156,7 @@ async def import_(
         )
     with source:
         async with open_log(settings) as log, aclosing(_read_lines(file, source)) as lines:
-            added = await transfer.import_lines(log, lines)
+            added = await container.import_lines(log, lines)
             for session_id in added:
                 view = await session_view(log, await log.session(session_id))
                 events = f"  {plural(view.events, 'event')}  {view.title or ''}"

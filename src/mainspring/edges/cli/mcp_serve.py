@@ -192,7 +192,7 @@ async def _serve_file(settings: Settings, file: Path, arguments: HttpArguments) 
         return await _serve_stdio(server, features)
     if arguments.no_auth:
         return await _serve_http(settings, server, lambda _: features, arguments, None)
-    async with open_store(settings.store) as store:
+    async with open_store(settings) as store:
         return await _serve_http(settings, server, lambda _: features, arguments, store.records)
 
 

@@ -43,5 +43,5 @@ async def open_as_operator(
     """
     if not is_new:
         require_store(settings)
-    async with open_store(settings.store) as store:
+    async with open_store(settings) as store:
         yield Operator(store.records, settings.user or "operator")

@@ -22,6 +22,7 @@ from mainspring.edges.cli.options import JsonOption
 from mainspring.edges.cli.printing import Screen, StyledText, plural, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.error_table import with_hints
+from mainspring.files.atomic_file import read_bounded
 from mainspring.harness.permissions.call_analysis import analyze_call
 from mainspring.harness.permissions.command_location import read_command_location
 from mainspring.harness.permissions.decide import decide
@@ -337,7 +338,17 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
         screen.paragraph((f"  variables for commands in the sandbox: {names} ({source})", ""))
     if unscheduled:
         screen.paragraph((f"  schedule: {unscheduled}", "yellow"))
+    _trust_models(screen, place / project_trust.MODELS_FILE, home)
     return 0
+
+
+def _trust_models(screen: Screen, file: Path, home: Path) -> None:
+    if (content := read_bounded(file)) is None:
+        return
+    project_trust.trust_file(file, content, home=home)
+    screen.paragraph((f"  models, prices and aliases: {project_trust.MODELS_FILE}", ""))
+    for line in content.decode(errors="replace").splitlines():
+        screen.paragraph((f"    {line}", "dim"))
 
 
 @command(app)

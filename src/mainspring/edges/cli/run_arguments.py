@@ -197,7 +197,7 @@ class RunArguments:
     def applied_to(self, settings: Settings) -> Settings:
         if self.retry_seconds is None:
             return settings
-        return replace(settings, model_retry_seconds=self.retry_seconds)
+        return replace(settings, model_retry_seconds=str(self.retry_seconds))
 
     def session(self) -> str | None:
         """The session to continue, as `find_session` takes it.

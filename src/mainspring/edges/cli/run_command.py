@@ -35,7 +35,7 @@ from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_d
 from mainspring.harness.stop_reasons import EndReason
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
-from mainspring.runtime.session.session_summary import read_pending_calls
+from mainspring.runtime.session.session_summary import pending_calls
 from mainspring.runtime.slash_commands import mode_of
 
 if TYPE_CHECKING:
@@ -177,11 +177,11 @@ async def run_attended(
     """Run a session. At a terminal, ask the user about pending calls and continue."""
     keyboard = keyboard or Keyboard(colour=settings.color)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
-    row = await session.log.session(session.id)
-    tree = SubagentTree.of(await session.events(), row.thread_id)
+    projection = await session.projection()
+    tree = SubagentTree(projection.main_thread_id, projection)
     renderer = EventRenderer(settings, own=own, subagents=tree)
     while True:
-        for pending in await read_pending_calls(session.log, row):
+        for pending in pending_calls(await session.projection()):
             renderer.add_call(pending.call.id, pending.call.name, pending.call.input)
         try:
             with notices.redirected_to(renderer.note):
@@ -312,8 +312,7 @@ def _fixes(reason: EndReason) -> tuple[str, ...]:
 
 
 async def _print_waiting(notes: Screen, session: Session) -> None:
-    row = await session.log.session(session.id)
-    for pending in await read_pending_calls(session.log, row):
+    for pending in pending_calls(await session.projection()):
         call = pending.call
         about = f" {key_argument(call.input)}"
         notes.line(("waits ", "bold yellow"), (caller_path(pending), "bold"), (about, ""))

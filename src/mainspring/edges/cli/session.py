@@ -46,9 +46,9 @@ from mainspring.edges.cli.session_transfer import export, pull, push
 from mainspring.error_table import with_hints
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log import search as searching
+from mainspring.log.session_status import Status
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.approvals import Answer, may_comment, parse_form, submit_answer
-from mainspring.runtime.session.activity_line import Status
 from mainspring.runtime.session.recent_sessions import PEOPLES_ORIGINS, sessions_of_origins
 from mainspring.runtime.session.session_summary import (
     SessionSummary,

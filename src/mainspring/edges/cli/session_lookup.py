@@ -19,6 +19,10 @@ from mainspring.wiring.stores import has_store, open_log
 
 LAST_SESSION = "last"
 """The name of the person's last conversation, or of the last run of a suite or a workflow."""
+_FOREIGN_HINT = (
+    "this store has sessions that this installation did not write: it came from elsewhere, or an"
+    " earlier version wrote it; `mainspring adopt` shows them"
+)
 _PAGE_SIZE = 1000
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
@@ -35,7 +39,8 @@ async def find_session(settings: Settings, log: SessionLog, id_or_part: str) -> 
         return await _find_by_id(log, id_or_part)
     session = await last_conversation(log, local_user(settings.user).id, clock.now())
     if session is None:
-        raise error_table.NO_LAST_SESSION.error(InvalidInput)
+        error = error_table.NO_LAST_SESSION.error(InvalidInput)
+        raise with_hints(error, *[_FOREIGN_HINT] if await _has_foreign(log) else [])
     return session
 
 
@@ -50,6 +55,13 @@ async def find_run(log: SessionLog, id_or_part: str, origin: OriginType) -> Sess
     if run is None:
         raise InvalidInput(f"there is no {origin} run yet")
     return run
+
+
+async def _has_foreign(log: SessionLog) -> bool:
+    async for session in all_sessions(log.store):
+        if not log.is_own(session):
+            return True
+    return False
 
 
 async def _find_by_id(log: SessionLog, id_or_part: str) -> SessionRow:

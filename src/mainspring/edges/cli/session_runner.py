@@ -20,7 +20,7 @@ from mainspring import error_table
 from mainspring.capabilities.providers.model_registry import model_unavailable
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, scripted_models
 from mainspring.capabilities.vault.redaction import Scrubber
-from mainspring.config import FOLDER, Settings
+from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import PermissionUpdate
@@ -28,10 +28,11 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.model_facts import ModelFacts
 from mainspring.core.sender import Origin
+from mainspring.edges.cli.adopt import find_own
 from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, dollars, plural, token_count
 from mainspring.edges.cli.run_arguments import RunArguments
-from mainspring.edges.cli.session_lookup import find_session, require_store
+from mainspring.edges.cli.session_lookup import require_store
 from mainspring.edges.cli.terminal_input import pause_echo
 from mainspring.edges.cli.worktree_option import open_worktree, share_repository
 from mainspring.error_table import with_hints
@@ -40,6 +41,7 @@ from mainspring.harness.context.xray import cached_share
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.store import SessionRow
 from mainspring.log.task_groups import unwrap_single_error
+from mainspring.runtime.adoption import move_session
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.agent_folder.agent_loader import AgentFolder
 from mainspring.runtime.agent_folder.manifest import ManifestOutcome
@@ -241,7 +243,7 @@ async def open_session_runner(  # parameters: how a command asks, and when it ru
     )
     reused = loaded_policy if runs_at_once else None
     async with open_runtime(settings, options=at_terminal, loaded=reused) as runtime:
-        row = None if resume is None else await find_session(settings, runtime.log, resume)
+        row = await _find_resumed(settings, runtime, resume, at_terminal, notices)
         recorded = None if row is None else await _read_resumed(runtime, row, at_terminal)
         read_agent = partial(
             agents.open, options, recorded, facts=runtime.models.facts, loaded=loaded_policy
@@ -289,6 +291,29 @@ def _require_folder(folder: Path) -> None:
 
 def _is_same_place(one: Path, other: str) -> bool:
     return os.path.realpath(one) == os.path.realpath(other)
+
+
+async def _find_resumed(
+    settings: Settings, runtime: Runtime, resume: str | None, options: RunOptions, notices: Notices
+) -> SessionRow | None:
+    """The session that continues. If its project's folder was moved, with its store, it continues
+    in the new place, by the rules and hooks that count there.
+
+    Raises: SessionNotFound, InvalidInput, ForeignSession.
+    """
+    if resume is None:
+        return None
+    row = await find_own(settings, runtime.log, resume)
+    before = await workspace_of(runtime.log, row.id)
+    home = Path(settings.store).parent
+    if before is None or home.name != FOLDER or is_postgres(settings.store):
+        return row
+    here = options.workspace or home.parent
+    if await anyio.to_thread.run_sync(os.path.lexists, before) or not here.is_dir():
+        return row
+    await move_session(runtime.log, row.id, workspace=str(here))
+    notices.warn(f"{before} does not exist any more: the session continues in {here}, by its rules")
+    return await runtime.log.session(row.id)
 
 
 async def _read_resumed(runtime: Runtime, row: SessionRow, options: RunOptions) -> SessionSummary:

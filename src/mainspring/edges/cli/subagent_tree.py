@@ -5,18 +5,21 @@ lines to draw.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
-from typing import Literal, TypeAlias
 
 from mainspring.core import events
-from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.envelope import Event
 from mainspring.edges.cli.event_summary import truncate
 from mainspring.edges.cli.printing import StyledText, dollars, plural
-from mainspring.harness.state.open_call import CallResult, call_id_of, proposed_call
+from mainspring.harness.state.session_projection import (
+    SessionProjection,
+    ThreadProjection,
+    project,
+)
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
+from mainspring.log.session_status import SubagentState, status_names
 
-SubagentState: TypeAlias = Literal["waiting", "running", "asking", "ended"]
 _MAX_NAME_CHARS = 16
 
 
@@ -24,35 +27,69 @@ _MAX_NAME_CHARS = 16
 class SubagentNode:
     """One subagent."""
 
-    id: str
-    name: str
-    about: str
-    parent_id: str | None
-    subagent_state: SubagentState = "waiting"
-    """`waiting`: it has not started."""
-    reason: str = ""
-    """Why it ended."""
-    turns: int = 0
-    cost_usd: Decimal = Decimal(0)
-    calls: dict[str, str] = field(default_factory=dict[str, str])
-    """The tools of its open calls, by call id."""
+    thread: ThreadProjection
+    created: events.ThreadCreated
+    is_left_behind: bool = False
+    """The parent of this fork continues it."""
     is_shown: bool = True
     """Whether something has happened to it since `hide_all`."""
+
+    @property
+    def id(self) -> str:
+        return self.thread.id
+
+    @property
+    def name(self) -> str:
+        return self.created.agent_name or "subagent"
+
+    @property
+    def about(self) -> str:
+        return truncate(self.created.description or "")
+
+    @property
+    def parent_id(self) -> str | None:
+        return self.created.parent_thread_id
+
+    @property
+    def turns(self) -> int:
+        return self.thread.turns
+
+    @property
+    def cost_usd(self) -> Decimal:
+        return self.thread.cost_usd
+
+    @property
+    def subagent_state(self) -> SubagentState:
+        return "ended" if self.is_left_behind else status_names(self.thread.state).subagent
 
     @property
     def is_live(self) -> bool:
         return self.subagent_state in ("waiting", "running")
 
     @property
+    def reason(self) -> str:
+        """Why it ended."""
+        thread = self.thread
+        if thread.is_stopped:
+            return "stopped"
+        reason = thread.reason or ""
+        if self.is_left_behind and reason in ("", "requires_action"):
+            return "left behind"
+        is_cut_short = reason in INTERRUPTED_REASONS
+        text = "interrupted" if is_cut_short else reason.replace("_", " ")
+        return "done" if reason == "completed" else text
+
+    @property
     def activity(self) -> str:
-        newest = next(reversed(self.calls.values()), "")
+        newest = next(reversed(self.thread.calls.values()), None)
+        tool = "" if newest is None else newest.name
         match self.subagent_state:
             case "waiting":
                 return "waiting"
             case "running":
-                return newest or "thinking"
+                return tool or "thinking"
             case "asking":
-                return f"asks: {newest}" if newest else "asks"
+                return f"asks: {tool}" if tool else "asks"
             case "ended":
                 return self.reason
 
@@ -62,19 +99,18 @@ class SubagentNode:
 
 
 class SubagentTree:
-    def __init__(self, main_id: str) -> None:
+    def __init__(self, main_id: str, projection: SessionProjection | None = None) -> None:
+        """`projection`: of the log so far; its subagents are hidden."""
         self.main_id = main_id
+        self._projection = SessionProjection() if projection is None else projection.copy()
         self.nodes: dict[str, SubagentNode] = {}
-        self._calls: set[str] = set()
+        self._add_subagents()
+        self.hide_all()
 
     @classmethod
     def of(cls, log: Iterable[Event], main_id: str) -> SubagentTree:
         """The tree after a log, with all subagents hidden."""
-        tree = cls(main_id)
-        for event in log:
-            tree.apply(event)
-        tree.hide_all()
-        return tree
+        return cls(main_id, project(log))
 
     @property
     def is_live(self) -> bool:
@@ -83,7 +119,7 @@ class SubagentTree:
 
     def has_spawned(self, call_id: str) -> bool:
         """Whether a call created a subagent."""
-        return call_id in self._calls
+        return any(node.created.tool_use_id == call_id for node in self.nodes.values())
 
     def hide_all(self) -> None:
         """Hide all subagents until something happens to them."""
@@ -92,19 +128,25 @@ class SubagentTree:
 
     def apply(self, event: Event) -> SubagentNode | None:
         """Apply an event. Returns the subagent whose state it changed, if any."""
-        if isinstance(event.payload, events.SessionForked):
-            for item in self.nodes.values():  # the parent session continues them
-                item.subagent_state, item.reason = "ended", item.reason or "left behind"
+        node = self.nodes.get(event.thread_id)
+        before = None if node is None else node.subagent_state
+        self._projection.apply(event)
+        match event.payload:
+            case events.SessionForked():
+                for item in self.nodes.values():
+                    item.is_left_behind = True
+                return None
+            case events.ThreadCreated(session_thread_id=id_):
+                return self.nodes.get(id_) if self._add_subagents() else None
+            case events.StatusRunning() if node is not None:
+                node.is_left_behind = False
+            case _:
+                pass
+        if node is None:
             return None
-        if isinstance(event.payload, events.ThreadCreated):
-            return self._add_subagent(event.payload)
-        branch = self.nodes.get(event.thread_id)
-        if branch is None:
-            return None
-        before = branch.subagent_state
-        _apply_event(branch, event, event.payload)
-        branch.is_shown = branch.is_shown or branch.is_live or branch.subagent_state != before
-        return branch if branch.subagent_state != before else None
+        after = node.subagent_state
+        node.is_shown = node.is_shown or node.is_live or after != before
+        return node if after != before else None
 
     def path(self, node: SubagentNode) -> str:
         """The names from the main thread down to this subagent."""
@@ -123,18 +165,13 @@ class SubagentTree:
             lines.append([(f"… {hidden} more", "dim")])
         return [*lines, [(_total_text(nodes), "dim")]]
 
-    def _add_subagent(self, created: events.ThreadCreated) -> SubagentNode | None:
-        if created.session_thread_id in self.nodes:
-            return None
-        if created.tool_use_id is not None:
-            self._calls.add(created.tool_use_id)
-        branch = self.nodes[created.session_thread_id] = SubagentNode(
-            id=created.session_thread_id,
-            name=created.agent_name or "subagent",
-            about=truncate(created.description or ""),
-            parent_id=created.parent_thread_id,
-        )
-        return branch
+    def _add_subagents(self) -> bool:
+        """Add those that are new. Returns whether there are any."""
+        count = len(self.nodes)
+        for thread in self._projection.threads.values():
+            if thread.created is not None and thread.id not in self.nodes:
+                self.nodes[thread.id] = SubagentNode(thread, thread.created)
+        return len(self.nodes) > count
 
     def _visible(self) -> list[SubagentNode]:
         return [branch for branch in self.nodes.values() if branch.is_shown]
@@ -180,33 +217,3 @@ def _total_text(nodes: list[SubagentNode]) -> str:
     turns = sum(item.turns for item in nodes)
     cost = sum((item.cost_usd for item in nodes), Decimal(0))
     return f"{plural(len(nodes), 'subagent')}{at_work} · {plural(turns, 'turn')}, {dollars(cost)}"
-
-
-def _apply_event(node: SubagentNode, event: Event, payload: AnyPayload) -> None:
-    match payload:
-        case events.StatusRunning():
-            node.subagent_state, node.reason = "running", ""
-        case events.ThreadStopped():
-            node.reason = "stopped"
-        case events.StatusIdle(reason=reason):
-            _apply_idle(node, reason or "")
-        case events.ModelRequestEnded():
-            node.turns += not payload.is_error and payload.purpose is None
-            node.cost_usd += Decimal(payload.cost_usd or 0)
-        case _ if isinstance(payload, CallResult):
-            node.calls.pop(call_id_of(payload) or "", None)
-        case _:
-            if call := proposed_call(event):
-                node.calls[call.id] = call.name
-
-
-def _apply_idle(node: SubagentNode, reason: str) -> None:
-    if reason == "requires_action":
-        node.subagent_state = "asking"
-        return
-    node.calls.clear()
-    node.subagent_state = "ended"
-    if node.reason != "stopped":
-        is_cut_short = reason in INTERRUPTED_REASONS
-        text = "interrupted" if is_cut_short else reason.replace("_", " ")
-        node.reason = "done" if reason == "completed" else text

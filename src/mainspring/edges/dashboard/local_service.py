@@ -25,7 +25,7 @@ from mainspring.service.views.local_records import LocalRecords
 from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.service_assembly import agent_folder_ports
-from mainspring.wiring.user_vault import known_secrets
+from mainspring.wiring.user_vault import known_secrets, store_key
 
 
 @asynccontextmanager
@@ -41,7 +41,7 @@ async def open_local_service(
         raise InvalidInput("this store is a server's; `mainspring serve` has its dashboard")
     with TemporaryDirectory() as folder:
         async with (
-            open_sqlite(Path(settings.store)) as store,
+            open_sqlite(Path(settings.store), key=store_key(settings)) as store,
             open_sqlite(Path(folder, DATABASE)) as others,
             open_model_registry(settings) as models,
         ):

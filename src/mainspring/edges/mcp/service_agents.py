@@ -122,7 +122,7 @@ class ServiceAgents:
         texts = FinalTexts(session.row.thread_id)
         log, id_ = self.services.sessions.log, session.record.id
         if _is_running(session):
-            async with aclosing(log.follow(id_, after=session.digest.seq)) as following:
+            async with aclosing(log.follow(id_, after=session.projection.seq)) as following:
                 async for event in following:
                     if (text := step_text(event)) is not None:
                         on_step(text)

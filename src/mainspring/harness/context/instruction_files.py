@@ -35,6 +35,8 @@ _PERSONA = ("SOUL.md", "IDENTITY.md", "USER.md")
 _SIGNS_OF_A_PERSONA = frozenset({"SOUL.md", "IDENTITY.md"})
 _BESIDE_A_PERSONA = ("TOOLS.md",)
 """Read only in an agent folder, since other projects use this name for other things."""
+_PLAYBOOK, _SIGN_OF_A_PLAYBOOK = "PLAYBOOK.md", "evolve.yaml"
+"""Rules that campaigns have proved; other projects use the name for other things."""
 _NO_INSTRUCTIONS = {
     "HEARTBEAT.md": "recurring work belongs in a schedule",
     "BOOTSTRAP.md": "there is no special first run",
@@ -199,6 +201,8 @@ class CandidateFinder(Struct, frozen=True):
             yield from self._cursor(folder)
             yield InstructionCandidate(folder / "CLAUDE.local.md")
             yield from (InstructionCandidate(folder / name, imports=None) for name in _GSD)
+            if folder == self.roots.agent and _SIGN_OF_A_PLAYBOOK in self._names(folder):
+                yield InstructionCandidate(folder / _PLAYBOOK, imports=None)
 
     def _persona(self, folder: PurePosixPath) -> Iterator[InstructionCandidate]:
         """The persona of an agent comes first, and only from its own folder."""

@@ -62,6 +62,8 @@ class Thread(Struct, kw_only=True):
     repetition: Repetition = field(default_factory=Repetition)
     status: str | None = None
     """The last status block that the model has read."""
+    is_in_outage: bool = False
+    """Whether the newest model request has failed, and waits to be sent again."""
     has_open_status: bool = False
     """The next request already has its status block."""
     tasks: dict[str, events.Task] = field(default_factory=dict[str, events.Task])
@@ -212,7 +214,14 @@ def _wake(thread: Thread, _event: Event, payload: events.SessionWoken) -> None:
     thread.retries.wakes = payload.attempt
 
 
+def _failed(thread: Thread, _event: Event, payload: events.SessionFailed) -> None:
+    is_retried = payload.error.retry_status.type == "retrying"
+    if is_retried and payload.error.failure is not None:
+        thread.is_in_outage = thread.open_request is not None
+
+
 def _request_started(thread: Thread, event: Event, payload: events.ModelRequestStarted) -> None:
+    thread.is_in_outage = False
     thread.open_request = event.id
     thread.open_purpose = payload.purpose
     if payload.purpose is not None:
@@ -372,6 +381,7 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     events.StatusRunning: _running,
     events.StatusIdle: _idle,
     events.StatusRescheduled: _rescheduled,
+    events.SessionFailed: _failed,
     events.SessionWoken: _wake,
     events.ModelRequestStarted: _request_started,
     events.ModelRequestEnded: _request_ended,

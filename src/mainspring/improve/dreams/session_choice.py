@@ -19,13 +19,13 @@ _PAGE = 200
 
 
 async def new_sessions(log: SessionLog, read_ids: Collection[str]) -> list[str]:
-    """The ids of the sessions to read, newest first."""
+    """The ids of the sessions to read, newest first. Nothing is learned from foreign ones."""
     session_ids: list[str] = []
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=_PAGE):
         before = page[-1]
         for row in page:
-            if row.id not in read_ids and await _is_readable(log, row):
+            if row.id not in read_ids and log.is_own(row) and await _is_readable(log, row):
                 session_ids.append(row.id)
                 if len(session_ids) == MAX_SESSIONS:
                     return session_ids

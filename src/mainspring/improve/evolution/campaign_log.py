@@ -208,6 +208,17 @@ async def list_campaigns(log: SessionLog, agent: str) -> list[EvolutionCreated]:
     return await read_list(log, list_session(agent), EvolutionCreated)
 
 
+async def sealed_looks(log: SessionLog, agent: str, suite_hash: str) -> int:
+    """How often the gate has looked at the sealed cases of a suite. Each look wears them out."""
+    looks = 0
+    for created in await list_campaigns(log, agent):
+        if created.suite_hash == suite_hash:
+            campaign = await read_campaign(log, created.campaign_id)
+            gates = [item.gate for item in (*campaign.refusals, *campaign.promotions)]
+            looks += sum(gate.looks for gate in gates if gate is not None)
+    return looks
+
+
 async def read_ledger(log: SessionLog, agent: str) -> Ledger:
     ledger = Ledger()
     with suppress(SessionNotFound):

@@ -125,6 +125,8 @@ def _cause(case_id: str, items: Sequence[Observation], situation: Situation) -> 
         if kind in facts:
             if track == "prompt" and situation.rounds.get(case_id, 0) >= _PROMPT_ROUNDS:
                 break
+            if track == "prompt" and "prompt" not in situation.tracks:
+                track = "playbook"  # the instructions stay as people wrote them
             detail = facts[kind] or check
             cluster = f"{kind}: {detail}" if detail else kind
             reason = "nothing to learn from an outage" if kind == "outage" else kind

@@ -48,6 +48,8 @@ class EvolveSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     protected: tuple[str, ...] = ()
     """Lines of the agent's texts that no change may remove or alter."""
     seed: int = 0
+    rotation: int = 0
+    """Another number draws other sealed cases, if the suite has no split `holdout`."""
     most_refusals: Annotated[int, Meta(ge=1, le=1000)] = 40
     trials: Annotated[int, Meta(ge=1, le=20)] = 1
     """Trials of each sealed case."""

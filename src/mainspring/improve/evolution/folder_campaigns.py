@@ -194,7 +194,7 @@ class FolderCampaigns:
     def plan(self, campaign_id: str, base: Candidate) -> Plan:
         """Raises: InvalidInput: there are no cases for the search or for the gate."""
         settings, suite = self.settings, self.suite_file.suite
-        develop, sealed = split_cases(suite.cases)
+        develop, sealed = split_cases(suite.cases, settings.rotation)
         if not develop or not sealed:
             raise InvalidInput(
                 f"suite {suite.name} has {len(develop)} cases to develop with and {len(sealed)}"
@@ -388,13 +388,15 @@ def _plan_of_proposal(plan: Plan, number: int, trigger: str) -> Plan:
     return replace(plan, sealed=tuple(sealed), gate=stream_policy(plan.gate, len(sealed)), gates=1)
 
 
-def split_cases(cases: Sequence[Case]) -> tuple[list[str], list[str]]:
+def split_cases(cases: Sequence[Case], rotation: int = 0) -> tuple[list[str], list[str]]:
     """The cases for the search, and the sealed ones. Without a split `holdout`, sealed cases are
-    drawn by their ids, so that they stay the same."""
+    drawn by their ids, so that they stay the same until somebody rotates them."""
     sealed = [case.id for case in cases if case.split == "holdout"]
     if not sealed:
         names = sorted(case.id for case in cases)
-        chosen = Random("sealed").sample(names, round(_SEALED_SHARE * len(names)))
+        chosen = Random(f"sealed {rotation}" if rotation else "sealed").sample(
+            names, round(_SEALED_SHARE * len(names))
+        )
         sealed = [case.id for case in cases if case.id in chosen]
     return [case.id for case in cases if case.id not in sealed], sealed
 

@@ -49,8 +49,6 @@ class GatePolicy(Struct, frozen=True, kw_only=True):
     """Cases of a first cheap test that a candidate must win; 0: none."""
     screen_wins: int = 2
     """The net wins that the first test needs."""
-    most_looks: int = 20
-    """Campaign-wide looks at the sealed cases; after them the cases are worn out."""
 
 
 _SCREENED, _MIN_SCREENED = 30, 150

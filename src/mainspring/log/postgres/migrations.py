@@ -168,6 +168,20 @@ MIGRATIONS = (
         up=("alter table mainspring.session add column activity text",),
         down=("alter table mainspring.session drop column activity",),
     ),
+    Migration(
+        version=5,
+        # Rows from before have no MAC: they are foreign until somebody adopts them.
+        up=(
+            "alter table mainspring.session add column mac bytea",
+            "alter table mainspring.inbox add column mac bytea",
+            "alter table mainspring.record add column content_hash bytea, add column mac bytea",
+        ),
+        down=(
+            "alter table mainspring.session drop column mac",
+            "alter table mainspring.inbox drop column mac",
+            "alter table mainspring.record drop column content_hash, drop column mac",
+        ),
+    ),
 )
 
 

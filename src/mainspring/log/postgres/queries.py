@@ -20,6 +20,7 @@ from mainspring.log.sql_rows import session_row
 from mainspring.log.store import (
     Append,
     EventRange,
+    Head,
     InboxItem,
     Lease,
     Row,
@@ -83,6 +84,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
             "parent_id": session.parent_id,
             "parent_seq": session.parent_seq,
             "activity": session.activity,
+            "mac": session.mac,
             **dict(zip(names, _columns(rows), strict=True)),
         },
     )
@@ -169,6 +171,7 @@ async def append(db: Connection, append: Append) -> None:
         *append.head,
         rows[-1].time,
         append.activity,
+        append.mac,
         lease.seconds,
         lease.session_id,
         *append.expected,
@@ -239,6 +242,21 @@ async def pending(
 async def inbox(db: Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
     key = await key_of(db, session_id)
     return list(map(InboxItem._make, await fetch_all(db, sql.INBOX, [key, after, limit])))
+
+
+async def adopt(
+    db: Connection, session_id: str, head: Head, mac: bytes, items: Sequence[InboxItem]
+) -> None:
+    async with db.transaction():
+        key = await key_of(db, session_id, sql.LOCK_SESSION)
+        values = {"key": key, "mac": mac, "seq": head.seq, "hash": head.hash}
+        if not await fetch_all(db, sql.ADOPT, values):
+            actual = (await session(db, session_id)).head.seq
+            raise Conflict(session_id, expected=head.seq, actual=actual)
+        positions = [item.position for item in items]
+        macs = [item.mac for item in items]
+        await db.execute(sql.ADOPT_ITEMS, {"key": key, "positions": positions, "macs": macs})
+        await db.execute(sql.DISCARD_ITEMS, {"key": key})
 
 
 async def acquire(

@@ -6,7 +6,6 @@ A change is one statement and one round trip. A refused change needs a second on
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Any, Final, LiteralString, Protocol, TypeVar, assert_never
 
 from psycopg import errors
@@ -20,6 +19,7 @@ from mainspring.core.errors import (
 )
 from mainspring.log.postgres.connect import Connection
 from mainspring.log.postgres.queries import ResultRows, fetch_all
+from mainspring.log.provenance import Provenance
 from mainspring.log.records import (
     Put,
     RecordChange,
@@ -32,6 +32,7 @@ from mainspring.log.records import (
 from mainspring.log.sql_rows import (
     RECORD_COLUMNS,
     is_storable_text,
+    next_row,
     prefix_end,
     record_conditions,
     record_page,
@@ -45,7 +46,7 @@ T = TypeVar("T")
 
 _MAX_ATTEMPTS = 8
 
-_VALUES: Final = "%s, %s, %s, %s, %s, %b, %s, %s, %s, %s, %s, %s"
+_VALUES: Final = "%s, %s, %s, %s, %s, %b, %s, %s, %s, %s, %s, %s, %b, %b"
 _WITH_CONTENT: Final = """
     insert into mainspring.record_content(kind, id, content)
     select kind, id, %b::bytea from written
@@ -113,15 +114,16 @@ class RunQuery(Protocol):
 class PostgresRecords:
     """The store passes in `read` and `write`; `write` retries after a conflict."""
 
-    def __init__(self, read: RunQuery, write: RunQuery) -> None:
+    def __init__(self, read: RunQuery, write: RunQuery, provenance: Provenance) -> None:
         self._read = read
         self._write = write
+        self._provenance = provenance
 
     async def get(self, kind: str, id_: str) -> RecordRow:
         row = await self._fetch_one(_GET, [kind, id_]) if is_storable_text(id_) else None
         if row is None:
             raise NotFound(kind, id_)
-        return row
+        return self._provenance.own_record(row)
 
     async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         row = None
@@ -129,14 +131,14 @@ class PostgresRecords:
             row = await self._fetch_one(_NAMED, [tenant, kind, parent, name])
         if row is None:
             raise NotFound(kind, name)
-        return row
+        return self._provenance.own_record(row)
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
         clauses, values = record_page(query, "%s")
         rows = await self._fetch_all(
             f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values
         )
-        return [record_row(item) for item in rows]
+        return [self._provenance.own_record(record_row(item)) for item in rows]
 
     async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
         clauses, values = record_page(query, "%s")
@@ -153,10 +155,10 @@ class PostgresRecords:
 
     async def write(self, *changes: RecordChange) -> tuple[RecordRow, ...]:
         require_changes_storable(changes)
-        return await self._write(lambda db: _write_all(db, changes))
+        return await self._write(lambda db: _write_all(db, self._provenance, changes))
 
     async def content(self, kind: str, id_: str) -> bytes:
-        content = (await self.whole(kind, id_)).content
+        content = self._provenance.own_content(await self.whole(kind, id_)).content
         if content is None:
             raise NotFound(kind, id_)
         return content
@@ -199,34 +201,37 @@ class PostgresRecords:
 
 
 async def _write_all(
-    db: Connection, record_changes: Sequence[RecordChange]
+    db: Connection, provenance: Provenance, record_changes: Sequence[RecordChange]
 ) -> tuple[RecordRow, ...]:
     if len(record_changes) == 1:
-        row = await _apply(db, record_changes[0])
+        row = await _apply(db, provenance, record_changes[0])
         return () if row is None else (row,)
     async with db.transaction():
-        rows = [await _apply(db, change) for change in record_changes]
+        rows = [await _apply(db, provenance, change) for change in record_changes]
     return tuple(row for row in rows if row is not None)
 
 
-async def _apply(db: Connection, record_change: RecordChange) -> RecordRow | None:
+async def _apply(
+    db: Connection, provenance: Provenance, record_change: RecordChange
+) -> RecordRow | None:
+    new = None if isinstance(record_change, Remove) else next_row(record_change, provenance)
     for _ in range(_MAX_ATTEMPTS):
-        if await _try_apply(db, record_change):
-            return None if isinstance(record_change, Remove) else _next_revision(record_change.row)
+        if await _try_apply(db, record_change, new):
+            return new
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
     raise StoreUnavailable(f"other writers kept changing {record_change.row.id}; try again")
 
 
-async def _try_apply(db: Connection, record_change: RecordChange) -> bool:
+async def _try_apply(db: Connection, record_change: RecordChange, new: RecordRow | None) -> bool:
     row = record_change.row
     match record_change:
         case Put(content=content):
             statement = _PUT if content is None else _PUT_WITH_CONTENT
-            values = record_values(_next_revision(row))
+            values = record_values(new or row)
         case Replace(content=content):
             statement = _REPLACE if content is None else _REPLACE_WITH_CONTENT
-            values = (*record_values(_next_revision(row)), row.kind, row.id, row.rev)
+            values = (*record_values(new or row), row.kind, row.id, row.rev)
         case Remove():
             statement, content = _REMOVE, None
             values = (row.kind, row.id, row.rev)
@@ -255,7 +260,3 @@ async def _refusal(db: Connection, record_change: RecordChange) -> ServiceError 
 
 def _name_taken(row: RecordRow) -> AlreadyExists:
     return AlreadyExists(f"{row.kind} {row.name!r}: there is one already")
-
-
-def _next_revision(row: RecordRow) -> RecordRow:
-    return replace(row, rev=row.rev + 1)

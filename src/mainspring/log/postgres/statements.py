@@ -6,7 +6,9 @@ from typing import Final
 
 _NOW: Final = "clock_timestamp()"
 _ROW: Final = "seq, id, thread_id, time, version, type, body, prev, sender"
-_ITEM: Final = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
+_ITEM: Final = (
+    "event_id, client_id, thread_id, time, version, type, body, sender, position, seq, mac"
+)
 _UNNESTED_ROWS: Final = """
     unnest(%b::bigint[], %b::text[], %b::text[], %b::bigint[], %b::integer[], %b::text[],
            %b::text[], %b::bytea[], %b::text[])
@@ -16,9 +18,10 @@ CREATE: Final = f"""
     with parent as (select key from mainspring.session where id = %(parent_id)s),
     created_session as (
       insert into mainspring.session(id, thread_id, created, updated, seq, hash, parent_key,
-                                     parent_seq, indexed, activity)
+                                     parent_seq, indexed, activity, mac)
       select %(id)s, %(thread_id)s, %(created)s, %(updated)s, %(seq)s, %(hash)b,
-             (select key from parent), %(parent_seq)s, %(parent_seq)s, %(activity)s::text
+             (select key from parent), %(parent_seq)s, %(parent_seq)s, %(activity)s::text,
+             %(mac)b::bytea
        where %(parent_id)s::text is null or exists (select from parent)
       on conflict (id) do nothing
       returning key
@@ -35,7 +38,7 @@ CREATE: Final = f"""
 
 _SESSIONS: Final = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end, s.activity
+           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac
       from mainspring.session s left join mainspring.session p on p.key = s.parent_key
 """
 SESSION: Final = f"{_SESSIONS} where s.id = %s"
@@ -108,7 +111,7 @@ REMOVE_BLOBS: Final = "delete from mainspring.blob where hash = any(%s)"
 _MOVED: Final = f"""
     with moved as (
       update mainspring.session
-         set seq = %s, hash = %b, updated = %s, activity = %s,
+         set seq = %s, hash = %b, updated = %s, activity = %s, mac = %b::bytea,
              lease_until = {_NOW} + make_interval(secs => %s)
        where id = %s and seq = %s and hash = %b and epoch = %s
       returning key
@@ -170,7 +173,7 @@ SUBMIT: Final = f"""
       insert into mainspring.inbox(session_key, {_ITEM})
       select key, %(event_id)s, %(client_id)s, %(thread_id)s, %(time)s::bigint,
              %(version)s::integer, %(type)s, %(body)s, %(sender)s::text, inbox_head,
-             %(seq)s::bigint
+             %(seq)s::bigint, %(mac)b::bytea
         from moved
       returning *
     )
@@ -185,6 +188,20 @@ PENDING: Final = f"""
 INBOX: Final = f"""
     select {_ITEM} from mainspring.inbox where session_key = %s and position > %s
      order by position limit %s
+"""
+
+ADOPT: Final = (
+    "update mainspring.session set mac = %(mac)b where key = %(key)s and seq = %(seq)s and"
+    " hash = %(hash)b returning key"
+)
+ADOPT_ITEMS: Final = """
+    update mainspring.inbox i set mac = a.mac
+      from unnest(%(positions)b::bigint[], %(macs)b::bytea[]) a(position, mac)
+     where i.session_key = %(key)s and i.position = a.position
+"""
+DISCARD_ITEMS: Final = """
+    delete from mainspring.inbox
+     where session_key = %(key)s and seq is null and mac is null
 """
 
 ACQUIRE: Final = f"""

@@ -25,9 +25,11 @@ from mainspring.log.postgres.connect import (
 from mainspring.log.postgres.migrations import prepare
 from mainspring.log.postgres.records import PostgresRecords
 from mainspring.log.postgres.wakeups import Wakeups
+from mainspring.log.provenance import PROCESS_KEY, Provenance
 from mainspring.log.store import (
     Append,
     EventRange,
+    Head,
     InboxItem,
     IndexedText,
     Lease,
@@ -47,12 +49,13 @@ _MAX_ATTEMPTS = 8
 class PostgresStore:
     """`log/store.py` documents the methods. Create it with `open_postgres`."""
 
-    def __init__(self, pool: Pool) -> None:
+    def __init__(self, pool: Pool, provenance: Provenance) -> None:
+        self.provenance = provenance
         self.address = pool.address
         self.signals = Signals()
         self.wakeups = Wakeups(pool, self.signals, name=ids.new_id(ids.WORKER))
         self._pool = pool
-        self.records = PostgresRecords(pool.read, self._run_retrying_conflicts)
+        self.records = PostgresRecords(pool.read, self._run_retrying_conflicts, provenance)
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[PostgresStore, None]:
@@ -63,7 +66,8 @@ class PostgresStore:
                 async with connection.transaction():
                     # a transaction begins with its first query
                     await connection.execute("select 1")
-                    yield PostgresStore(SingleConnectionPool(self.address, connection))
+                    pool = SingleConnectionPool(self.address, connection)
+                    yield PostgresStore(pool, self.provenance)
 
     async def create(
         self,
@@ -144,12 +148,17 @@ class PostgresStore:
         types: frozenset[str] | None = None,
         limit: int = 1000,
     ) -> list[InboxItem]:
-        return await self._pool.read(
+        items = await self._pool.read(
             lambda db: queries.pending(db, session_id, after, types, limit)
         )
+        return [item for item in items if self.provenance.is_own_item(session_id, item)]
 
     async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
         return await self._pool.read(lambda db: queries.inbox(db, session_id, after, limit))
+
+    async def adopt(self, session_id: str, head: Head, items: Sequence[InboxItem]) -> None:
+        mac = self.provenance.log_mac(session_id, head)
+        await self._pool.run(lambda db: queries.adopt(db, session_id, head, mac, items))
 
     async def acquire(
         self,
@@ -238,7 +247,7 @@ async def _expire(session_id: str, updated_before: int, db: Connection) -> bool:
 
 @asynccontextmanager
 async def open_postgres(
-    url: str, *, max_connections: int = 10
+    url: str, *, key: bytes = PROCESS_KEY, max_connections: int = 10
 ) -> AsyncGenerator[PostgresStore, None]:
     """Open the database at `url`, and create or migrate our tables in it if necessary.
 
@@ -251,7 +260,7 @@ async def open_postgres(
     address = Address.of(url)
     pool = Pool(address, size=max_connections)
     pool.add(await prepare(address))
-    store = PostgresStore(pool)
+    store = PostgresStore(pool, Provenance(key))
     try:
         async with run_in_background(
             store.wakeups.announce, store.wakeups.listen, store.wakeups.poll

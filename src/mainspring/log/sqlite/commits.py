@@ -79,13 +79,15 @@ class CommitQueue:
         self._group: GroupCommit[_Job[object]] = GroupCommit(self._commit, is_alone=is_alone)
         self._adaptive_threads = AdaptiveThreads()
         self._is_committing = False
+        self._is_version_due = False
         self._foreign_version = 0
         connection.execute("pragma busy_timeout = 0")  # we wait without blocking the event loop
 
     def foreign_version(self) -> int:
         """SQLite's data version, which changes with every commit of another connection."""
-        # while committing, a thread may use the connection; it updates the value itself
-        if not self._is_committing:
+        if self._is_committing:  # a thread may use the connection: the next commit reads it
+            self._is_version_due = True
+        else:
             with translate_errors(self._path):
                 self._foreign_version = self._connection.execute(_DATA_VERSION).fetchone()[0]
         return self._foreign_version
@@ -144,6 +146,12 @@ class CommitQueue:
                 return True
         return all(self._attempt([job]) for job in pending)
 
+    def _note_version(self, db: sqlite3.Connection) -> None:
+        """For `foreign_version`, which must not use the connection meanwhile."""
+        if self._is_version_due:
+            self._is_version_due = False
+            self._foreign_version = db.execute(_DATA_VERSION).fetchone()[0]
+
     def _transact(self, jobs: Sequence[_Job[object]]) -> bool:
         db = self._connection
         try:
@@ -154,7 +162,7 @@ class CommitQueue:
             raise
         outcomes: list[tuple[object] | LogError | ServiceError] = []
         try:
-            self._foreign_version = db.execute(_DATA_VERSION).fetchone()[0]
+            self._note_version(db)
             for job in jobs:
                 try:
                     outcomes.append((job.work(db),))

@@ -21,26 +21,27 @@ from mainspring.core.errors import (
     SessionNotFound,
 )
 from mainspring.log.sql_rows import session_row
-from mainspring.log.store import Append, EventRange, InboxItem, Lease, Row, SessionRow
+from mainspring.log.store import Append, EventRange, Head, InboxItem, Lease, Row, SessionRow
 from mainspring.log.wakeup_signals import SessionHeads
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _SESSION = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end, s.activity
+           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac
       from session s left join session p on p.key = s.parent_key
 """
 _ROW = "seq, id, thread_id, time, version, type, body, prev, sender"
-_INSERT = (
-    f"insert into event(session_key, {_ROW})"
-    " select key, ?, ?, ?, ?, ?, ?, ?, ?, ? from session where id = ?"
-)
+_KEY = "(select key from session where id = ?)"
+_ROWS_AT_ONCE = 20
+"""Rows that one statement inserts: a turn has fewer, and SQLite takes 32,766 values."""
 _MOVE = (  # without `returning`, which would cost more than the update
-    f"update session set seq = ?, hash = ?, updated = ?, activity = ?, lease_until = {_NOW} + ?"
+    f"update session set seq = ?, hash = ?, updated = ?, activity = ?, mac = ?,"
+    f" lease_until = {_NOW} + ?"
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
-_ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq"
+_ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq, mac"
+_ITEM_OF_SESSION = ", ".join(f"i.{column}" for column in _ITEM.split(", "))
 SEQ_BITS = 32
 """The low bits of a rowid in `words`; the high bits are the session's key."""
 _STALE = (
@@ -68,7 +69,7 @@ def create(
         raise SessionExists(session.id)
     db.execute(
         "insert into session(id, thread_id, created, updated, seq, hash, parent_key, parent_seq,"
-        " indexed, activity) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " indexed, activity, mac) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.id,
             session.thread_id,
@@ -79,9 +80,10 @@ def create(
             session.parent_seq,
             session.parent_seq,
             session.activity,
+            session.mac,
         ),
     )
-    db.executemany(_INSERT, [(*row, session.id) for row in rows])
+    _insert(db, session.id, rows)
     for digest, content in blobs.items():
         put_blob(db, session.id, digest, content)
     for item in inbox:
@@ -221,6 +223,7 @@ def append(db: sqlite3.Connection, append: Append) -> None:
             *append.head,
             append.rows[-1].time,
             append.activity,
+            append.mac,
             lease.seconds,
             lease.session_id,
             *append.expected,
@@ -229,15 +232,25 @@ def append(db: sqlite3.Connection, append: Append) -> None:
     )
     if not cursor.rowcount:
         raise _refusal(db, append)
-    db.executemany(_INSERT, [(*row, lease.session_id) for row in append.rows])
+    _insert(db, lease.session_id, append.rows)
     if append.folded_items:
-        key = key_of(db, lease.session_id)
         db.executemany(
-            "update inbox set seq = ? where session_key = ? and position = ?",
-            [(folded.seq, key, folded.position) for folded in append.folded_items],
+            f"update inbox set seq = ? where session_key = {_KEY} and position = ?",
+            [(folded.seq, lease.session_id, folded.position) for folded in append.folded_items],
         )
     if append.redacted_bodies or append.removed_blobs:
         _redact(db, key_of(db, lease.session_id), append)
+
+
+def _insert(db: sqlite3.Connection, session_id: str, rows: Sequence[Row]) -> None:
+    for start in range(0, len(rows), _ROWS_AT_ONCE):
+        part = rows[start : start + _ROWS_AT_ONCE]
+        values = ", ".join(["(?, ?, ?, ?, ?, ?, ?, ?, ?)"] * len(part))
+        db.execute(
+            f"insert into event(session_key, {_ROW})"
+            f" select s.key, v.* from session s, (values {values}) v where s.id = ?",
+            (*(value for row in part for value in row), session_id),
+        )
 
 
 def _redact(db: sqlite3.Connection, key: int, append: Append) -> None:
@@ -270,11 +283,8 @@ def _refusal(db: sqlite3.Connection, append: Append) -> Fenced | Conflict | Sess
 
 
 def read(db: sqlite3.Connection, event_range: EventRange) -> list[Row]:
-    row = db.execute("select key from session where id = ?", (event_range.session_id,)).fetchone()
-    if row is None:
-        return []
-    where = ["session_key = ?", "seq > ?", "seq <= ?"]
-    values: list[Any] = [row[0], event_range.after, event_range.upto]
+    where = [f"session_key = {_KEY}", "seq > ?", "seq <= ?"]
+    values: list[Any] = [event_range.session_id, event_range.after, event_range.upto]
     for column, allowed in (("type", event_range.types), ("thread_id", event_range.threads)):
         if allowed is not None:
             where.append(f"{column} in ({', '.join('?' * len(allowed))})")
@@ -288,36 +298,42 @@ def read(db: sqlite3.Connection, event_range: EventRange) -> list[Row]:
 
 
 def submit(db: sqlite3.Connection, session_id: str, item: InboxItem) -> InboxItem:
-    key = key_of(db, session_id)
     row = db.execute(
-        f"select {_ITEM} from inbox where session_key = ? and client_id = ?",
-        (key, item.client_id),
+        f"select s.key, {_ITEM_OF_SESSION} from session s"
+        " left join inbox i on i.session_key = s.key and i.client_id = ? where s.id = ?",
+        (item.client_id, session_id),
     ).fetchone()
-    if row is not None:
-        return InboxItem._make(row)
+    if row is None:
+        raise SessionNotFound(session_id)
+    key, *stored = row
+    if stored[0] is not None:
+        return InboxItem._make(stored)
     [(position,)] = db.execute(
         "update session set inbox_head = inbox_head + 1, updated = max(updated, ?)"
         " where key = ? returning inbox_head",
         (item.time, key),
     ).fetchall()
-    stored = db.execute(
+    inserted = db.execute(
         f"insert into inbox(session_key, {_ITEM})"
-        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
+        f" values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) returning {_ITEM}",
         (key, *item._replace(position=position)),
     ).fetchall()
-    return InboxItem._make(stored[0])
+    return InboxItem._make(inserted[0])
 
 
 def pending(
     db: sqlite3.Connection, session_id: str, after: int, types: frozenset[str] | None, limit: int
 ) -> list[InboxItem]:
-    where_type = "" if types is None else f"and type in ({', '.join('?' * len(types))})"
+    where_type = "" if types is None else f"and i.type in ({', '.join('?' * len(types))})"
     rows = db.execute(
-        f"select {_ITEM} from inbox where session_key = ? and position > ? and seq is null"
-        f" {where_type} order by position limit ?",
-        (key_of(db, session_id), after, *sorted(types or ()), limit),
-    )
-    return list(map(InboxItem._make, rows))
+        f"select {_ITEM_OF_SESSION} from session s left join inbox i on i.session_key = s.key"
+        f" and i.position > ? and i.seq is null {where_type}"
+        " where s.id = ? order by i.position limit ?",
+        (after, *sorted(types or ()), session_id, limit),
+    ).fetchall()
+    if not rows:
+        raise SessionNotFound(session_id)
+    return [InboxItem._make(row) for row in rows if row[0] is not None]
 
 
 def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> list[InboxItem]:
@@ -327,6 +343,22 @@ def inbox(db: sqlite3.Connection, session_id: str, after: int, limit: int) -> li
         (key_of(db, session_id), after, limit),
     )
     return list(map(InboxItem._make, rows))
+
+
+def adopt(
+    db: sqlite3.Connection, session_id: str, head: Head, mac: bytes, items: Sequence[InboxItem]
+) -> None:
+    key = key_of(db, session_id)
+    moved = db.execute(
+        "update session set mac = ? where key = ? and seq = ? and hash = ?", (mac, key, *head)
+    )
+    if not moved.rowcount:
+        raise Conflict(session_id, expected=head.seq, actual=session(db, session_id).head.seq)
+    db.executemany(
+        "update inbox set mac = ? where session_key = ? and position = ?",
+        [(item.mac, key, item.position) for item in items],
+    )
+    db.execute("delete from inbox where session_key = ? and seq is null and mac is null", (key,))
 
 
 def acquire(
@@ -371,9 +403,13 @@ def release(db: sqlite3.Connection, lease: Lease) -> None:
 
 
 def put_blob(db: sqlite3.Connection, session_id: str, digest: str, content: bytes) -> None:
-    key = key_of(db, session_id)
+    used = db.execute(
+        "insert or ignore into blob_use(session_key, hash) select key, ? from session where id = ?",
+        (digest, session_id),
+    )
+    if not used.rowcount:
+        key_of(db, session_id)  # raises if there is no such session
     db.execute("insert or ignore into blob(hash, content) values (?, ?)", (digest, content))
-    db.execute("insert or ignore into blob_use(session_key, hash) values (?, ?)", (key, digest))
 
 
 def blobs(db: sqlite3.Connection, session_id: str) -> list[str]:

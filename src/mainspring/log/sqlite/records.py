@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import replace
 from typing import Protocol, TypeVar, assert_never
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
+from mainspring.log.provenance import Provenance
 from mainspring.log.records import (
     Put,
     RecordChange,
@@ -20,6 +20,7 @@ from mainspring.log.records import (
 from mainspring.log.sql_rows import (
     RECORD_COLUMNS,
     is_storable_text,
+    next_row,
     prefix_end,
     record_conditions,
     record_page,
@@ -31,7 +32,7 @@ from mainspring.log.sql_rows import (
 
 T = TypeVar("T")
 
-_PLACEHOLDERS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
+_PLACEHOLDERS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
 _MAX_AMOUNT = 2**63 - 1
 LONG_BYTES = 1 << 18
 """Larger content is written in a thread."""
@@ -50,10 +51,13 @@ class RunWrite(Protocol):
 class SqliteRecords:
     """The store passes in how to read and write: records share its connections and commits."""
 
-    def __init__(self, read_inline: RunRead, run_read: RunRead, run_write: RunWrite) -> None:
+    def __init__(
+        self, read_inline: RunRead, run_read: RunRead, run_write: RunWrite, provenance: Provenance
+    ) -> None:
         self._read_inline = read_inline
         self._run_read = run_read
         self._run_write = run_write
+        self._provenance = provenance
 
     async def get(self, kind: str, id_: str) -> RecordRow:
         row = (
@@ -63,7 +67,7 @@ class SqliteRecords:
         )
         if row is None:
             raise NotFound(kind, id_)
-        return row
+        return self._provenance.own_record(row)
 
     async def named(self, kind: str, name: str, *, tenant: str, parent: str = "") -> RecordRow:
         row = None
@@ -71,13 +75,14 @@ class SqliteRecords:
             row = await self._read_inline(lambda db: _find_by_name(db, tenant, kind, parent, name))
         if row is None:
             raise NotFound(kind, name)
-        return row
+        return self._provenance.own_record(row)
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
         tail, values = record_page(query, "?")
-        return await self._run_read(
+        rows = await self._run_read(
             lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {tail}", values))
         )
+        return [self._provenance.own_record(row) for row in rows]
 
     async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
         tail, values = record_page(query, "?")
@@ -95,10 +100,13 @@ class SqliteRecords:
         size = sum(
             len(change.content or b"") for change in changes if not isinstance(change, Remove)
         )
-        return await self._run_write(lambda db: _write(db, changes), is_long=size > LONG_BYTES)
+        provenance = self._provenance
+        return await self._run_write(
+            lambda db: _write(db, provenance, changes), is_long=size > LONG_BYTES
+        )
 
     async def content(self, kind: str, id_: str) -> bytes:
-        content = (await self.whole(kind, id_)).content
+        content = self._provenance.own_content(await self.whole(kind, id_)).content
         if content is None:
             raise NotFound(kind, id_)
         return content
@@ -155,14 +163,16 @@ def _records(rows: sqlite3.Cursor) -> list[RecordRow]:
     return [record_row(item) for item in rows]
 
 
-def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tuple[RecordRow, ...]:
+def _write(
+    db: sqlite3.Connection, provenance: Provenance, record_changes: Sequence[RecordChange]
+) -> tuple[RecordRow, ...]:
     """If a change is refused, none is written, and the transaction's other jobs are unaffected."""
     if len(record_changes) == 1:  # it checks before it writes, so it needs no savepoint
-        row = _apply(db, record_changes[0])
+        row = _apply(db, provenance, record_changes[0])
         return () if row is None else (row,)
     db.execute("savepoint changes")
     try:
-        rows = [_apply(db, change) for change in record_changes]
+        rows = [_apply(db, provenance, change) for change in record_changes]
     except BaseException:
         db.execute("rollback to changes")
         raise
@@ -171,34 +181,37 @@ def _write(db: sqlite3.Connection, record_changes: Sequence[RecordChange]) -> tu
     return tuple(row for row in rows if row is not None)
 
 
-def _apply(db: sqlite3.Connection, record_change: RecordChange) -> RecordRow | None:
+def _apply(
+    db: sqlite3.Connection, provenance: Provenance, record_change: RecordChange
+) -> RecordRow | None:
     match record_change:
         case Put():
-            return _put(db, record_change)
+            return _put(db, record_change, next_row(record_change, provenance))
         case Replace():
-            return _replace(db, record_change)
+            return _replace(db, record_change, next_row(record_change, provenance))
         case Remove():
             return _remove(db, record_change)
         case _:
             assert_never(record_change)
 
 
-def _put(db: sqlite3.Connection, put: Put) -> RecordRow:
-    new = put.row
-    if _find(db, new.kind, new.id) is not None:
-        raise AlreadyExists(f"{new.kind} {new.id}: there is one already")
-    _require_free_name(db, new)
-    row = replace(new, rev=new.rev + 1)
-    db.execute(f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(row))
-    _store_content(db, row, put.content)
-    return row
+def _put(db: sqlite3.Connection, put: Put, new: RecordRow) -> RecordRow:
+    try:
+        db.execute(
+            f"insert into record({RECORD_COLUMNS}) values ({_PLACEHOLDERS})", record_values(new)
+        )
+    except sqlite3.IntegrityError:  # nothing was written; the transaction goes on
+        if _find(db, new.kind, new.id) is not None:
+            raise AlreadyExists(f"{new.kind} {new.id}: there is one already") from None
+        _require_free_name(db, new)
+        raise
+    _store_content(db, new, put.content)
+    return new
 
 
-def _replace(db: sqlite3.Connection, change: Replace) -> RecordRow:
-    new = change.row
-    _require_current(db, new)
-    _require_free_name(db, new)
-    row = replace(new, rev=new.rev + 1)
+def _replace(db: sqlite3.Connection, change: Replace, row: RecordRow) -> RecordRow:
+    _require_current(db, change.row)
+    _require_free_name(db, row)
     db.execute(
         f"update record set ({RECORD_COLUMNS}) = ({_PLACEHOLDERS}) where kind = ? and id = ?",
         (*record_values(row), row.kind, row.id),

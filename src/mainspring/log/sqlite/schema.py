@@ -173,4 +173,20 @@ MIGRATIONS = (
         up=("alter table session add column activity text",),
         down=("alter table session drop column activity",),
     ),
+    Migration(
+        version=6,
+        # Rows from before have no MAC: they are foreign until somebody adopts them.
+        up=(
+            "alter table session add column mac blob",
+            "alter table inbox add column mac blob",
+            "alter table record add column content_hash blob",
+            "alter table record add column mac blob",
+        ),
+        down=(
+            "alter table session drop column mac",
+            "alter table inbox drop column mac",
+            "alter table record drop column content_hash",
+            "alter table record drop column mac",
+        ),
+    ),
 )

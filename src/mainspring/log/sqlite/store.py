@@ -16,6 +16,7 @@ import anyio
 from anyio import CancelScope
 
 from mainspring.core.errors import BlobNotFound, StoreFailed
+from mainspring.log.provenance import PROCESS_KEY, Provenance
 from mainspring.log.records import Records
 from mainspring.log.sqlite import queries, text_index
 from mainspring.log.sqlite.commits import AdaptiveThreads, CommitQueue
@@ -24,6 +25,7 @@ from mainspring.log.sqlite.records import LONG_BYTES, SqliteRecords
 from mainspring.log.store import (
     Append,
     EventRange,
+    Head,
     InboxItem,
     IndexedText,
     Lease,
@@ -54,8 +56,9 @@ _POLL_SHARE = 10
 class SqliteStore:
     """`log/store.py` documents the methods. Create it with `open_sqlite`."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, connection: sqlite3.Connection, provenance: Provenance) -> None:
         self.path = path
+        self.provenance = provenance
         self.signals = Signals()
         self._commits = CommitQueue(path, connection, self._has_one_writer)
         self._leases: set[tuple[str, int]] = set()  # of this process, by session and epoch
@@ -64,13 +67,15 @@ class SqliteStore:
         self._checkpoint_due = anyio.Event()
         self._readers = anyio.CapacityLimiter(_READERS)
         self._idle: list[sqlite3.Connection] = []
-        self.records: Records = SqliteRecords(self._read_inline, self._read, self._write)
+        self.records: Records = SqliteRecords(
+            self._read_inline, self._read, self._write, provenance
+        )
 
     @asynccontextmanager
     async def transaction(self, *, writes: bool) -> AsyncGenerator[SqliteStore, None]:
         connection = await anyio.to_thread.run_sync(_begin, self.path, writes)
         try:
-            yield _TransactionStore(self.path, connection)
+            yield _TransactionStore(self.path, connection, self.provenance)
             if writes:
                 await anyio.to_thread.run_sync(_commit, self.path, connection)
         finally:
@@ -167,12 +172,17 @@ class SqliteStore:
         types: frozenset[str] | None = None,
         limit: int = 1000,
     ) -> list[InboxItem]:
-        return await self._read_inline(
+        items = await self._read_inline(
             lambda db: queries.pending(db, session_id, after, types, limit)
         )
+        return [item for item in items if self.provenance.is_own_item(session_id, item)]
 
     async def inbox(self, session_id: str, *, after: int = 0, limit: int = 1000) -> list[InboxItem]:
         return await self._read(lambda db: queries.inbox(db, session_id, after, limit))
+
+    async def adopt(self, session_id: str, head: Head, items: Sequence[InboxItem]) -> None:
+        mac = self.provenance.log_mac(session_id, head)
+        await self._write(lambda db: queries.adopt(db, session_id, head, mac, items))
 
     async def acquire(
         self,
@@ -302,8 +312,8 @@ class SqliteStore:
 class _TransactionStore(SqliteStore):
     """The store inside one transaction of one connection; calls are serialized."""
 
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        super().__init__(path, connection)
+    def __init__(self, path: Path, connection: sqlite3.Connection, provenance: Provenance) -> None:
+        super().__init__(path, connection, provenance)
         self._connection = connection
         self._lock = threading.Lock()
 
@@ -345,14 +355,14 @@ def _expire(session_id: str, updated_before: int, db: sqlite3.Connection) -> boo
 
 
 @asynccontextmanager
-async def open_sqlite(path: Path) -> AsyncGenerator[SqliteStore, None]:
-    """Open the file at `path`, creating it if it does not exist.
+async def open_sqlite(path: Path, *, key: bytes = PROCESS_KEY) -> AsyncGenerator[SqliteStore, None]:
+    """Open the file at `path`, creating it if it does not exist. `key` is the installation's.
 
     Raises:
         StoreMismatch, StoreReadOnly, StoreUnavailable: the message says why it is unusable.
     """
     connection = await anyio.to_thread.run_sync(prepare, path)
-    store = SqliteStore(path, connection)
+    store = SqliteStore(path, connection, Provenance(key))
     try:
         async with run_in_background(store.poll, store.checkpoint):
             yield store

@@ -17,7 +17,7 @@ from mainspring.files.beneath import UNFINISHED
 
 FILES = (
     "agent.yaml",
-    *("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md"),
+    *("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "PLAYBOOK.md"),
     *("SOUL.md", "IDENTITY.md", "USER.md", "TOOLS.md"),
     *(".mcp.json", "mcp.json", "hooks.json"),
     *(".claude/settings.json", ".mainspring/settings.json"),

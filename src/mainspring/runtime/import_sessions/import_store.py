@@ -90,6 +90,7 @@ class _ImportWriter:
     importer: Sender
 
     async def extend(self, existing: SessionRow) -> ImportResult:
+        await self.log.store.provenance.require_own(self.log.store, existing)
         seqs = [
             (event.id, event.seq)
             for event in await self.log.read(existing.id)
@@ -116,7 +117,13 @@ class _ImportWriter:
             events, head = chain_events(existing.id, existing.head, drafts)
             rows = [to_row(event) for event in events]
             await self.log.store.append(
-                Append(lease=lease, expected=existing.head, head=head, rows=rows)
+                Append(
+                    lease=lease,
+                    expected=existing.head,
+                    head=head,
+                    rows=rows,
+                    mac=self._mac(existing.id, head),
+                )
             )
         finally:
             await self.log.store.release(lease)
@@ -168,9 +175,13 @@ class _ImportWriter:
             head=head,
             parent_id=parent_id,
             parent_seq=base.seq,
+            mac=self._mac(session_id, head),
         )
         rows = [to_row(event) for event in linked]
         await self.log.store.create(session, rows, blobs=self._blobs(events))
+
+    def _mac(self, session_id: str, head: Head) -> bytes:
+        return self.log.store.provenance.log_mac(session_id, head)
 
     def _drafts(
         self, events: Sequence[PlannedEvent], stored: Mapping[str, int], base: int

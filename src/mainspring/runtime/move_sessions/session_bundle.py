@@ -21,9 +21,10 @@ from msgspec import Struct
 from mainspring.core.envelope import EventLine
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.core.events import SessionMoved
+from mainspring.log.container import ContainerReader
 from mainspring.log.lines import InboxLine, SessionLine, decode
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import SessionImport, SessionImporter, export_lines
+from mainspring.log.transfer import SessionImport, export_lines
 from mainspring.log.upcast import read_line
 from mainspring.runtime.move_sessions.workspace_archive import (
     MAX_ENTRIES,
@@ -190,16 +191,17 @@ class SessionBundle:
         """
         if _member(self._archive, LOG).size > max_bytes:
             raise TooLarge(f"the log of a pushed session may have at most {max_bytes:,} bytes")
-        parts, session = SessionImporter(), None
+        reader, session = ContainerReader(), None
         try:
             self.check_log()
             for raw in self._raw_lines():
-                session = parts.take(decode(raw)) or session
-                if parts.open is not None and len(parts.open.events) > max_events:
+                item = reader.take(raw)
+                session = item if isinstance(item, SessionImport) else session
+                if reader.open is not None and len(reader.open.events) > max_events:
                     raise TooLarge(f"a pushed session may have at most {max_events:,} events")
         except RecursionError:
             raise InvalidInput("the log is nested too deeply") from None
-        if session is None or parts.open is not None or parts.count != 1:
+        if session is None or reader.open is not None or reader.sessions != 1:
             raise InvalidInput("the bundle must have exactly one complete session")
         return session
 

@@ -18,9 +18,9 @@ from anyio import to_thread
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput, SessionGone, SessionNotFound, StaleVersion
 from mainspring.core.events import SessionMoved, SessionReceived
+from mainspring.log.container import import_lines
 from mainspring.log.session_lease import hold_session, local_owner
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import import_lines
 from mainspring.runtime.move_sessions.session_bundle import (
     SessionBundle,
     UploadLimits,

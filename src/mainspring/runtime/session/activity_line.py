@@ -15,10 +15,9 @@ from mainspring.core.envelope import payload_type
 from mainspring.log.session_activity import SessionActivity, Step, ThreadActivity
 from mainspring.log.session_lease import is_dead
 from mainspring.log.session_log import SessionLog
+from mainspring.log.session_status import SessionState, Status, state_of, status_names
 from mainspring.log.store import SessionRow
 
-Status: TypeAlias = Literal["new", "running", "unfinished", "requires_action", "idle", "moved"]
-"""`unfinished`: according to the log it runs or has work, but no process runs it."""
 WaitsFor: TypeAlias = Literal["person", "client", "process", "message", "provider", "store"]
 """`person`: an answer; `client`: the result of a tool of its client; `process`: one that runs it;
 `message`: the next one, because it is done; `provider`: it tries again; `store`: it was moved."""
@@ -66,16 +65,18 @@ def has_work(pending_types: set[str]) -> bool:
 
 
 def status_of(row: SessionRow, activity: SessionActivity, *, has_work: bool) -> Status:
-    reason = activity.main_thread.reason
+    return status_names(_state(row, activity, has_work=has_work)).command_line
+
+
+def _state(row: SessionRow, activity: SessionActivity, *, has_work: bool) -> SessionState:
+    main = activity.main_thread
     if activity.is_moved:
         return "moved"
     if row.owner is not None and not is_dead(row.owner):
         return "running"
-    if activity.main_thread.status == "running" or has_work:
+    if main.status == "running" or has_work:
         return "unfinished"
-    if reason is None:
-        return "new"
-    return "requires_action" if reason == "requires_action" else "idle"
+    return state_of("idle", main.reason, has_begun=main.reason is not None)
 
 
 def activity_line(row: SessionRow, activity: SessionActivity, *, has_work: bool) -> ActivityLine:

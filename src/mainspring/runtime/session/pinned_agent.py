@@ -13,6 +13,8 @@ from mainspring.core.events import AgentAdopted, KnownPayload, UserMessage
 from mainspring.core.model import Effort
 from mainspring.harness.answer_checks import AnswerCheck
 from mainspring.harness.limits import Limits
+from mainspring.log.provenance import OwnLog
+from mainspring.log.session_log import SessionLog
 from mainspring.log.upcast import read_payload
 from mainspring.runtime.agent import Agent, AgentSubagent
 from mainspring.runtime.run_options import RunOptions
@@ -65,13 +67,19 @@ def with_choices(agent: Agent, options: RunOptions) -> Agent:
     return replace(agent, instructions=text, built_ins=built_ins)
 
 
+async def _decode(own_log: OwnLog, log: SessionLog, digest: str) -> AgentDefinition:
+    """`own_log` proves that the instructions and rules are our own."""
+    del own_log
+    return msgspec.json.decode(await log.blob(digest), type=AgentDefinition)
+
+
 async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[KnownPayload, ...]]:
     """The agent of this session, and the facts for its log. Model, limits, memory, tools that are
     code and the choices in its options come from the caller each time; everything else is pinned.
     `window`: the model's context window in tokens, which limits how many skills are listed."""
     agent, digest = setup.agent, setup.thread.session_state.definition
-    if digest is not None:
-        definition = msgspec.json.decode(await setup.log.blob(digest), type=AgentDefinition)
+    if digest is not None and not setup.options.ignores_pinned_agent:
+        definition = await _decode(setup.writer.own_log, setup.log, digest)
         code = [item for item in agent.subagents if isinstance(item, AgentSubagent)]
         functions = [item for item in agent.checks if not isinstance(item, AnswerCheck)]
         pinned = replace(

@@ -1,5 +1,6 @@
 """Which sessions are conversations of people, and which one a person or a program used last. A time
-in the future never counts: whoever wrote it could decide which session is the last one."""
+in the future never counts, and no foreign session: whoever wrote it could decide which session is
+the last one."""
 
 from __future__ import annotations
 
@@ -77,7 +78,8 @@ async def _latest(
     seen = 0
     for limit in _PAGES:
         rows = await log.store.latest(upto=to_micros(now), limit=limit)
-        for row in await _in_scope(log, scope, rows[seen:]):
+        own = [row for row in rows[seen:] if log.is_own(row)]
+        for row in await _in_scope(log, scope, own):
             yield row
         if len(rows) < limit:
             return

@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any, Generic, Literal, Unpack
 
 from anyio.abc import TaskGroup
-from msgspec import Struct
+from msgspec import Struct, field
 
 from mainspring.core import ids
 from mainspring.core.content import Block, TextBlock
@@ -29,6 +29,7 @@ from mainspring.harness.authorizer import AllowAll
 from mainspring.harness.budget import Budget
 from mainspring.harness.event_sink import EventSink, ignore_event
 from mainspring.harness.permissions.grant_state import check_updates
+from mainspring.harness.state.session_projection import SessionProjection
 from mainspring.harness.state.thread_tree import ThreadTree
 from mainspring.harness.thread_context import ThreadContext, ignore_delta
 from mainspring.log.session_lease import hold_session
@@ -149,11 +150,20 @@ class Runtime:
         return replace(agent, model=self.models.resolve(agent.model))
 
 
-class FoldedLog(Struct, frozen=True):
+class FoldedLog(Struct):
     """A log folded up to `seq`; the next run reads only what follows."""
 
     thread_tree: ThreadTree
     seq: int
+    projection: SessionProjection = field(default_factory=SessionProjection)
+    """It may end earlier: runs do not need it."""
+
+    def apply(self, events: Sequence[Event]) -> None:
+        for event in events:
+            if event.seq > self.seq:
+                self.thread_tree.apply(event)
+                self.seq = event.seq
+            self.projection.apply(event)
 
 
 class Session(Generic[Output]):
@@ -248,6 +258,16 @@ class Session(Generic[Output]):
 
     async def events(self, *, after: int = 0) -> list[Event]:
         return await self.log.read(self.id, after=after)
+
+    async def projection(self) -> SessionProjection:
+        """The state of the session. The next run continues from what was read for it."""
+        row = await self.log.session(self.id)
+        folded = self._folded or FoldedLog(ThreadTree(row.thread_id), 0)
+        after = min(folded.seq, folded.projection.seq)
+        if row.head.seq > after:
+            folded.apply(await self.log.read(self.id, after=after, limit=row.head.seq - after))
+        self._folded = folded
+        return folded.projection
 
     async def history(self) -> list[Message]:
         """The conversation so far, as the model sees it; `Runtime.start` takes it as `history=`."""
@@ -384,7 +404,7 @@ class Session(Generic[Output]):
                         await context.run_hooks(hook_events.session_ended(end_reason))
                         run_end = None
                     await context.event_sink.commit()
-            self._folded = FoldedLog(tree, writer.head.seq)
+            self._folded = FoldedLog(tree, writer.head.seq, folded.projection)
         if run_end is None:
             return None
         return run_result(self.agent, self.id, run_end, tree, final_message)

@@ -15,16 +15,15 @@ from mainspring.core.clock import from_micros
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.events import Usage
 from mainspring.core.sender import UNKNOWN_ORIGIN, Origin
-from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
 from mainspring.harness.state.open_call import OpenCall, asking_call
-from mainspring.harness.state.session_state import skill_model
-from mainspring.harness.state.thread import Thread
-from mainspring.harness.state.thread_tree import SpendAccount, ThreadNode, ThreadTree
+from mainspring.harness.state.projection_cache import read_projection
+from mainspring.harness.state.session_projection import SessionProjection, ThreadProjection
 from mainspring.log.session_log import SessionLog
+from mainspring.log.session_status import Status
 from mainspring.log.store import SessionRow, all_sessions
 from mainspring.runtime.approvals import Answer, AnswerEvent, answer_call
 from mainspring.runtime.memory.memory_mode import MEMORY_KEY, MemoryMode, read_memory_mode
-from mainspring.runtime.session.activity_line import Status, read_lines
+from mainspring.runtime.session.activity_line import read_lines
 from mainspring.runtime.skills.substitution import typed_text
 
 _CREATED = event_types(events.SessionCreated)
@@ -32,20 +31,6 @@ _MAX_OPENING_EVENTS = 20
 _WORKSPACE_EVENT_TYPES = event_types(events.SandboxOpened, events.SessionReceived)
 _FOOTPRINT_EVENT_TYPES = event_types(
     events.SandboxOpened, events.WorkspaceSnapshotted, events.WorkspaceRestored
-)
-_SUMMARY_EVENT_TYPES = event_types(
-    events.SessionCreated,
-    events.SessionForked,
-    events.SessionUpdated,
-    events.StatusRunning,
-    events.StatusIdle,
-    events.StatusTerminated,
-    events.OutcomeEvaluationEnded,
-    events.ModelRequestStarted,
-    events.ModelRequestEnded,
-    events.SkillUsed,
-    events.BudgetReserved,
-    events.BudgetSettled,
 )
 
 
@@ -77,48 +62,33 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
 
 async def summarize_session(log: SessionLog, session: SessionRow) -> SessionSummary:
     """A fork includes the turns and the cost that it inherits: they count against its budget."""
-    account, thread = SpendAccount(), Thread(id=session.thread_id)
-    title = agent = folder = memory = origin = model = outcome = None
-    for event in await log.read(session.id, types=_SUMMARY_EVENT_TYPES):
-        account.apply(event)
-        thread.apply(event)
-        match event.payload:
-            case events.SessionCreated(
-                agent_name=agent, title=title, metadata=metadata, origin=origin
-            ):
-                folder = (metadata or {}).get("folder")
-                memory = (metadata or {}).get(MEMORY_KEY)
-            case events.SessionForked(title=str(renamed)):
-                title = renamed
-            case events.SessionUpdated(title=renamed, metadata=metadata):
-                title = renamed or title
-                memory = memory if metadata is None else metadata.get(MEMORY_KEY)
-            case events.OutcomeEvaluationEnded(result=outcome):
-                pass
-            case events.ModelRequestStarted() if skill_model(thread.session_state) is None:
-                model = thread.model
-            case _:
-                pass
+    return await summary_of(log, session, await read_projection(log, session))
+
+
+async def summary_of(
+    log: SessionLog, session: SessionRow, projection: SessionProjection
+) -> SessionSummary:
+    created, main = projection.created or events.SessionCreated(), projection.main
     [line] = await read_lines(log, [session])
     return SessionSummary(
         id=session.id,
-        title=title or await _first_message(log, session),
-        agent=agent,
-        folder=folder,
-        memory=read_memory_mode(memory),
-        model=model,
+        title=projection.title or await _first_message(log, session),
+        agent=created.agent_name,
+        folder=(created.metadata or {}).get("folder"),
+        memory=read_memory_mode(projection.metadata.get(MEMORY_KEY)),
+        model=projection.model,
         status=line.status,
         activity=line.text,
-        reason=thread.last_reason,
-        outcome=outcome,
-        turns=thread.turns,
-        usage=account.usage,
-        cost_usd=account.spending.cost_usd,
+        reason=None if main is None else main.reason,
+        outcome=projection.verdict,
+        turns=0 if main is None else main.turns,
+        usage=projection.usage,
+        cost_usd=projection.spent.cost_usd,
         created=from_micros(session.created),
         updated=from_micros(session.updated),
         holder=session.owner,
         parent=session.parent_id,
-        origin=origin or UNKNOWN_ORIGIN,
+        origin=created.origin or UNKNOWN_ORIGIN,
     )
 
 
@@ -139,46 +109,30 @@ class ThreadPendingCall(Struct, frozen=True):
 
 
 async def read_pending_calls(log: SessionLog, session: SessionRow) -> list[ThreadPendingCall]:
+    return pending_calls(await read_projection(log, session))
+
+
+def pending_calls(projection: SessionProjection) -> list[ThreadPendingCall]:
     """Pending calls of all threads, in the order in which the threads were created; then the
     questions of parts that are not calls, such as a workflow."""
-    thread_tree = ThreadTree(session.thread_id)
-    pending: dict[str, tuple[str, ...]] = {}
-    approvals: tuple[OpenApproval, ...] = ()
-    for event in await log.read(session.id):
-        thread_tree.apply(event)
-        match event.payload:
-            case events.StatusIdle(stop_reason=stop):
-                pending[event.thread_id] = stop.event_ids
-            case events.SessionForked():  # pending calls of other threads stay with the parent
-                pending = {session.thread_id: pending.get(session.thread_id, ())}
-                approvals = ()
-            case (
-                events.ApprovalRequested(tool_use_id=None)
-                | events.ApprovalAnswered(tool_use_id=None)
-                | events.ApprovalVoided(tool_use_id=None)
-            ):
-                approvals = fold_approvals(approvals, event)
-            case _:
-                pass
+    calls = [
+        ThreadPendingCall(call, thread.id, _path(projection, thread))
+        for thread in projection.threads.values()
+        for call in thread.pending_calls
+        if call.name
+    ]
     questions = [
         ThreadPendingCall(asking_call(item), item.thread_id, ())
-        for item in approvals
-        if item.is_open
-    ]
-    calls = [
-        ThreadPendingCall(call, member.id, _path(thread_tree, member))
-        for member in thread_tree.nodes.values()
-        for call in member.thread.unsettled_calls()
-        if call.id in pending.get(member.id, ()) and not call.has_answer
+        for item in projection.open_approvals
     ]
     return calls + questions
 
 
-def _path(tree: ThreadTree, node: ThreadNode) -> tuple[str, ...]:
-    names = [
-        item.name or item.id for item in tree.with_ancestors(node) if item.created_event is not None
-    ]
-    return tuple(reversed(names))
+def _path(projection: SessionProjection, thread: ThreadProjection) -> tuple[str, ...]:
+    if thread.created is None:
+        return ()
+    parent = projection.threads.get(thread.parent_id or "")
+    return (*(() if parent is None else _path(projection, parent)), thread.agent_name or thread.id)
 
 
 async def read_open_calls(log: SessionLog, session: SessionRow) -> list[OpenCall]:

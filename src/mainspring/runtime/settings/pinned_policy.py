@@ -31,6 +31,7 @@ from mainspring.harness.permissions.grant_state import GrantState, apply
 from mainspring.harness.permissions.path_rules import absolute_path
 from mainspring.harness.permissions.policy import Mode, Policy, PolicyRule, is_guarded
 from mainspring.harness.permissions.rule_descriptions import mode_notice
+from mainspring.log.provenance import OwnLog
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent import Agent, skill_folders
 from mainspring.runtime.session.session_paths import SessionPaths
@@ -156,7 +157,8 @@ async def _read_pinned(
 ) -> SessionRules:
     assert setup.thread.session_state.policy is not None
     options = setup.options
-    pinned = await read_pinned_policy(setup.log, setup.thread.session_state.policy, loaded)
+    policy = setup.thread.session_state.policy
+    pinned = await read_pinned_policy(setup.writer.own_log, setup.log, policy, loaded)
     paths = dict.fromkeys((*pinned.policy.protected, *protected))
     pinned = replace(pinned, policy=replace(pinned.policy, protected=tuple(paths)))
     if options.is_served:  # the client may have changed the session's tools
@@ -219,9 +221,11 @@ def _mode_of(setup: SetupRequest, pinned_policy: PinnedPolicy) -> Mode:
     return grants.mode or pinned_policy.policy.mode or "default"
 
 
-async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy) -> PinnedPolicy:
+async def read_pinned_policy(
+    own_log: OwnLog, log: SessionLog, digest: str, loaded: LoadedPolicy
+) -> PinnedPolicy:
     """The policy that a session started with, from the blob that its log names."""
-    pinned = msgspec.json.decode(await log.blob(digest), type=PinnedPolicy)
+    pinned = await _decode(own_log, log, digest)
     # new prohibitions of the operator apply at once; they can only make things stricter
     texts = {rule.text for rule in pinned.policy.rules if rule.behavior != "allow"}
     new = tuple(
@@ -232,16 +236,22 @@ async def read_pinned_policy(log: SessionLog, digest: str, loaded: LoadedPolicy)
     return replace(pinned, policy=replace(pinned.policy, rules=(*new, *pinned.policy.rules)))
 
 
-async def has_end_hooks(log: SessionLog, session_id: str) -> bool:
+async def _decode(own_log: OwnLog, log: SessionLog, digest: str) -> PinnedPolicy:
+    """`own_log` proves that the rules and hooks are our own."""
+    del own_log
+    return msgspec.json.decode(await log.blob(digest), type=PinnedPolicy)
+
+
+async def has_end_hooks(own_log: OwnLog, log: SessionLog) -> bool:
     """Whether a session has `SessionEnd` hooks that have not run yet."""
-    events = await log.read(session_id, types=event_types(PolicyAdopted, HookRan))
+    events = await log.read(own_log.session_id, types=event_types(PolicyAdopted, HookRan))
     payloads = [event.payload for event in events]
     if any(isinstance(item, HookRan) and item.hook_event == "SessionEnd" for item in payloads):
         return False
     digests = [item.policy for item in payloads if isinstance(item, PolicyAdopted)]
     if not digests:
         return False
-    pinned = msgspec.json.decode(await log.blob(digests[-1]), type=PinnedPolicy)
+    pinned = await _decode(own_log, log, digests[-1])
     return any(b'"SessionEnd"' in bytes(hook) for hook in pinned.hooks)
 
 

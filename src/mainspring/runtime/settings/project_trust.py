@@ -43,6 +43,7 @@ PROJECT_FILES = (
     LOCAL_FILE,
 )
 USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
+MODELS_FILE = ".mainspring/models.toml"
 TRUSTED_FILE = ".mainspring/trusted.json"
 _ORIGINAL_KEYS = frozenset(
     (
@@ -195,10 +196,22 @@ def edit_servers(
     return file
 
 
+def is_trusted_file(file: Path, content: bytes, *, home: Path) -> bool:
+    """Whether somebody has trusted this content of a file that has its own trust."""
+    return _read_trusted(home).get(os.path.realpath(file)) == _fingerprint({file.name: content})
+
+
+def trust_file(file: Path, content: bytes, *, home: Path) -> None:
+    """Raises: InvalidInput."""
+    fingerprint = _fingerprint({file.name: content})
+    _write_trusted({**_read_trusted(home), os.path.realpath(file): fingerprint}, home)
+
+
 def distrust(folder: Path, *, home: Path) -> bool:
     """Revoke trust; False if the folder was not trusted."""
     trusted = _read_trusted(home)
-    was_trusted = trusted.pop(os.path.realpath(folder), None) is not None
+    files = (os.path.realpath(folder), os.path.realpath(folder / MODELS_FILE))
+    was_trusted = any([trusted.pop(file, None) is not None for file in files])
     if was_trusted:
         _write_trusted(trusted, home)
     return was_trusted

@@ -38,7 +38,9 @@ async def read_skill_usage(log: SessionLog) -> Mapping[str, SkillUse]:
     """The usage by skill name. Events that a fork inherits count for its parent."""
     usage: dict[str, SkillUse] = {}
     async for session in all_sessions(log.store):
-        if await log.read(session.id, after=session.parent_seq, types=_USED, limit=1):
+        if log.is_own(session) and await log.read(
+            session.id, after=session.parent_seq, types=_USED, limit=1
+        ):
             add_session(usage, await log.read(session.id, after=session.parent_seq, types=_TYPES))
     return usage
 

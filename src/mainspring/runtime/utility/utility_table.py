@@ -169,7 +169,8 @@ async def update_utility(log: SessionLog, table: UtilityTable, *, newest: int | 
     changed = 0
     before: SessionRow | None = None
     while page := await log.sessions(before=before, limit=min(newest or _PAGE, _PAGE)):
-        for row in await to_thread.run_sync(table.outdated, page):
+        own = [row for row in page if log.is_own(row)]
+        for row in await to_thread.run_sync(table.outdated, own):
             with suppress(SessionNotFound):  # deleted in the meantime
                 await _update_session(log, table, row.id)
                 changed += 1

@@ -56,6 +56,7 @@ class RunRequest(Struct, frozen=True, kw_only=True):
     inputs: dict[str, object] = {}
     run_key: str | None = None
     workspace: Path | None = None
+    base_branch: str | None = None
     origin: Origin | None = None
     run_id: str | None = None
     """Its id, if the caller has chosen it."""
@@ -99,6 +100,7 @@ async def start_run(log: SessionLog, request: RunRequest, sender: Sender) -> tup
                 inputs=inputs or None,
                 run_key=key,
                 workspace=None if request.workspace is None else str(request.workspace),
+                base_branch=request.base_branch,
             )
         )
     return run_id, is_new
@@ -154,7 +156,7 @@ async def run_workflow(
             runner=runner,
             limits=limits,
             limiter=anyio.CapacityLimiter(limits.parallel),
-            variables=_variables(run_id, folder),
+            variables=_variables(created, run_id, folder),
             on_event=on_event,
             steps=len(state.nodes) + len(state.earlier),
         )
@@ -168,7 +170,7 @@ async def run_workflow(
         if workflow.uses_worktree:
             workspace = await runner.open_worktree(name, workspace)
             folder = await runner.prepare_folder(workspace, name, before)
-            context.variables = _variables(run_id, folder)
+            context.variables = _variables(created, run_id, folder)
         scope = Scope(
             prefix="",
             nodes=workflow.nodes,
@@ -181,11 +183,12 @@ async def run_workflow(
     return state
 
 
-def _variables(run_id: str, folder: Path) -> Mapping[str, str]:
+def _variables(created: WorkflowRunCreated, run_id: str, folder: Path) -> Mapping[str, str]:
     return {
         "ARTIFACTS_DIR": f"{folder}/artifacts",
         "STATE_DIR": f"{folder.parent}/state",
         "WORKFLOW_ID": run_id,
+        "BASE_BRANCH": created.base_branch or "",
         "DOCS_DIR": "docs/",
     }
 

@@ -20,7 +20,7 @@ from mainspring.harness.budget import Budget, Charge, Payer
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import Records
 from mainspring.service.access.api_keys import Keys
-from mainspring.service.access.tenants import Tenants
+from mainspring.service.access.tenants import Tenant, Tenants
 from mainspring.service.storage.ttl_cache import TtlCache
 
 LIMIT_SECONDS = 5.0
@@ -57,7 +57,8 @@ class DailyBudgetLedger:
         self._keys = Keys(records, clock=clock)
         self._tenants = Tenants(records, clock=clock)
         self._clock = clock
-        self._limits = TtlCache(self._read_limit, seconds=LIMIT_SECONDS, monotonic=monotonic)
+        self._key_limits = TtlCache(self._key_limit, seconds=LIMIT_SECONDS, monotonic=monotonic)
+        self._budgets = TtlCache(self._find_tenant, seconds=LIMIT_SECONDS, monotonic=monotonic)
         self._open: LruCache[str, _OpenReservation] = LruCache(_MAX_OPEN)
 
     def budget(self, tenant: str, key_id: str) -> Budget:
@@ -94,7 +95,13 @@ class DailyBudgetLedger:
 
     async def limit_usd(self, tenant: str, payer: Payer, name: str) -> Decimal | None:
         """The daily limit; `None` if there is none."""
-        return await self._limits.get((tenant, payer, name))
+        if payer == "user":
+            return await self._key_limits.get((tenant, name))
+        owner = await self._budgets.get(tenant)
+        if owner is None or payer == "tenant":
+            return None if owner is None else owner.daily_budget_usd
+        budgets = owner.agent_daily_budgets_usd
+        return budgets.get(name, budgets.get(_ANY_NAME))
 
     async def delete_expired(self) -> None:
         """Delete counters of past days. Call it once a day; skipping it does no harm."""
@@ -113,18 +120,17 @@ class DailyBudgetLedger:
             [(_counter(day, tenant, payer, name), micros) for payer, name in charge.payers()]
         )
 
-    async def _read_limit(self, payer: tuple[str, Payer, str]) -> Decimal | None:
-        tenant, kind, name = payer
+    async def _key_limit(self, key: tuple[str, str]) -> Decimal | None:
         try:
-            if kind == "user":
-                return (await self._keys.get(tenant, name)).daily_budget_usd
-            current = await self._tenants.get(tenant)
-        except NotFound:  # a subject of an issuer, or no tenants: no limit
+            return (await self._keys.get(*key)).daily_budget_usd
+        except NotFound:  # a subject of an issuer
             return None
-        if kind == "tenant":
-            return current.daily_budget_usd
-        budgets = current.agent_daily_budgets_usd
-        return budgets.get(name, budgets.get(_ANY_NAME))
+
+    async def _find_tenant(self, tenant: str) -> Tenant | None:
+        try:
+            return await self._tenants.get(tenant)
+        except NotFound:
+            return None
 
 
 def _day_prefix(day: date) -> str:

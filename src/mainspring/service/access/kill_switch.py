@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
@@ -55,7 +56,10 @@ class Halts:
     ) -> None:
         self._repository = Repository(records, "halt", Halt, clock=clock)
         self._clock = clock
-        self._recent = TtlCache(self._find_reason, seconds=HALT_CACHE_SECONDS, monotonic=monotonic)
+        self._new_cache = partial(
+            TtlCache, self._find_reason, seconds=HALT_CACHE_SECONDS, monotonic=monotonic
+        )
+        self._recent: TtlCache[tuple[str, str | None], str | None] = self._new_cache()
         self._tenants = Tenants(records, clock=clock)
 
     async def halt(self, tenant: str, principal: Principal, request: CreateHalt) -> Halt:
@@ -68,7 +72,7 @@ class Halts:
             created_by=principal.name or principal.key_id,
             created_at=self._clock(),
         )
-        self._recent.forget((tenant, request.agent_id))
+        self._recent = self._new_cache()
         try:
             return await self._repository.put(tenant, halt)
         except AlreadyExists:
@@ -77,7 +81,7 @@ class Halts:
     async def resume(self, tenant: str, principal: Principal, agent_id: str | None = None) -> None:
         """Raises: NotFound: it was not stopped. Forbidden: an agent asks."""
         principal.require_human()
-        self._recent.forget((tenant, agent_id))
+        self._recent = self._new_cache()
         await self._repository.remove(tenant, _id_of(tenant, agent_id))
 
     async def of(self, tenant: str) -> list[Halt]:
@@ -89,10 +93,7 @@ class Halts:
 
     async def why_stopped(self, tenant: str, agent_id: str | None = None) -> str | None:
         """The reason for the halt; `None` if it may run."""
-        for scope in ((ALL_TENANTS, None), (tenant, None), (tenant, agent_id)):
-            if (why := await self._recent.get(scope)) is not None:
-                return why
-        return None
+        return await self._recent.get((tenant, agent_id))
 
     async def is_stopped(self, tenant: str, agent_id: str | None = None) -> bool:
         return await self.why_stopped(tenant, agent_id) is not None
@@ -100,10 +101,14 @@ class Halts:
     async def _find_reason(self, scope: tuple[str, str | None]) -> str | None:
         """Each halt is read by its own id, so that none is missed, however many there are."""
         tenant, agent_id = scope
-        halt = await self._repository.find(tenant, _id_of(tenant, agent_id))
-        if halt is not None:
-            return _message(halt)
-        is_disabled = agent_id is None and await self._tenants.is_disabled(tenant)
+        kind = self._repository.kind
+        if await self._repository.records.ids(RecordQuery(kind=kind, limit=1)):  # usually none
+            ids = (_id_of(ALL_TENANTS), _id_of(tenant), _id_of(tenant, agent_id))
+            for id_ in dict.fromkeys(ids):
+                owner = ALL_TENANTS if id_ == ids[0] else tenant
+                if (halt := await self._repository.find(owner, id_)) is not None:
+                    return _message(halt)
+        is_disabled = await self._tenants.is_disabled(tenant)
         return f"the tenant {tenant} is disabled" if is_disabled else None
 
     async def _list_halts(self, tenant: str | None) -> list[Halt]:
@@ -111,7 +116,7 @@ class Halts:
         return [self._repository.read(row) for row in await self._repository.records.list(query)]
 
 
-def _id_of(tenant: str, agent_id: str | None) -> str:
+def _id_of(tenant: str, agent_id: str | None = None) -> str:
     """One id for each agent or tenant that can be stopped."""
     if tenant == ALL_TENANTS:
         return "halt_*"

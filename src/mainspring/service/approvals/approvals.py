@@ -223,11 +223,11 @@ class Approvals:
     async def _asked_call(self, session: SessionRecord, approval: Approval) -> OpenCall | None:
         """The call, if its question is still open in the log; the record may be older."""
         try:
-            digest = await self.keeper.digests.of(await self._log.session(session.id))
+            projection = await self.keeper.projections.of(await self._log.session(session.id))
         except SessionNotFound:
             return None
-        call = digest.call(approval.tool_use_id)
-        is_open = session.archived_at is None and digest.status != "terminated"
+        call = projection.call(approval.tool_use_id)
+        is_open = session.archived_at is None and projection.status != "terminated"
         return call if is_open and call is not None and call.asked == approval.asked else None
 
     async def _load(self, principal: Principal, approval_id: str) -> Approval:

@@ -17,6 +17,7 @@ from mainspring.core.clock import Clock, from_micros, to_micros
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import AlreadyExists, NotFound, SessionNotFound, StaleVersion
 from mainspring.harness.state.open_call import OpenCall, asking_call
+from mainspring.harness.state.projection_cache import Projections
 from mainspring.log.records import RecordChange, RecordQuery, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
@@ -44,7 +45,6 @@ from mainspring.service.approvals.approval_record import (
     shorten_input,
 )
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
-from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import (
@@ -109,27 +109,27 @@ async def _pending_answers(
 
 
 async def read_approval_state(
-    log: SessionLog, digests: Digests, session: SessionRecord
+    log: SessionLog, projections: Projections, session: SessionRecord
 ) -> ApprovalState:
     """Raises: SessionNotFound."""
     pending = await _pending_answers(log, session.id)
     row = await log.session(session.id)  # read later: an item that left the inbox is in the log
-    digest = await digests.of(row)
-    is_open = session.archived_at is None and digest.status != "terminated"
+    projection = await projections.of(row)
+    is_open = session.archived_at is None and projection.status != "terminated"
     calls = [
         PendingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
-        for thread in digest.threads.values()
+        for thread in projection.threads.values()
         for call in thread.calls.values()
         if call.name
     ]
-    calls += [PendingCall(call=asking_call(item)) for item in digest.open_approvals]
+    calls += [PendingCall(call=asking_call(item)) for item in projection.open_approvals]
     waiting = (
         item
         for item in calls
         # inherited questions do not count: a fork asks again when it runs
         if is_open and item.call.asked > row.parent_seq and question_id(item.call) not in pending
     )
-    return ApprovalState(head=digest.seq, pending_calls=tuple(waiting), pending=pending)
+    return ApprovalState(head=projection.seq, pending_calls=tuple(waiting), pending=pending)
 
 
 async def find_answer(
@@ -185,7 +185,7 @@ class ApprovalReconciler:
     ) -> None:
         records = log.store.records
         self.log = log
-        self.digests = Digests(log) if sessions is None else sessions.digests
+        self.projections = Projections(log) if sessions is None else sessions.projections
         self.repository = approval_repository(records, clock)
         own = Repository(records, SESSION_KIND, SessionRecord, clock=clock)
         self.sessions = own if sessions is None else sessions.repository
@@ -203,7 +203,7 @@ class ApprovalReconciler:
         for _ in range(_TRIES):  # again after each change: the log may have grown in the meantime
             try:
                 session = await self.sessions.get(tenant, session_id)
-                state = await read_approval_state(self.log, self.digests, session)
+                state = await read_approval_state(self.log, self.projections, session)
                 if not await self._reconcile(tenant, session, state):
                     return
             except (NotFound, SessionNotFound):

@@ -15,6 +15,7 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import (
     Fenced,
+    ForeignRecord,
     LeaseHeld,
     MainspringError,
     NotFound,
@@ -105,7 +106,7 @@ class Worker:
         self._beat = beat
         self._tenants: dict[str, str] = {}
         self._foreign: dict[str, float] = {}
-        """Sessions that the service did not create, and until when that is cached."""
+        """Sessions that this service did not create, and until when that is cached."""
         self._tasks: dict[str, JobHandler] = {WAKE_TASK: self._wake}
 
     def register(self, task: str, handle: JobHandler) -> None:
@@ -204,7 +205,7 @@ class Worker:
             return None
         try:
             record = await self._log.store.records.get(repository.SESSION_KIND, session_id)
-        except NotFound:
+        except (NotFound, ForeignRecord):
             self._foreign[session_id] = anyio.current_time() + _FOREIGN_CACHE_SECONDS
             return None
         if len(self._tenants) >= _TENANTS_KEPT:

@@ -338,7 +338,7 @@ def needs_worker(sessions: Sessions) -> NeedsWorker:
             return False
         if session.record.archived_at is not None or session.status == "terminated":
             return False
-        is_waiting = any(thread.calls for thread in session.digest.threads.values())
+        is_waiting = any(thread.calls for thread in session.projection.threads.values())
         return is_waiting or session.status != "idle" or session.has_pending_input
 
     return check

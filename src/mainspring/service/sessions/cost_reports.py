@@ -139,7 +139,7 @@ class Costs:
             session=_allowance(session),
             threads=[
                 copy_fields(ThreadCost, thread, thread_id=thread.id)
-                for thread in session.digest.threads.values()
+                for thread in session.projection.threads.values()
             ],
             today=await self._today(principal, session),
         )
@@ -181,7 +181,7 @@ class Costs:
 
 
 def _allowance(session: LoadedSession) -> Allowance:
-    budget, spent = session.record.budget, session.digest.spent
+    budget, spent = session.record.budget, session.projection.spent
     limit = None if budget is None else int(budget.max_list_cost.amount) * _CENT
     return Allowance(
         limit_usd=limit,

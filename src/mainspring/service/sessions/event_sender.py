@@ -22,6 +22,7 @@ from mainspring.core.events import (
     UserToolResult,
 )
 from mainspring.harness.state.open_call import OpenCall, call_id_of
+from mainspring.harness.state.session_projection import SessionProjection
 from mainspring.log.store import InboxItem
 from mainspring.runtime.feedback import check_subject
 from mainspring.service.access.principal import Principal
@@ -44,7 +45,6 @@ from mainspring.service.sessions.event_content import (
     with_shared_file_limit,
 )
 from mainspring.service.sessions.resource_types import ResourceLookups
-from mainspring.service.sessions.session_digest import SessionDigest
 from mainspring.service.sessions.session_record import ACCEPTED_KIND, AcceptedRequest, SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
@@ -103,7 +103,9 @@ class EventSender:
         session = await self._sessions.find(principal, session_id)
         calls = [item.tool_use_id for item in sent if isinstance(item, SendConfirmation)]
         if calls:
-            askings = {call.id: call.asked for id_ in calls if (call := session.digest.call(id_))}
+            askings = {
+                call.id: call.asked for id_ in calls if (call := session.projection.call(id_))
+            }
             await self._answers.check(principal, session.record, askings)
         lookups = with_shared_file_limit(self._sessions.dependencies.lookups)
         payloads = [
@@ -117,7 +119,7 @@ class EventSender:
             check_open(session)
         if key is None:
             check_events(session, payloads, repeated)
-            client_ids = [_client_id(session.digest, payload) for payload in payloads]
+            client_ids = [_client_id(session.projection, payload) for payload in payloads]
         else:
             client_ids = await self._accept(principal.tenant, session, payloads, repeated, key)
         if any(isinstance(payload, _SPEECH) for payload in payloads):
@@ -159,7 +161,7 @@ class EventSender:
         earlier |= await answers.logged(
             key
             for index, key in keys.items()
-            if key not in earlier and not _is_open(session.digest, payloads[index])
+            if key not in earlier and not _is_open(session.projection, payloads[index])
         )
         repeated = {index: earlier[key] for index, key in keys.items() if key in earlier}
         for index, item in repeated.items():
@@ -186,7 +188,7 @@ class EventSender:
         if accepted is None:
             check_events(session, payloads, repeated)
             client_ids = tuple(
-                _client_id(session.digest, payload) or f"{id_}:{index}"
+                _client_id(session.projection, payload) or f"{id_}:{index}"
                 for index, payload in enumerate(payloads)
             )
             new = AcceptedRequest(id=id_, session_id=session_id, client_ids=client_ids, about=about)
@@ -213,7 +215,8 @@ class EventSender:
                 session.record,
                 *(payloads[index] for index in new),
                 client_ids=[client_ids[index] for index in new],
-                thread_ids=[_target_thread(session.digest, payloads[index]) for index in new],
+                thread_ids=[_target_thread(session.projection, payloads[index]) for index in new],
+                row=session.row,
             )
         except EventIdTaken as error:
             kind, _, target = error.client_id.partition(":")
@@ -237,18 +240,18 @@ def _check_worker_events(sent: Sequence[SentEvent]) -> None:
             )
 
 
-def _client_id(digest: SessionDigest, payload: ClientPayload) -> str | None:
+def _client_id(projection: SessionProjection, payload: ClientPayload) -> str | None:
     """The client id of an answer, so that the inbox accepts it once."""
     if not isinstance(payload, UserToolConfirmation):
         call_id = call_id_of(payload)
         return call_id and f"{_RESULT}:{call_id}"
-    call = digest.call(payload.tool_use_id)
+    call = projection.call(payload.tool_use_id)
     return None if call is None else answer_client_id(call.id, call.asked)
 
 
-def _is_open(digest: SessionDigest, payload: ClientPayload) -> bool:
+def _is_open(projection: SessionProjection, payload: ClientPayload) -> bool:
     """Whether the call of an answer still waits for it."""
-    call = digest.call(call_id_of(payload) or "")
+    call = projection.call(call_id_of(payload) or "")
     return call is not None and (call.is_asked or not isinstance(payload, UserToolConfirmation))
 
 
@@ -277,15 +280,15 @@ def _check_one(session: LoadedSession, payload: ClientPayload, where: str) -> st
     """Returns the id of the call that the payload answers, if any."""
     match payload:
         case UserToolConfirmation(tool_use_id=call_id):
-            _check_asked(session.digest, call_id, where)
+            _check_asked(session.projection, call_id, where)
             return call_id
         case UserCustomToolResult(custom_tool_use_id=call_id):
-            _find_call(session.digest, call_id, f"{where}.custom_tool_use_id", is_custom=True)
+            _find_call(session.projection, call_id, f"{where}.custom_tool_use_id", is_custom=True)
             return call_id
         case UserToolResult(tool_use_id=call_id):
             if not isinstance(session.record.environment, SelfHostedConfig):
                 raise InvalidInput(f"{where}: user.tool_result is for self_hosted environments")
-            _check_handed_over(session.digest, call_id, f"{where}.tool_use_id")
+            _check_handed_over(session.projection, call_id, f"{where}.tool_use_id")
             return call_id
         case UserInterrupt(session_thread_id=str(thread_id)):
             _check_thread(session, thread_id, f"{where}.session_thread_id")
@@ -301,12 +304,12 @@ def check_open(session: LoadedSession) -> None:
         raise InvalidInput(f"session {session.record.id} has ended and accepts no events")
 
 
-def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
-    call = digest.call(call_id)
+def _check_asked(projection: SessionProjection, call_id: str, where: str) -> None:
+    call = projection.call(call_id)
     if call is None or not call.is_asked:
         raise InvalidInput(
             f"{where}.tool_use_id: {call_id} is not waiting for a confirmation;"
-            f" {_waiting_text(call for call in digest.calls if call.is_asked)}"
+            f" {_waiting_text(call for call in projection.calls if call.is_asked)}"
         )
     if call.open_approval is not None:
         raise InvalidInput(
@@ -315,17 +318,19 @@ def _check_asked(digest: SessionDigest, call_id: str, where: str) -> None:
         )
 
 
-def _find_call(digest: SessionDigest, call_id: str, where: str, *, is_custom: bool) -> OpenCall:
-    calls = [call for call in digest.calls if (call.kind == "custom") == is_custom]
+def _find_call(
+    projection: SessionProjection, call_id: str, where: str, *, is_custom: bool
+) -> OpenCall:
+    calls = [call for call in projection.calls if (call.kind == "custom") == is_custom]
     for call in calls:
         if call.id == call_id:
             return call
     raise InvalidInput(f"{where}: {call_id} is not waiting for a result; {_waiting_text(calls)}")
 
 
-def _check_handed_over(digest: SessionDigest, call_id: str, where: str) -> None:
+def _check_handed_over(projection: SessionProjection, call_id: str, where: str) -> None:
     """Check that a client runs the call. One that was just approved counts as handed over."""
-    call = _find_call(digest, call_id, where, is_custom=False)
+    call = _find_call(projection, call_id, where, is_custom=False)
     if call.is_ours:
         raise InvalidInput(f"{where}: {call_id} is not run by a client")
     if call.is_asked:
@@ -338,7 +343,7 @@ def _waiting_text(calls: Iterable[OpenCall]) -> str:
 
 
 def _check_thread(session: LoadedSession, thread_id: str, where: str) -> None:
-    if thread_id not in session.digest.threads:
+    if thread_id not in session.projection.threads:
         raise InvalidInput(f"{where}: this session has no thread {thread_id}")
     if thread_id in session.record.archived_threads:
         raise InvalidInput(f"{where}: the thread {thread_id} is archived")
@@ -353,13 +358,13 @@ def _check_accompanying(payloads: Sequence[ClientPayload], index: int, where: st
         )
 
 
-def _target_thread(digest: SessionDigest, payload: ClientPayload) -> str | None:
+def _target_thread(projection: SessionProjection, payload: ClientPayload) -> str | None:
     """The thread that an event is for; for an answer, the thread of its call. `None`: the main
     thread."""
     if isinstance(payload, UserInterrupt):
         return payload.session_thread_id
     call_id = call_id_of(payload)
-    call = None if call_id is None else digest.call(call_id)
+    call = None if call_id is None else projection.call(call_id)
     return None if call is None else call.thread_id
 
 

@@ -237,7 +237,8 @@ class SessionRuns:
         except NotFound:
             return
         with log_context(session_id=job.key, tenant=row.tenant):
-            if await has_end_hooks(SessionLog(self._store), job.key):
+            log = SessionLog(self._store)
+            if await has_end_hooks(await log.own(job.key), log):
                 record = self._services.sessions.read(row)
                 if record.workflow_run_id is not None:
                     return
@@ -266,7 +267,7 @@ class SessionRuns:
             if record.workflow_run_id is not None:
                 source = await self._services.workflow_runner.fork_source(tenant, record.id)
             await self._services.forks.create(log_row, record.resources, workspace, source)
-        mapped = await self._map(tenant, record, workspace, usable)
+        mapped = await self._map(tenant, record, log_row, usable)
         runtime = Runtime(
             SessionLog(self._store, scrub=redaction.scrub),
             self._models,
@@ -291,10 +292,11 @@ class SessionRuns:
         self,
         tenant: str,
         record: SessionRecord,
-        workspace: Path,
+        log_row: SessionRow,
         credentials: Sequence[SessionCredential],
     ) -> MappedSession:
-        is_expired = await self._require_here(tenant, record.id, workspace)
+        workspace = self._services.workspaces / record.id
+        is_expired = await self._require_here(tenant, log_row, workspace)
         unseal = self._services.seal.unseal
         tokens = {
             id_: unseal(token, token_context(id_)).decode() for id_, token in record.sealed.items()
@@ -326,12 +328,14 @@ class SessionRuns:
             )
         )
 
-    async def _require_here(self, tenant: str, session_id: str, workspace: Path) -> bool:
+    async def _require_here(self, tenant: str, log_row: SessionRow, workspace: Path) -> bool:
         """Refuse to run if the workspace is not on this machine, rather than start in an empty one;
         True if it was removed on purpose."""
         if await to_thread.run_sync(workspace.is_dir):
             return False
-        before = await workspace_of(SessionLog(self._store), session_id)
+        session_id, log = log_row.id, SessionLog(self._store)
+        log.note_row(log_row)
+        before = await workspace_of(log, session_id)
         if before is None:
             return False
         if not await self._services.expiry.was_removed(tenant, session_id):

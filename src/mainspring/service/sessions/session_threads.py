@@ -10,9 +10,10 @@ from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput, NotFound, StaleVersion
 from mainspring.core.events import ThreadStatusTerminated
+from mainspring.harness.state.session_projection import ThreadProjection
+from mainspring.log.session_status import ThreadStatus
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.session_agent import InlineAgent, ThreadAgent, thread_agent
-from mainspring.service.sessions.session_digest import SessionStatus, ThreadDigest
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession, UsageView, usage_view
 from mainspring.service.sessions.sessions import Sessions
@@ -30,7 +31,7 @@ class ThreadObject(Struct, frozen=True, kw_only=True):
     id: str
     agent: ThreadAgent | InlineAgent
     session_id: str
-    status: SessionStatus
+    status: ThreadStatus
     created_at: datetime
     updated_at: datetime
     parent_thread_id: str | None
@@ -50,13 +51,13 @@ class Threads:
         principal: Principal,
         session_id: str,
         *,
-        statuses: tuple[SessionStatus, ...] = (),
+        statuses: tuple[ThreadStatus, ...] = (),
         limit: int = 1000,
         page: str | None = None,
     ) -> Page[ThreadObject]:
         """The threads, oldest first. Raises: NotFound, InvalidInput."""
         session = await self._sessions.find(principal, session_id)
-        all_ = [self._view(session, thread) for thread in session.digest.threads.values()]
+        all_ = [self._view(session, thread) for thread in session.projection.threads.values()]
         threads = [item for item in all_ if not statuses or item.status in statuses]
         start = 0 if page is None else decode_cursor(page, tuple[Position])[0]
         return cut_page(threads[start:], limit, lambda _: (start + limit,))
@@ -73,7 +74,7 @@ class Threads:
         """
         session = await self._sessions.find(principal, session_id)
         thread = _find_thread(session, thread_id)
-        if thread_id == session.digest.main_thread_id:
+        if thread_id == session.projection.main_thread_id:
             raise InvalidInput("the main thread is archived with its session")
         if thread.status in ("running", "rescheduling"):
             raise StaleVersion(f"thread {thread_id} is running: interrupt it, then archive it")
@@ -92,11 +93,11 @@ class Threads:
         )
         return await self.get(principal, session_id, thread_id)
 
-    def _view(self, session: LoadedSession, thread: ThreadDigest) -> ThreadObject:
+    def _view(self, session: LoadedSession, thread: ThreadProjection) -> ThreadObject:
         record = session.record
-        is_main = thread.id == session.digest.main_thread_id
+        is_main = thread.id == session.projection.main_thread_id
         archived_at = record.archived_threads.get(thread.id, record.archived_at)
-        status: SessionStatus = "terminated" if archived_at is not None else thread.status
+        status: ThreadStatus = "terminated" if archived_at is not None else thread.status
         until = thread.updated_at if status == "terminated" else self._sessions.clock()
         seconds = thread.active_seconds(until)
         duration = max(0.0, (until - thread.created_at).total_seconds())
@@ -114,8 +115,8 @@ class Threads:
         )
 
 
-def _find_thread(session: LoadedSession, thread_id: str) -> ThreadDigest:
-    thread = session.digest.threads.get(thread_id)
+def _find_thread(session: LoadedSession, thread_id: str) -> ThreadProjection:
+    thread = session.projection.threads.get(thread_id)
     if thread is None:
         raise NotFound("thread", thread_id)
     return thread

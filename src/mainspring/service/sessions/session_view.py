@@ -11,10 +11,11 @@ from msgspec import Struct
 
 from mainspring.core.clock import from_micros
 from mainspring.core.events import Usage
+from mainspring.harness.state.session_projection import SessionProjection
+from mainspring.log.session_status import ThreadStatus
 from mainspring.log.store import SessionRow
 from mainspring.service.sessions.resource_types import SessionResource
 from mainspring.service.sessions.session_agent import SessionAgent
-from mainspring.service.sessions.session_digest import SessionDigest, SessionStatus
 from mainspring.service.sessions.session_record import ListCostBudget, Money, SessionRecord
 from mainspring.service.storage.metadata import Metadata, copy_fields
 
@@ -54,7 +55,7 @@ class SessionObject(Struct, frozen=True, kw_only=True):
     created_at: datetime
     updated_at: datetime
     environment_id: str
-    status: SessionStatus
+    status: ThreadStatus
     usage: UsageView
     stats: StatsView
     metadata: Metadata
@@ -74,36 +75,39 @@ class LoadedSession:
 
     record: SessionRecord
     row: SessionRow
-    digest: SessionDigest
+    projection: SessionProjection
     has_pending_input: bool
     """Whether the inbox has an event that makes the session run."""
 
     @property
-    def status(self) -> SessionStatus:
-        if self.record.archived_at is not None or self.digest.status == "terminated":
+    def status(self) -> ThreadStatus:
+        if self.record.archived_at is not None or self.projection.status == "terminated":
             return "terminated"
-        if self.digest.status == "idle" and self.has_pending_input:
+        if self.projection.status == "idle" and self.has_pending_input:
             return "running"
-        return self.digest.status
+        return self.projection.status
 
 
 def session_object(session: LoadedSession, now: datetime) -> SessionObject:
-    record, digest = session.record, session.digest
+    record, projection = session.record, session.projection
     updated_at = max(record.updated_at, from_micros(session.row.updated))
     until = updated_at if session.status == "terminated" else now
-    threads = digest.threads.values()
+    threads = projection.threads.values()
     return copy_fields(
         SessionObject,
         record,
         updated_at=updated_at,
         status=session.status,
-        usage=usage_view(digest.usage, digest.spent.cost_usd, _active_seconds(digest, until)),
+        usage=usage_view(
+            projection.usage, projection.spent.cost_usd, _active_seconds(projection, until)
+        ),
         stats=StatsView(
             active_seconds=sum(thread.active_seconds(until) for thread in threads),
             duration_seconds=_seconds_between(record.created_at, until),
         ),
         outcome_evaluations=tuple(
-            copy_fields(OutcomeView, outcome, outcome_id=outcome.id) for outcome in digest.outcomes
+            copy_fields(OutcomeView, outcome, outcome_id=outcome.id)
+            for outcome in projection.outcomes
         ),
     )
 
@@ -123,9 +127,9 @@ def cents(cost_usd: Decimal) -> int:
     return int((cost_usd * 100).to_integral_value(ROUND_HALF_EVEN))
 
 
-def _active_seconds(digest: SessionDigest, until: datetime) -> float:
+def _active_seconds(projection: SessionProjection, until: datetime) -> float:
     """The time during which at least one thread ran."""
-    spent = digest.spent
+    spent = projection.spent
     since = spent.running_since
     return spent.seconds_before + (0.0 if since is None else _seconds_between(since, until))
 

@@ -26,7 +26,10 @@ from mainspring.core.errors import (
 )
 from mainspring.core.events import ClientPayload, SessionCreated
 from mainspring.core.sender import Origin
+from mainspring.harness.state.projection_cache import Projections
+from mainspring.log.session_activity import current_activity
 from mainspring.log.session_log import SessionLog
+from mainspring.log.session_status import ThreadStatus
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
@@ -42,7 +45,6 @@ from mainspring.service.sessions.session_agent import (
     agent_id_of,
     snapshot_agent,
 )
-from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.sessions.session_listing import ListSessions, SessionList, TwoWayPage
 from mainspring.service.sessions.session_params import (
     CreateSession,
@@ -106,9 +108,9 @@ class Sessions:
             cache_bytes=_CACHED_RECORD_BYTES,
             clock=clock,
         )
-        self.digests = Digests(log)
+        self.projections = Projections(log)
         self.clock = clock
-        self._list = SessionList(self.repository, self._load_if_present)
+        self._list = SessionList(self.repository, self._load_if_present, self._stored_statuses)
 
     async def create(
         self,
@@ -206,7 +208,7 @@ class Sessions:
             )
         if not isinstance(request.agent, UnsetType):
             await self.dependencies.check_override(principal, session.record.agent.id)
-        spent = cents(session.digest.spent.cost_usd)
+        spent = cents(session.projection.spent.cost_usd)
         before = session.record
 
         def change(current: SessionRecord) -> SessionRecord:
@@ -248,7 +250,7 @@ class Sessions:
             await self.log.delete(session_id)
         except SessionNotFound:
             pass  # an earlier delete was interrupted
-        self.digests.forget(session_id)
+        self.projections.forget(session_id)
         await delete_children(
             self.repository.records, ACCEPTED_KIND, tenant=principal.tenant, parent=session_id
         )
@@ -321,8 +323,10 @@ class Sessions:
         *payloads: ClientPayload,
         client_ids: Sequence[str | None] = (),
         thread_ids: Sequence[str | None] = (),
+        row: SessionRow | None = None,
     ) -> list[InboxItem]:
-        """Put checked events into the inbox, in order, and wake the session."""
+        """Put checked events into the inbox, in order, and wake the session. `row`: see
+        `SessionLog.submit`."""
         items = [
             await self.log.submit(
                 session.id,
@@ -330,6 +334,7 @@ class Sessions:
                 sender=principal.sender,
                 client_id=client_ids[index] if client_ids else None,
                 thread_id=thread_ids[index] if thread_ids else None,
+                row=row,
             )
             for index, payload in enumerate(payloads)
         ]
@@ -380,9 +385,24 @@ class Sessions:
         return LoadedSession(
             record=record,
             row=row,
-            digest=await self.digests.of(row),
+            projection=await self.projections.of(row),
             has_pending_input=bool(waiting),
         )
+
+    async def _stored_statuses(
+        self, session_ids: Sequence[str]
+    ) -> dict[str, tuple[ThreadStatus, ...]]:
+        """The statuses as they are stored beside the logs, in two statements; a session with input
+        may be running. Sessions that an older Mainspring wrote last are left out."""
+        store = self.log.store
+        types = await store.pending_types(session_ids)
+        waiting = {session_id for session_id, type_ in types if type_ in _WAKING_TYPES}
+        statuses: dict[str, tuple[ThreadStatus, ...]] = {}
+        for row in await store.rows(session_ids):
+            if (activity := current_activity(row.activity, row.head.seq)) is not None:
+                more: tuple[ThreadStatus, ...] = ("running",) if row.id in waiting else ()
+                statuses[row.id] = (activity.status, *more)
+        return statuses
 
     async def _load_if_present(self, record: SessionRecord) -> LoadedSession | None:
         try:

@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, from_micros
+from mainspring.harness.state.projection_cache import Projections
 from mainspring.log.records import Records
 from mainspring.log.store import SessionRow
-from mainspring.service.sessions.session_digest import Digests
 from mainspring.service.storage.repository import (
     IndexColumns,
     Notification,
@@ -45,7 +45,7 @@ class WorkspaceExpiry:
     def __init__(
         self,
         records: Records,
-        digests: Digests,
+        projections: Projections,
         *,
         keep: timedelta = RETENTION,
         notify: Notify = ignore_notification,
@@ -59,7 +59,7 @@ class WorkspaceExpiry:
             clock=clock,
         )
         self.record = self._repository.find
-        self._digests = digests
+        self._projections = projections
         self._keep = keep
         self._notice = min(_NOTICE_PERIOD, keep / 2)
         self._notify = notify
@@ -70,10 +70,10 @@ class WorkspaceExpiry:
         now, time = self._clock(), from_micros(row.updated)
         if now - time < self._keep - self._notice or row.owner is not None:
             return "keep"
-        digest = await self._digests.of(row)
-        if digest.status in ("running", "rescheduling"):
+        projection = await self._projections.of(row)
+        if projection.status in ("running", "rescheduling"):
             return "keep"
-        if any(thread.calls for thread in digest.threads.values()):
+        if any(thread.calls for thread in projection.threads.values()):
             return "keep"  # a client may still answer
         current = await self.record(tenant, row.id)
         if current is None or current.told_at < time:

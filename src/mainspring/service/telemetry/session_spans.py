@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 
@@ -17,6 +17,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import PAYLOAD_TYPES, AnyPayload, Event
 from mainspring.core.events import Failure, Usage
 from mainspring.harness.state.open_call import CallResult, call_id_of, proposed_call
+from mainspring.log.session_status import STATUS_EVENTS, StatusPayload, status_change
 
 ToolKind: TypeAlias = Literal["function", "mcp", "client"]
 """Built in, of an MCP server, of the client."""
@@ -311,8 +312,19 @@ def _tool_result(fold: SpanFold, event: Event, payload: CallResult) -> list[Trac
     return fold.end_call(event, call_id_of(payload) or "", outcome, plain_text(payload.content))
 
 
-def _idle(fold: SpanFold, event: Event, payload: events.StatusIdle) -> list[TraceSpan]:
-    return fold.end_run(event, event.thread_id, payload.reason or payload.stop_reason.type)
+def _status(fold: SpanFold, event: Event, payload: StatusPayload) -> list[TraceSpan]:
+    change = status_change(event, payload)
+    match change.status:
+        case "running":
+            return fold.begin_run(event, change.thread_id)
+        case "idle":
+            return fold.end_run(event, change.thread_id, change.reason or "end_turn")
+        case "terminated":
+            return fold.end_run(event, change.thread_id, change.status)
+        case "rescheduling":
+            return []
+        case _:
+            assert_never(change.status)
 
 
 _HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
@@ -331,20 +343,7 @@ _HANDLERS: Mapping[type, Callable[[SpanFold, Event, Any], list[TraceSpan]]] = {
     events.AgentMcpToolResult: _tool_result,
     events.UserCustomToolResult: _tool_result,
     events.UserToolResult: _tool_result,
-    events.StatusRunning: lambda fold, event, _: fold.begin_run(event, event.thread_id),
-    events.ThreadStatusRunning: lambda fold, event, payload: fold.begin_run(
-        event, payload.session_thread_id
-    ),
-    events.StatusIdle: _idle,
-    events.ThreadStatusIdle: lambda fold, event, payload: fold.end_run(
-        event, payload.session_thread_id, payload.stop_reason.type
-    ),
-    events.StatusTerminated: lambda fold, event, _: fold.end_run(
-        event, event.thread_id, "terminated"
-    ),
-    events.ThreadStatusTerminated: lambda fold, event, payload: fold.end_run(
-        event, payload.session_thread_id, "terminated"
-    ),
+    **dict.fromkeys(STATUS_EVENTS, _status),
 }
 SPAN_TYPES = frozenset(name for name, kind in PAYLOAD_TYPES.items() if kind in _HANDLERS)
 """The types of events that this fold uses."""

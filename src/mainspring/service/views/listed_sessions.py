@@ -16,11 +16,11 @@ from mainspring.core.errors import NotFound, SessionNotFound
 from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.search import search
+from mainspring.log.session_status import ThreadStatus
 from mainspring.log.store import SessionScope
 from mainspring.runtime.session.activity_line import WaitsFor, activity_line
 from mainspring.runtime.skills.substitution import typed_text
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.session_digest import SessionStatus
 from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
@@ -41,7 +41,7 @@ class ListedSession(Struct, frozen=True, kw_only=True):
     agent_id: str
     agent_name: str
     agent_version: int
-    status: SessionStatus
+    status: ThreadStatus
     stop_reason: str | None
     """Why it stopped the last time; see `session.status_idle`."""
     activity: str
@@ -130,10 +130,10 @@ class ListedSessions:
         return Page(data=list(found.values()))
 
     async def line(self, session: LoadedSession) -> ListedSession:
-        record, digest, row = session.record, session.digest, session.row
-        main = digest.threads.get(digest.main_thread_id)
-        usage = digest.usage
-        waiting = [call for call in digest.calls if call.asked]
+        record, projection, row = session.record, session.projection, session.row
+        main = projection.threads.get(projection.main_thread_id)
+        usage = projection.usage
+        waiting = [call for call in projection.calls if call.asked]
         activity = activity_line(
             row, await self.sessions.log.activity(row), has_work=session.has_pending_input
         )
@@ -150,8 +150,8 @@ class ListedSessions:
             waits_for=activity.waits_for,
             since=activity.since,
             waiting=len(waiting),
-            threads=len(digest.threads),
-            cost_usd=float(digest.spent.cost_usd),
+            threads=len(projection.threads),
+            cost_usd=float(projection.spent.cost_usd),
             input_tokens=usage.input_tokens + cached,
             output_tokens=usage.output_tokens,
             seq=row.head.seq,

@@ -98,6 +98,8 @@ class StartRun(Struct, frozen=True, kw_only=True):
     inputs: dict[str, object] = {}
     key: Annotated[str, Meta(min_length=1, max_length=200)] | None = None
     """The same key again is the same run."""
+    base_branch: Annotated[str, Meta(max_length=300)] | None = None
+    """The value of `$BASE_BRANCH`."""
     budget: ListCostBudget | None = None
     """For all of its sessions together."""
     max_steps: Annotated[int, Meta(ge=1, le=100_000)] = MAX_STEPS
@@ -197,6 +199,7 @@ class WorkflowRuns:
             arguments=request.arguments,
             inputs=request.inputs,
             run_key=request.key,
+            base_branch=request.base_branch,
             origin=origin,
             run_id=run_id,
         )

@@ -8,8 +8,8 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.edges.api.route import ApiCall, Empty, route
+from mainspring.log.session_status import ThreadStatus
 from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
-from mainspring.service.sessions.session_digest import SessionStatus
 from mainspring.service.sessions.session_threads import ThreadObject, Threads
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.sessions.wire_events import EventView, WireEvent
@@ -19,7 +19,7 @@ from mainspring.service.storage.pagination import Limit, Page
 class ListThreads(Struct, frozen=True, kw_only=True):
     limit: Limit = 1000
     page: str | None = None
-    statuses: tuple[SessionStatus, ...] = ()
+    statuses: tuple[ThreadStatus, ...] = ()
 
 
 class ListThreadEvents(Struct, frozen=True, kw_only=True):

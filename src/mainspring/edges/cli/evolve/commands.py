@@ -21,7 +21,12 @@ from mainspring.edges.cli.evolve import views
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOption
 from mainspring.edges.cli.printing import Screen, plural, print_note
 from mainspring.improve.evals.suite_files import find_suites
-from mainspring.improve.evolution.campaign_log import Campaign, read_campaign, read_ledger
+from mainspring.improve.evolution.campaign_log import (
+    Campaign,
+    read_campaign,
+    read_ledger,
+    sealed_looks,
+)
 from mainspring.improve.evolution.campaign_views import approval_hash, promotion_diff
 from mainspring.improve.evolution.evolve_settings import (
     EvolveSettings,
@@ -171,7 +176,8 @@ async def status(
         ledger = await read_ledger(campaigns.log, campaigns.agent)
         last = ledger.campaigns[-1].campaign_id if ledger.campaigns else None
         campaign = None if last is None else await read_campaign(campaigns.log, last)
-        return views.print_status(settings, ledger, campaign, json=json)
+        looks = await sealed_looks(campaigns.log, campaigns.agent, campaigns.suite_file.hash)
+        return views.print_status(settings, ledger, campaign, looks, json=json)
 
 
 @command(app)

@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.printing import Screen, local_time, print_list, print_note
+from mainspring.edges.cli.printing import Screen, local_time, plural, print_list, print_note
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.improve.evolution.assets import ASSETS_FILE, list_assets, read_assets
 from mainspring.improve.evolution.campaign_log import (
@@ -67,7 +67,7 @@ async def print_estimate(settings: Settings, campaigns: FolderCampaigns, *, json
 
 async def _estimate(campaigns: FolderCampaigns) -> EstimateView:
     suite = campaigns.suite_file.suite
-    develop, sealed = split_cases(suite.cases)
+    develop, sealed = split_cases(suite.cases, campaigns.settings.rotation)
     limit = campaigns.settings.calls.metric
     estimate = await campaigns.estimate()
     cost = estimate.cost_usd * limit
@@ -112,8 +112,9 @@ async def write_report(campaigns: FolderCampaigns, campaign: Campaign, file: Pat
 
 
 def print_status(
-    settings: Settings, ledger: Ledger, campaign: Campaign | None, *, json: bool
+    settings: Settings, ledger: Ledger, campaign: Campaign | None, looks: int, *, json: bool
 ) -> int:
+    """`looks`: how often the gate has looked at the sealed cases."""
     screen, active = Screen(settings), ledger.active
     if json:
         screen.json(
@@ -121,6 +122,7 @@ def print_status(
                 "active": None if active is None else active.number,
                 "canary": None if ledger.canary is None else ledger.canary.number,
                 "paused": ledger.paused is not None,
+                "sealed_looks": looks,
                 "campaign": None if campaign is None else campaign_view(campaign),
             }
         )
@@ -134,9 +136,16 @@ def print_status(
         screen.line((f"version {ledger.canary.number} is a canary for {share} of sessions", ""))
     if ledger.paused is not None:
         screen.line((f"campaigns are paused: {ledger.paused.reason}", "yellow"))
+    if looks:
+        worn = "; `rotation` in evolve.yaml draws others" if looks >= _WORN_LOOKS else ""
+        screen.line((f"the sealed cases were looked at {plural(looks, 'time')}{worn}", "dim"))
     if campaign is not None:
         print_campaign(settings, campaign, json=False)
     return 0
+
+
+_WORN_LOOKS = 20
+"""Looks after which sealed cases should be replaced: each decision says a little about them."""
 
 
 def print_watch(settings: Settings, report: WatchReport, *, json: bool) -> None:

@@ -73,7 +73,7 @@ async def run_tests(
     *,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]...", help=f"Tests. [default: {TESTS_FOLDER}/*.yaml]"),
+        typer.Argument(metavar="[FILE]...", help="Tests. [default: workflows/tests/*.yaml]"),
     ] = None,
     record: Annotated[
         str | None,
@@ -88,7 +88,7 @@ async def run_tests(
         async with open_existing_log(settings) as log:
             row = await find_run(log, record, "workflow")
             recorded = recorded_test(await read_run(log, row.id))
-        screen.raw(yaml.safe_dump(msgspec.to_builtins(recorded), sort_keys=False))
+        screen.text(yaml.safe_dump(msgspec.to_builtins(recorded), sort_keys=False))
         return 0
     folder = Path(settings.folder)
     paths = [folder / name for name in names or ()] or sorted(

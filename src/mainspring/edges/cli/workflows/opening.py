@@ -19,6 +19,7 @@ from mainspring.edges.cli.approval_prompt import is_interactive
 from mainspring.edges.cli.printing import Screen, confirm
 from mainspring.edges.cli.session_runner import open_session_runner
 from mainspring.error_table import with_hints
+from mainspring.files.atomic_file import read_bounded
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.definition import Workflow
@@ -62,6 +63,21 @@ async def collect_files(settings: Settings, name: str) -> RunFiles:
     """A workflow, whether anybody trusts it or not: nothing of it may run."""
     files = workflow_files(settings)
     return await to_thread.run_sync(lambda: files.collect(files.find(name)))
+
+
+def base_branch(folder: Path) -> str | None:
+    """The main branch of a repository, or the one that is checked out. Blocks."""
+    for file, start in (
+        (".git/refs/remotes/origin/HEAD", "ref: refs/remotes/origin/"),
+        (".git/HEAD", "ref: refs/heads/"),
+    ):
+        try:
+            text = (read_bounded(folder / file) or b"").decode("utf-8", "replace").strip()
+        except InvalidInput:  # it is no plain file
+            continue
+        if text.startswith(start):
+            return text.removeprefix(start)
+    return None
 
 
 async def require_few_runs(log: SessionLog, workflow: str, most: int | None) -> None:

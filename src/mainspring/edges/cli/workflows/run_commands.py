@@ -22,6 +22,7 @@ from mainspring.edges.cli.run_arguments import ModeChoice, parse_limit
 from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.edges.cli.workflows.check_commands import print_dry_run
 from mainspring.edges.cli.workflows.opening import (
+    base_branch,
     collect_files,
     find_trusted,
     open_steps,
@@ -141,6 +142,10 @@ class StartOptions:
             help="Refuse while so many runs of the workflow have not ended.",
         ),
     ] = None
+    base: Annotated[
+        str | None,
+        typer.Option("--base", metavar="BRANCH", help="$BASE_BRANCH. [default: the main branch]"),
+    ] = None
     dry_run: Annotated[
         bool,
         typer.Option("--dry-run", help="Show the order, the gates and the cost; run nothing."),
@@ -180,6 +185,7 @@ async def run(
             inputs=given,
             run_key=start.key,
             workspace=steps.runtime.options.workspace,
+            base_branch=start.base or await to_thread.run_sync(base_branch, Path(settings.folder)),
         )
         await require_few_runs(steps.runtime.log, files.main, start.at_most)
         run_id, is_new = await start_run(steps.runtime.log, request, local_user(settings.user))
@@ -237,11 +243,10 @@ async def cancel(
     *,
     run_id: RunArgument,
     reason: Annotated[str, typer.Argument(metavar="[REASON]", help="Why.")] = "cancelled",
-    engine: EngineOptions,
 ) -> int:
     """End a run. What is running is stopped."""
     await _control(settings, run_id, "cancel", text=reason, quiet=True)
-    return await _continue(settings, run_id, engine, None, json=False)
+    return await _continue(settings, run_id, EngineOptions(), None, json=False)
 
 
 async def respond(

@@ -38,6 +38,11 @@ def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> N
     if view.changed_since:
         text = "its files have changed since; this run uses them as they were when it started"
         screen.paragraph((text, "yellow"))
+    asking = [node for node in view.nodes if node.status == "running" and node.session_id]
+    for node in asking if view.status == "paused" else ():
+        screen.line((f"? {node.node}: ", "bold yellow"), ("a call of it waits for a person", ""))
+        command = f"mainspring sessions answer {screen.id_text(node.session_id or '')}"
+        screen.paragraph((f"answer: {command}", "dim"))
     for gate in view.gates:
         screen.line((f"? {gate.node}: ", "bold yellow"), (gate.question, ""))
         for item in gate.evidence if with_evidence else ():

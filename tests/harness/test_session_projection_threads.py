@@ -1,12 +1,10 @@
-"""The digest of a session whose agent calls others: each thread for itself, and all together."""
-
-from functools import reduce
+"""The projection of a session with subagents: each thread for itself, and all together."""
 
 from tests.service.logs import MAIN, log_of
 
 from mainspring.core import events
 from mainspring.core.events import KnownPayload
-from mainspring.service.sessions.session_digest import SessionDigest, apply_event
+from mainspring.harness.state.session_projection import SessionProjection, project
 from mainspring.service.webhooks.webhook_events import webhook_events_of
 
 CHILD = "sthr_child"
@@ -19,10 +17,8 @@ def waits(*ids: str) -> events.StatusIdle:
     return events.StatusIdle(stop_reason=events.StopReason(type="requires_action", event_ids=ids))
 
 
-def fold_events(*payloads: KnownPayload | tuple[str, KnownPayload]) -> SessionDigest:
-    return reduce(
-        apply_event, log_of(events.SessionCreated(agent_name="lead"), *payloads), SessionDigest()
-    )
+def fold_events(*payloads: KnownPayload | tuple[str, KnownPayload]) -> SessionProjection:
+    return project(log_of(events.SessionCreated(agent_name="lead"), *payloads))
 
 
 def test_a_session_is_running_while_any_of_its_threads_is():
@@ -36,7 +32,7 @@ def test_a_session_is_running_while_any_of_its_threads_is():
 
 def test_a_waiting_call_belongs_to_the_thread_that_asked():
     # e1: created, then as they stand here
-    digest = fold_events(
+    projection = fold_events(
         RUNS,
         events.AgentToolUse(name="agent", input={}),
         BORN,
@@ -46,22 +42,22 @@ def test_a_waiting_call_belongs_to_the_thread_that_asked():
         (CHILD, waits("e6")),
         waits("e6"),
     )
-    found = digest.call("e6")
+    found = projection.call("e6")
     assert found is not None
     assert (found.thread_id, found.asked) == (CHILD, 7)
-    assert dict(digest.threads[MAIN].calls) == {}
-    assert digest.status == "idle"
+    assert dict(projection.threads[MAIN].calls) == {}
+    assert projection.status == "idle"
 
 
 def test_each_thread_has_its_own_usage_and_the_session_the_sum():
     spent = events.ModelRequestEnded(
         model_request_start_id="e2", model_usage=events.Usage(input_tokens=5), cost_usd="0.5"
     )
-    digest = fold_events(BORN, spent, (CHILD, spent), (CHILD, spent))
-    assert digest.usage.input_tokens == 15
-    assert digest.threads[MAIN].usage.input_tokens == 5
-    assert digest.threads[CHILD].usage.input_tokens == 10
-    assert digest.threads[CHILD].cost_usd == 1
+    projection = fold_events(BORN, spent, (CHILD, spent), (CHILD, spent))
+    assert projection.usage.input_tokens == 15
+    assert projection.threads[MAIN].usage.input_tokens == 5
+    assert projection.threads[CHILD].usage.input_tokens == 10
+    assert projection.threads[CHILD].cost_usd == 1
 
 
 def test_webhooks_report_threads_as_threads():

@@ -1,8 +1,7 @@
-"""The digest: any split of a log gives the same, and a session is only ever read on."""
+"""The projection: any split of a log gives the same, and a session is only ever read on."""
 
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from functools import reduce
 from pathlib import Path
 
 from hypothesis import given
@@ -11,16 +10,17 @@ from tests.core.samples import SAMPLES
 
 from mainspring.core import events
 from mainspring.core.content import TextBlock
-from mainspring.core.envelope import GENESIS, Event, encode_payload
+from mainspring.core.envelope import GENESIS, Event, encode_payload, payload_type
 from mainspring.core.events import KnownPayload
+from mainspring.harness.state.projection_cache import Projections
+from mainspring.harness.state.session_projection import (
+    PROJECTION_TYPES,
+    SessionProjection,
+    is_projected,
+    project,
+)
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.sessions.session_digest import (
-    DIGEST_TYPES,
-    Digests,
-    SessionDigest,
-    apply_event,
-)
 
 START = datetime(2026, 11, 16, 12, tzinfo=UTC)
 USAGE = events.Usage(input_tokens=10, output_tokens=3)
@@ -40,9 +40,9 @@ def event(seq: int, payload: KnownPayload, thread_id: str = "sthr_1") -> Event:
     )
 
 
-def fold_events(*payloads: KnownPayload) -> SessionDigest:
+def fold_events(*payloads: KnownPayload) -> SessionProjection:
     log = [event(seq, payload) for seq, payload in enumerate(payloads, 1)]
-    return reduce(apply_event, log, SessionDigest())
+    return project(log)
 
 
 PAYLOADS = st.one_of(
@@ -66,24 +66,29 @@ def log_of(drawn: Sequence[tuple[KnownPayload, str]]) -> list[Event]:
 
 
 @given(LOGS, st.data())
-def test_any_split_of_a_log_gives_the_same_digest(
+def test_any_split_of_a_log_gives_the_same_projection(
     drawn: list[tuple[KnownPayload, str]], data: st.DataObject
 ):
     log = log_of(drawn)
     cut = data.draw(st.integers(0, len(log)))
-    whole = reduce(apply_event, log, SessionDigest())
-    begun = reduce(apply_event, log[:cut], SessionDigest())
+    whole = project(log)
+    begun = project(log[:cut])
     overlap = data.draw(st.integers(0, cut))  # what is read twice counts once
-    assert reduce(apply_event, log[overlap:], begun) == whole
+    assert project(log[overlap:], begun) == whole
 
 
 @given(LOGS)
 def test_other_event_types_change_only_the_position(drawn: list[tuple[KnownPayload, str]]):
     log = log_of(drawn)
-    whole = reduce(apply_event, log, SessionDigest())
-    part = reduce(apply_event, [item for item in log if item.type in DIGEST_TYPES], SessionDigest())
+    whole = project(log)
+    part = project([item for item in log if item.type in PROJECTION_TYPES])
     assert (part.status, part.usage, part.outcomes) == (whole.status, whole.usage, whole.outcomes)
     assert (part.threads, part.spent.cost_usd) == (whole.threads, whole.spent.cost_usd)
+
+
+def test_every_event_is_projected_or_listed_as_one_that_is_not():
+    for payload in SAMPLES.values():
+        assert is_projected(payload) == (payload_type(payload) in PROJECTION_TYPES)
 
 
 def test_open_calls_are_the_unanswered_ones():
@@ -107,14 +112,14 @@ def test_open_calls_are_the_unanswered_ones():
 
 def test_a_fork_is_idle_and_inherits_its_parents_usage():
     ended = events.ModelRequestEnded(model_request_start_id="x", model_usage=USAGE)
-    digest = fold_events(
+    projection = fold_events(
         events.SessionCreated(agent_name="a"),
         events.StatusRunning(),
         ended,
         events.SessionForked(parent_session_id="sesn_0", parent_seq=3),
     )
-    assert (digest.status, digest.usage) == ("idle", USAGE)
-    assert digest.threads["sthr_1"].active_seconds(START + timedelta(hours=1)) == 2.0
+    assert (projection.status, projection.usage) == ("idle", USAGE)
+    assert projection.threads["sthr_1"].active_seconds(START + timedelta(hours=1)) == 2.0
 
 
 def test_an_outcome_goes_from_pending_to_its_verdict():
@@ -140,19 +145,19 @@ def test_an_outcome_goes_from_pending_to_its_verdict():
     assert verdict.completed_at is not None
 
 
-async def test_a_digest_continues_from_its_position_and_the_cache_is_bounded(tmp_path: Path):
+async def test_a_projection_continues_from_its_position_and_the_cache_is_bounded(tmp_path: Path):
     async with open_sqlite(tmp_path / "log.db") as store:
         log = SessionLog(store)
-        digests = Digests(log, max_cached=1)
+        projections = Projections(log, max_bytes=4000)
         one, other = await log.create(), await log.create()
         writer = await log.hold(one.id, owner="w")
         await writer.append(events.StatusRunning())
-        assert (await digests.of(await log.session(one.id))).status == "running"
+        assert (await projections.of(await log.session(one.id))).status == "running"
         await writer.append(events.AgentMessage(content=(TextBlock("hi"),)))
         await writer.append(events.StatusIdle(stop_reason=events.StopReason(type="end_turn")))
         row = await log.session(one.id)
-        read_on = await digests.of(row)
+        read_on = await projections.of(row)
         assert (read_on.status, read_on.seq) == ("idle", row.head.seq)
-        await digests.of(other)
-        assert await digests.of(row) == read_on
-        digests.forget(one.id)
+        await projections.of(other)
+        assert await projections.of(row) == read_on
+        projections.forget(one.id)
