@@ -44,9 +44,9 @@ async def adopt(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Show what came with a repository, an import, a backup or another installation, and accept it.
+    """Show and accept what came from somewhere else.
 
-    Without arguments, only show it. Exit status 1: there is something that nobody has adopted.
+    With a repository, an import, a backup, or from another installation. Without arguments, only show it. Exit status 1: there is something that nobody has adopted.
     """
     if session is not None and everything:
         raise typer.BadParameter("name a session, or give --all", param_hint="--all")

@@ -90,9 +90,7 @@ COMMANDS = {
     "audit": CommandEntry("audit", "app", "Show and verify the service's audit log."),
     "deployments": CommandEntry("deployments", "app", "Show, run and pause scheduled agents."),
     "webhooks": CommandEntry("webhooks", "app", "Show webhook endpoints and their deliveries."),
-    "adopt": CommandEntry(
-        "adopt", "adopt", "Accept sessions and stores that came from somewhere else."
-    ),
+    "adopt": CommandEntry("adopt", "adopt", "Show and accept what came from somewhere else."),
     "backup": CommandEntry("backup", "backup", "Write the whole store to a file."),
     "restore": CommandEntry("backup", "restore", "Restore a backup into an empty store."),
     "migrate": CommandEntry("backup", "migrate", "Migrate the store's tables to this version."),

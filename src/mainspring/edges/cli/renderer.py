@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from mainspring.config import Settings
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import (
     Delta,
     RetryScheduled,
@@ -27,7 +29,11 @@ from mainspring.edges.cli.printing import Screen, StyledText, duration_text
 from mainspring.edges.cli.subagent_tree import SubagentNode, SubagentTree
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
-from mainspring.wiring.providers import hint_for
+
+if TYPE_CHECKING:
+    from mainspring.wiring import providers
+else:
+    providers = LazyModule("mainspring.wiring.providers")  # few sessions end with a failed model
 
 _MAX_THINKING_CHARS = 300
 _MAX_CRITERIA = 20
@@ -332,7 +338,7 @@ def _transition_text(node: SubagentNode) -> str:
 def error_lines(error: events.ErrorDetail) -> list[StyledText]:
     is_retried = error.retry_status.type == "retrying"
     lines: list[StyledText] = [(error.message, "yellow" if is_retried else "bold red")]
-    hint = hint_for(error)
+    hint = providers.hint_for(error)
     return lines if hint is None else [*lines, (f"hint: {hint}", "dim")]
 
 

@@ -73,7 +73,7 @@ async def run_tests(
     *,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[FILE]...", help=f"Tests. [default: {TESTS_FOLDER}/*.yaml]"),
+        typer.Argument(metavar="[FILE]...", help="Tests. [default: workflows/tests/*.yaml]"),
     ] = None,
     record: Annotated[
         str | None,
