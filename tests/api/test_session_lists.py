@@ -8,7 +8,9 @@ import pytest
 from anthropic import AsyncAnthropic
 from tests.api.api_server import ids
 from tests.api.sessions_api import SessionsApi, agent_id, environment_id, message, service
+from tests.service.test_activity_list import counted_statements
 
+from mainspring.harness.state.projection_cache import Projections
 from mainspring.log.records import Replace
 from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.testing import Scripted, says
@@ -101,3 +103,20 @@ async def test_a_damaged_record_is_an_internal_error_although_it_was_cached(
         await acme.with_options(max_retries=0).beta.sessions.list()
     assert session.id not in str(refusal.value)
     assert f"the record session {session.id} cannot be read" in caplog.text
+
+
+async def test_sessions_with_another_status_are_skipped_without_reading_their_logs(tmp_path: Path):
+    with counted_statements() as statements:
+        async with (
+            service(tmp_path, Scripted(otherwise=says("Done."))) as api,
+            api.client("acme:operator") as acme,
+        ):
+            agent, env = await agent_id(acme), await environment_id(acme)
+            for _ in range(20):
+                await acme.beta.sessions.create(agent=agent, environment_id=env)
+            api.sessions.projections = Projections(api.sessions.log)
+            statements.clear()
+            page = await acme.beta.sessions.list(statuses=["rescheduling"])
+            assert (list(page.data), page.next_page) == ([], None)
+            assert not any("from event" in statement for statement in statements)
+            assert len(statements) < 20

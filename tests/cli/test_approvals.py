@@ -49,12 +49,12 @@ DIFF = "--- a.txt\n+++ a.txt\n@@ -1 +1 @@\n-old words\n+new words"
 def waiting_session(store: Path) -> str:
     """A session with two calls that wait; one would change a file."""
     store.parent.mkdir()
-    session_id = anyio.run(_write_approvals, store.parent)
+    session_id = anyio.run(write_approvals, store.parent)
     (store.parent / "log.db").rename(store)
     return session_id
 
 
-async def _write_approvals(folder: Path) -> str:
+async def write_approvals(folder: Path) -> str:
     async with service(folder, Scripted()) as home, home.client("default:admin") as client:
         home.worker.is_asleep = True
         await Tenants(home.log.store.records).ensure_root()

@@ -68,6 +68,8 @@ class RunOptions:
     """In addition to the agent's."""
     built_ins: tuple[str, ...] | None = None
     """Names of built-in tools, instead of the agent's."""
+    ignores_pinned_agent: bool = False
+    """The caller's agent runs, although the session has pinned another one: for replays."""
     mode: Mode | None = None
     allow_protected: tuple[str, ...] = ()
     """Protected paths, relative to the workspace, that file tools may change."""

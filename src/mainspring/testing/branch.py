@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from mainspring.core import events
 from mainspring.core.content import plain_text
@@ -97,7 +97,7 @@ async def branch(runtime: Runtime, session_id: str, branch_change: BranchChange)
         runtime.log,
         runtime.models,
         toolbox_factory=toolbox_factory,
-        options=runtime.options,
+        options=replace(runtime.options, ignores_pinned_agent=True),
         budget=runtime.budget,
         sender=runtime.sender,
     )

@@ -88,6 +88,16 @@ async def test_a_broken_metric_is_refused_by_name_before_anything_is_spent(
     assert campaign.proposals == 0
 
 
+async def test_a_metric_that_is_always_too_late_is_refused_by_name(folder: Path):
+    suite = {"cases": support_cases(4), "timeout_seconds": 0.001}
+    (folder / "evals/support.yaml").write_text(yaml.safe_dump(suite))
+    async with opened(folder) as campaigns:
+        campaign = await campaigns.run(await campaigns.start())
+    assert campaign.ended is not None
+    assert "the metric support is refused: the right answers score 0%" in campaign.ended.reason
+    assert campaign.ended.calls == {}
+
+
 async def test_nothing_to_fix_ends_a_campaign_with_that_sentence(folder: Path):
     rules = "\n".join(rule for _, rule in TOPICS.values())
     (folder / "AGENTS.md").write_text(rules)

@@ -44,10 +44,9 @@ async def adopt(
     yes: YesOption = False,
     json: JsonOption = False,
 ) -> int:
-    """Show and accept what came from somewhere else.
-
-    With a repository, an import, a backup, or from another installation. Without arguments, only show it. Exit status 1: there is something that nobody has adopted.
-    """
+    """Accept sessions and stores that came from somewhere else. Without arguments, only show what
+    came with a repository, an import, a backup or another installation; exit status 1: something
+    did."""
     if session is not None and everything:
         raise typer.BadParameter("name a session, or give --all", param_hint="--all")
     async with open_existing_log(settings) as log:

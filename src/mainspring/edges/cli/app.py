@@ -14,7 +14,7 @@ from typer.main import get_command, get_group
 
 from mainspring import __version__
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.commands import Action, returning_action
+from mainspring.edges.cli.commands import ParsedCommand, returning_action
 
 if TYPE_CHECKING:
     from mainspring.edges.cli import action_runner
@@ -90,7 +90,9 @@ COMMANDS = {
     "audit": CommandEntry("audit", "app", "Show and verify the service's audit log."),
     "deployments": CommandEntry("deployments", "app", "Show, run and pause scheduled agents."),
     "webhooks": CommandEntry("webhooks", "app", "Show webhook endpoints and their deliveries."),
-    "adopt": CommandEntry("adopt", "adopt", "Show and accept what came from somewhere else."),
+    "adopt": CommandEntry(
+        "adopt", "adopt", "Accept sessions and stores that came from somewhere else."
+    ),
     "backup": CommandEntry("backup", "backup", "Write the whole store to a file."),
     "restore": CommandEntry("backup", "restore", "Restore a backup into an empty store."),
     "migrate": CommandEntry("backup", "migrate", "Migrate the store's tables to this version."),
@@ -124,8 +126,13 @@ class LazyGroup(TyperGroup):
         return cast("TyperCommand", get_command(parent))
 
 
-def run_returned_action(action: Action, store: str | None, debug: bool, **_: object) -> None:
-    raise typer.Exit(action_runner.run_action(action, store=store, debug=debug))
+def run_returned_action(parsed: ParsedCommand, store: str | None, debug: bool, **_: object) -> None:
+    try:
+        status = action_runner.run_action(parsed.action, store=store, debug=debug)
+    except typer.BadParameter as error:
+        error.ctx = error.ctx or parsed.context
+        raise
+    raise typer.Exit(status)
 
 
 app = typer.Typer(

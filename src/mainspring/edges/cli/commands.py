@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from dataclasses import fields, is_dataclass
 from functools import partial, wraps
-from typing import Any, TypeAlias, TypeVar, get_type_hints
+from typing import Any, NamedTuple, TypeAlias, TypeVar, get_type_hints
 
 import typer
 
@@ -36,7 +36,18 @@ def command(
     return register
 
 
-def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., Action]:
+class ParsedCommand(NamedTuple):
+    action: Action
+    context: typer.Context
+    """Whose usage is printed if the action finds a usage error."""
+
+
+_CONTEXT = inspect.Parameter(
+    "context", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context
+)
+
+
+def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., ParsedCommand]:
     """The function that Typer calls: it has the same parameters without `settings` and returns the
     action. A dataclass parameter is expanded into its fields."""
     signature = inspect.signature(function, eval_str=True)
@@ -46,18 +57,18 @@ def returning_action(function: Callable[..., Awaitable[int]]) -> Callable[..., A
     }
 
     @wraps(function)
-    def parse(**arguments: object) -> Action:
+    def parse(context: typer.Context, **arguments: object) -> ParsedCommand:
         for name, group in groups.items():
             values = {field.name: arguments.pop(field.name) for field in fields(group)}
             arguments[name] = group(**values)
-        return partial(function, **arguments)
+        return ParsedCommand(partial(function, **arguments), context)
 
     options = [
         option
         for item in parameters
         for option in (_field_parameters(item.annotation) if item.name in groups else [item])
     ]
-    parse.__signature__ = signature.replace(parameters=options)  # pyright: ignore[reportAttributeAccessIssue]
+    parse.__signature__ = signature.replace(parameters=[_CONTEXT, *options])  # pyright: ignore[reportAttributeAccessIssue]
     return parse
 
 

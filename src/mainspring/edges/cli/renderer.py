@@ -33,7 +33,7 @@ from mainspring.runtime.skills.substitution import typed_text
 if TYPE_CHECKING:
     from mainspring.wiring import providers
 else:
-    providers = LazyModule("mainspring.wiring.providers")  # few sessions end with a failed model
+    providers = LazyModule("mainspring.wiring.providers")  # only for errors of providers
 
 _MAX_THINKING_CHARS = 300
 _MAX_CRITERIA = 20

@@ -248,6 +248,8 @@ async def halt(
 ) -> int:
     """Stop an agent, a tenant or everything. Without options, show what is stopped."""
     if not (agent or tenant or everything):
+        if reason:
+            raise typer.BadParameter("--reason needs --agent, --tenant or --all")
         return await _list_halts(settings, json=json)
     tenant_id = _halted_tenant(agent, tenant, everything=everything)
     request = CreateHalt(agent_id=agent, reason=reason)

@@ -78,7 +78,7 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
     code and the choices in its options come from the caller each time; everything else is pinned.
     `window`: the model's context window in tokens, which limits how many skills are listed."""
     agent, digest = setup.agent, setup.thread.session_state.definition
-    if digest is not None:
+    if digest is not None and not setup.options.ignores_pinned_agent:
         definition = await _decode(setup.writer.own_log, setup.log, digest)
         code = [item for item in agent.subagents if isinstance(item, AgentSubagent)]
         functions = [item for item in agent.checks if not isinstance(item, AnswerCheck)]

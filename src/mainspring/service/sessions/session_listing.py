@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Annotated, Generic, Literal, TypeVar
@@ -78,10 +78,13 @@ class SessionList:
         self,
         repository: Repository[SessionRecord],
         load: Callable[[SessionRecord], Awaitable[LoadedSession | None]],
+        read_statuses: Callable[[Sequence[str]], Awaitable[Mapping[str, Collection[ThreadStatus]]]],
     ) -> None:
-        """`load` returns `None` if the session no longer exists."""
+        """`load` returns `None` if the session no longer exists. `read_statuses` returns those
+        that sessions may have, by id, without reading their logs; it may leave sessions out."""
         self._repository = repository
         self._load = load
+        self._read_statuses = read_statuses
 
     async def page(self, tenant: str, request: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
@@ -104,8 +107,10 @@ class SessionList:
         scanned = 0
         while scanned < MAX_SCANNED:
             chunk = await self._repository.records.list(replace(query, after=last))
+            others = await self._with_other_status(chunk, request)
             for row in chunk:
-                session = await self._load_if_matching(row, request)
+                is_other = row.id in others
+                session = None if is_other else await self._load_if_matching(row, request)
                 if session is not None and len(sessions) == request.limit:
                     return SessionBatch(sessions, has_more=True, last=last)
                 last = row
@@ -115,6 +120,22 @@ class SessionList:
             if len(chunk) < query.limit:
                 return SessionBatch(sessions, has_more=False, last=last)
         return SessionBatch(sessions, has_more=True, last=last)
+
+    async def _with_other_status(
+        self, chunk: Sequence[RecordRow], request: ListSessions
+    ) -> set[str]:
+        """The sessions of a chunk that cannot have one of the statuses, so that their logs need not
+        be read."""
+        if not request.statuses:
+            return set()
+        possible = await self._read_statuses([row.id for row in chunk])
+        archived = {row.id for row in chunk if row.is_archived}
+        return {
+            id_
+            for id_, statuses in possible.items()
+            if not any(status in request.statuses for status in statuses)
+            and not (id_ in archived and "terminated" in request.statuses)
+        }
 
     async def _load_if_matching(
         self, row: RecordRow, request: ListSessions

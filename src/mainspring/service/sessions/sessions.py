@@ -27,7 +27,9 @@ from mainspring.core.errors import (
 from mainspring.core.events import ClientPayload, SessionCreated
 from mainspring.core.sender import Origin
 from mainspring.harness.state.projection_cache import Projections
+from mainspring.log.session_activity import current_activity
 from mainspring.log.session_log import SessionLog
+from mainspring.log.session_status import ThreadStatus
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
@@ -108,7 +110,7 @@ class Sessions:
         )
         self.projections = Projections(log)
         self.clock = clock
-        self._list = SessionList(self.repository, self._load_if_present)
+        self._list = SessionList(self.repository, self._load_if_present, self._stored_statuses)
 
     async def create(
         self,
@@ -386,6 +388,21 @@ class Sessions:
             projection=await self.projections.of(row),
             has_pending_input=bool(waiting),
         )
+
+    async def _stored_statuses(
+        self, session_ids: Sequence[str]
+    ) -> dict[str, tuple[ThreadStatus, ...]]:
+        """The statuses as they are stored beside the logs, in two statements; a session with input
+        may be running. Sessions that an older Mainspring wrote last are left out."""
+        store = self.log.store
+        types = await store.pending_types(session_ids)
+        waiting = {session_id for session_id, type_ in types if type_ in _WAKING_TYPES}
+        statuses: dict[str, tuple[ThreadStatus, ...]] = {}
+        for row in await store.rows(session_ids):
+            if (activity := current_activity(row.activity, row.head.seq)) is not None:
+                more: tuple[ThreadStatus, ...] = ("running",) if row.id in waiting else ()
+                statuses[row.id] = (activity.status, *more)
+        return statuses
 
     async def _load_if_present(self, record: SessionRecord) -> LoadedSession | None:
         try:

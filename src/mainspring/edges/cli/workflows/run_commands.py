@@ -243,11 +243,10 @@ async def cancel(
     *,
     run_id: RunArgument,
     reason: Annotated[str, typer.Argument(metavar="[REASON]", help="Why.")] = "cancelled",
-    engine: EngineOptions,
 ) -> int:
     """End a run. What is running is stopped."""
     await _control(settings, run_id, "cancel", text=reason, quiet=True)
-    return await _continue(settings, run_id, engine, None, json=False)
+    return await _continue(settings, run_id, EngineOptions(), None, json=False)
 
 
 async def respond(
