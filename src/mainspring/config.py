@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-<<<<<<< Updated upstream
-=======
-import hashlib
-import math
->>>>>>> Stashed changes
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -14,12 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-<<<<<<< Updated upstream
-=======
-from mainspring.core.errors import InvalidInput
-from mainspring.files.session_owner import gives_uids
-
->>>>>>> Stashed changes
 if sys.platform != "win32":
     import pwd
 
@@ -123,11 +112,7 @@ def read_settings(
 ) -> Settings:
     """Values from the command line first, then the environment, then defaults."""
     working_folder = folder or Path.cwd()
-    is_boundary = environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0")
-    named = store or environ.get("MAINSPRING_STORE") or ""
-    if not named and is_boundary and not gives_uids():
-        named = _store_outside(working_folder)
-    store_path = _store_path(named, working_folder)
+    store_path = _store_path(store or environ.get("MAINSPRING_STORE") or "", working_folder)
     return Settings(
         store=store_path,
         keys=frozenset(name for name in API_KEY_VARIABLES if environ.get(name)),
@@ -151,13 +136,8 @@ def read_settings(
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
-<<<<<<< Updated upstream
         model_retry_seconds=environ.get("MAINSPRING_MODEL_RETRY_SECONDS") or None,
         container_is_boundary=environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0"),
-=======
-        model_retry_seconds=_seconds(environ, "MAINSPRING_MODEL_RETRY_SECONDS"),
-        container_is_boundary=is_boundary,
->>>>>>> Stashed changes
     )
 
 
@@ -202,12 +182,6 @@ def _store_path(store: str, working_folder: Path) -> str:
     if not store:
         return str(_home_of(working_folder) / DATABASE)
     return store if "://" in store else str(working_folder / Path(store).expanduser())
-
-
-def _store_outside(working_folder: Path) -> str:
-    """The store of a folder whose programs have our uid, and could read one in their workspace."""
-    digest = hashlib.sha256(os.fsencode(working_folder)).hexdigest()[:12]
-    return str(Path.home() / FOLDER / "stores" / f"{working_folder.name}-{digest}" / DATABASE)
 
 
 def _workspaces(store: str, working_folder: Path) -> str:
