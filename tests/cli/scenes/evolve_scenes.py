@@ -8,7 +8,7 @@ SCENES: Scenes = {
         place="evolving",
         options={
             "--agent": shows("--agent other", "file project/other/evolve.yaml"),
-            "--suite": shows("--suite support", "suite: support", "--agent other"),
+            "--suite": hides("--suite support", "suite: second", "--agent other"),
             "--improver": shows("--improver ollama:special", "ollama:special", "--agent other"),
         },
     ),

@@ -219,6 +219,7 @@ def _waiting(place: Place) -> None:
     folder.mkdir()
     place.facts["session"] = anyio.run(write_approvals, folder)
     (folder / "log.db").rename(folder / "mainspring.db")
+    place.must("adopt", "--all", "--yes")  # nobody of this installation wrote them
     edit, shell = place.lines("approvals", "ls")
     if "edit" not in json.dumps(edit):
         edit, shell = shell, edit
