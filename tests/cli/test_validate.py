@@ -205,3 +205,15 @@ def test_a_warning_about_the_folder_is_shown_once(mainspring: Run, place: Path):
     assert "missing.md" not in second.stderr
     write_file(place / "CLAUDE.md", "Read @docs/other.md first.")
     assert "other.md" in mainspring("run", "hello", "--model", "scripted:demo").stderr
+
+
+def test_an_unknown_model_has_no_tick_and_an_empty_folder_is_no_agent(
+    mainspring: Run, place: Path
+) -> None:
+    empty = mainspring("validate")
+    assert "there is no agent in this folder" in empty.stdout
+    assert mainspring("validate", "--strict").returncode == 1
+    (place / "agent.yaml").write_text("name: clerk\nmodel: nope:bar\n")
+    unknown = mainspring("validate")
+    assert (unknown.returncode, "✗ model nope:bar" in unknown.stdout) == (1, True)
+    assert "✓ model" not in unknown.stdout

@@ -179,6 +179,7 @@ def _service(place: Place) -> None:
     records = (("agent", "agent_1"), ("environment", "env_1"), ("file", "file_1"))
     place.facts.update(records)
     anyio.run(_add_records, place.project / ".mainspring/mainspring.db", records)
+    place.must("adopt", "--all", "--yes")  # nobody of this installation wrote them
 
 
 async def _add_records(store: Path, records: Sequence[tuple[str, str]]) -> None:

@@ -146,6 +146,7 @@ _CLASSES = bytes.maketrans(
     ),
 )
 _SHORTEST_RANDOM = 12
+_DIGITS = re.compile(rb"[0-9]+")
 
 
 def _is_random(value: bytes) -> bool:
@@ -157,7 +158,11 @@ def _is_random(value: bytes) -> bool:
     classes = body.translate(_CLASSES)
     if not all(kind in classes for kind in (b"a", b"A", b"0")):
         return False
+    separators = sum(body.count(item) for item in (b"/", b".", b"-", b"_"))
+    groups = len(_DIGITS.findall(body))
     changes = sum(one != other for one, other in pairwise(classes)) / len(classes)
+    if separators * 12 <= len(body) and (groups >= 3 or (groups == 2 and changes >= 0.4)):
+        return True  # names have digits at their ends
     return changes >= 0.5 or (changes >= 0.33 and b"aaaaa" not in classes)
 
 

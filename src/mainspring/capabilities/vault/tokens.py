@@ -200,11 +200,16 @@ def _stands_alone(match: re2.Match[bytes], text: bytes) -> bool:
     before = text[max(0, start - 12) : start]
     if before.endswith(b"+") or (before.endswith(b"/") and before[:-1].isalnum()):
         return False
-    return stop - start < _LONG_TOKEN or entropy_bits(text[start : min(stop, start + 512)]) >= 4
+    value = text[start : min(stop, start + 512)]
+    least = 4.0 if len(set(value)) > _HEX_CHARACTERS else 3.3
+    return stop - start < _LONG_TOKEN or entropy_bits(value) >= least
 
 
 _LONG_TOKEN = 50
-"""Bytes from which on random characters have at least 4 bits of entropy each."""
+"""Bytes from which on random characters have at least 4 bits of entropy each, and hexadecimal
+digits 3.3."""
+_HEX_CHARACTERS = 22
+"""As many different ones as a token in hexadecimal digits has, with its beginning."""
 
 
 def _always(_: re2.Match[bytes], __: bytes) -> bool:

@@ -95,6 +95,7 @@ _UNSUPPORTED_CLAUDE_ENTRIES = {
 }
 _UNKNOWN = "nothing reads it"
 SERVERS_PART = "MCP servers"
+SUBAGENTS_PART = "subagents"
 _UNTRUSTED = "not trusted in its current state; `mainspring skill scan {} --trust` trusts it"
 
 
@@ -227,7 +228,7 @@ def _subagents(loaded: AgentFolder, plugins: InstalledPlugins) -> PartReport:
     built_in = [subagent.name for subagent in loaded.agent.subagents if not subagent.file]
     built_in_line = (f"built in: {', '.join(built_in)}",) if built_in else ()
     return PartReport(
-        name="subagents",
+        name=SUBAGENTS_PART,
         supported=(*(_label(item.name, item.description) for item in callable_), *built_in_line),
         ignored=tuple(
             ignored for item in callable_ for ignored in _unsupported_fields(item, plugins)

@@ -27,6 +27,7 @@ from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.agent_folder.validation import (
     PLANNED,
     SERVERS_PART,
+    SUBAGENTS_PART,
     FolderReport,
     IgnoredItem,
     PartReport,
@@ -72,6 +73,23 @@ def check_manifest_names(
         yield finding(level="error", line=agent_manifest.lines.get("model"), what=problem, fix=fix)
 
 
+def _with_names(
+    part: PartReport, missing_model: MissingModel, agent_manifest: manifest.AgentManifest
+) -> PartReport:
+    """The part of the agent with findings about names that do not exist; these have no effect."""
+    findings = tuple(check_manifest_names(missing_model, agent_manifest))
+    ignored: tuple[IgnoredItem, ...] = ()
+    if any(finding.level == "error" for finding in findings):
+        ignored = (IgnoredItem(f"model {agent_manifest.model}", "no session can start with it"),)
+    labels = {item.what for item in ignored}
+    return replace(
+        part,
+        supported=tuple(item for item in part.supported if item not in labels),
+        ignored=(*part.ignored, *ignored),
+        findings=(*part.findings, *findings),
+    )
+
+
 def check_subagent_names(missing_model: MissingModel, subagent: Subagent) -> Iterator[IgnoredItem]:
     """Unknown tools and models. They are not errors: files of Claude Code name tools and models
     that only Claude Code has."""
@@ -89,6 +107,12 @@ def _suggestion(name: str) -> str:
     return f"did you mean {similar[0]}?" if similar else ""
 
 
+_NO_AGENT = Finding(
+    level="warning",
+    file=".",
+    what="there is no agent in this folder",
+    fix="`mainspring init` writes one",
+)
 _UNTRUSTED_MESSAGE = "this folder is not trusted; `mainspring policy trust` applies it"
 _BEHAVIORS: tuple[Permission, ...] = ("allow", "ask", "deny")
 _RESTRICTING = ("ask", "deny")
@@ -150,8 +174,7 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
     )
     settings_report.read(agent_folder.agent_manifest)
     settings_report.read_kiro_hooks()
-    name_findings = check_manifest_names(checks.missing_model, agent_folder.agent_manifest)
-    parts[0] = replace(parts[0], findings=(*parts[0].findings, *name_findings))
+    parts[0] = _with_names(parts[0], checks.missing_model, agent_folder.agent_manifest)
     files = [subagent for subagent in agent_folder.agent.subagents if subagent.file]
     ignored = [item for file in files for item in check_subagent_names(checks.missing_model, file)]
     with_hooks = [file for file in files if file.hooks and file.scope == "project"]
@@ -164,6 +187,9 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
     parts[_SETTINGS_POSITION:_SETTINGS_POSITION] = settings_report.parts
     if agent_folder.agent_manifest.schedule is not None and project is not None:
         parts = [_check_schedule(part, project) if part.name == PLANNED else part for part in parts]
+    own = [part for part in parts if part.name != SUBAGENTS_PART and not part.is_empty]
+    if not own and not files:
+        parts[0] = replace(parts[0], findings=(_NO_AGENT,))
     return FolderReport(parts=tuple(part for part in parts if not part.is_empty))
 
 
