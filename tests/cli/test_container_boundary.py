@@ -31,7 +31,7 @@ only_root = pytest.mark.skipif(
 def project(environ: dict[str, str]) -> Generator[Path]:
     """A folder that sessions with uids of their own can enter, where no sandbox works."""
     settings = Path(environ["HOME"], ".mainspring/settings.json")
-    settings.parent.mkdir(mode=0o700)
+    settings.parent.mkdir(mode=0o700, exist_ok=True)
     settings.write_text(json.dumps(NO_SANDBOX))
     root = fresh_root()
     root.chmod(0o755)

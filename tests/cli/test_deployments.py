@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, Awaitable
 from pathlib import Path
 
 import pytest
+from tests.keys import VAULT_KEY
 from tests.service.schedule_setup import TENANT, Works, works
 
 from mainspring.capabilities.network.outbound_http import HttpPoster
@@ -28,7 +29,8 @@ async def schedule_works(tmp_path: Path) -> AsyncGenerator[Works]:
 
 @pytest.fixture
 def settings(tmp_path: Path) -> Settings:
-    return read_settings(store=str(tmp_path / "mainspring.db"), environ={}, folder=tmp_path)
+    environ = {"MAINSPRING_VAULT_KEY": VAULT_KEY}
+    return read_settings(store=str(tmp_path / "mainspring.db"), environ=environ, folder=tmp_path)
 
 
 async def capture_output(act: Awaitable[int], capfd: pytest.CaptureFixture[str]) -> str:

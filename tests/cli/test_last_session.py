@@ -26,6 +26,7 @@ from mainspring.core.sender import Origin, OriginType, Sender
 from mainspring.improve.evals.run_log import create_run
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
 
 OTHERS: list[OriginType] = [item for item in get_args(OriginType) if item != "user"]
 EVE = Sender(kind="person", id="cli:eve")
@@ -51,11 +52,15 @@ async def add(log: SessionLog, origin: OriginType, sender: Sender, *later: Known
 
 
 def in_store(store: Path, work: Callable[[SessionLog, Sender], Awaitable[None]]) -> None:
+    """Do the work, and add a session of this person that another installation wrote."""
+
     async def run() -> None:
         async with opened(store) as log:
             [first] = [row async for row in _rows(log)]
             assert first.sender is not None
             await work(log, first.sender)
+        async with open_sqlite(store, key=b"x" * 32) as foreign:
+            await add(SessionLog(foreign), "user", first.sender)
 
     anyio.run(run)
 

@@ -143,7 +143,8 @@ def test_cost_by_tool_uses_the_given_price(store: Path, mainspring: Run):
     assert "web_search=0.01" in wrong.stderr
 
 
-SUITE = """graders: [{type: contains, text: hello}]
+SUITE = """trials: 8
+graders: [{type: contains, text: hello}]
 cases: [{id: greets, input: hi}]
 """
 

@@ -268,7 +268,8 @@ async def test_a_client_searches_memories_and_a_person_approves_its_writes(folde
         written = await client.call_tool("memory_write", write)
         person.decision = "deny"
         denied = await client.call_tool("memory_write", {**write, "note": {**NOTE, "name": "B"}})
-    assert "[agent memory lunch.md:1]\n> Lunch is at noon." in text_of(found)
+    unverified = "[agent memory lunch.md:1, written by others, not verified]"
+    assert f"{unverified}\n> Lunch is at noon." in text_of(found)
     assert (read.is_error, wrong.is_error, denied.is_error) == (True, True, True)
     assert text_of(written) == "Remembered as procedure_release_day.md."
     assert "+On Thursdays." in person.questions[0]

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from tests.keys import KEY
+
 from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.core.errors import InvalidInput, NotFound
@@ -182,7 +184,7 @@ def assembled(
 async def works(
     folder: Path, *, poster: HttpPoster | None = None, patience: RetryPolicy | None = None
 ) -> AsyncGenerator[Works]:
-    async with open_sqlite(folder / "mainspring.db") as store:
+    async with open_sqlite(folder / "mainspring.db", key=KEY) as store:
         made = assembled(
             store.records,
             SessionLog(store),

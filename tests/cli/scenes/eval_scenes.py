@@ -151,6 +151,8 @@ SCENES: Scenes = {
             "--input": shows("--input size=special", "special"),
             "--inputs": shows("--inputs inputs.json", "from-file"),
             "--key": shows("--key special", '"run_key":"special"'),
+            "--base": shows("--base special", '"base_branch":"special"'),
+            "--dry-run": shows("--dry-run", "for the first requests of its agents"),
         },
     ),
     "workflow resume": Scene(place="answered", base="$run", options={"--json": JSON, **_WORKFLOW}),

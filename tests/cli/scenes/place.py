@@ -14,6 +14,7 @@ from msgspec import Struct
 from tests import fork_server
 from tests.cli.upstream import Upstream
 from tests.environ import clean_environ
+from tests.keys import install
 
 _ROWS = {
     "event": "type || ' ' || body",
@@ -53,6 +54,7 @@ class Place:
         self._saved = root.with_name(f"{root.name}.saved")
         self.project.mkdir(parents=True)
         self.home.mkdir()
+        install(self.home)
 
     def write(self, name: str, text: str) -> Path:
         file = self.project / name

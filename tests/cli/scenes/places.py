@@ -16,8 +16,10 @@ from tests.api.guarded_api import add_record
 from tests.cli.scenes.place import Place
 from tests.cli.test_approvals import write_approvals
 from tests.improve.evolution.support_agent import write_support_agent
+from tests.keys import KEY
 from tests.repositories import git
 from tests.service.schedule_setup import TENANT, works
+from tests.written_files import write_file
 
 from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core import clock
@@ -179,10 +181,11 @@ def _service(place: Place) -> None:
     records = (("agent", "agent_1"), ("environment", "env_1"), ("file", "file_1"))
     place.facts.update(records)
     anyio.run(_add_records, place.project / ".mainspring/mainspring.db", records)
+    place.must("adopt", "--all", "--yes")  # nobody of this installation wrote them
 
 
 async def _add_records(store: Path, records: Sequence[tuple[str, str]]) -> None:
-    async with open_sqlite(store) as opened:
+    async with open_sqlite(store, key=KEY) as opened:
         for kind, id_ in records:
             await add_record(opened.records, kind, id_)
 
@@ -280,7 +283,7 @@ def _conversations(place: Place) -> None:
     """As `sessions`, in a repository."""
     place.write(".gitignore", ".mainspring\n")
     place.write("loop.yaml", json.dumps(CONTENT))
-    place.write(".mainspring/models.toml", PRICES)
+    write_file(place.home / ".mainspring/models.toml", PRICES)
     _sessions(place)
     place.write(".vscode/settings.json", "{}\n")
     place.write("memory/note.md", "A note.\n")

@@ -38,10 +38,11 @@ def without_others(
 
 
 async def last_conversation(log: SessionLog, user: str, now: datetime) -> SessionRow | None:
-    """The conversation of this person, by sender id, that changed last. A session that was received
-    from elsewhere counts once the person has continued it."""
+    """The conversation of this person, by sender id, that changed last. A session that another
+    installation wrote does not count; one that was received counts once the person has continued
+    it."""
     async for row in _latest(log, without_others("user", user=user), now):
-        if await _is_continued_by(log, row, user):
+        if log.store.provenance.is_own(row) and await _is_continued_by(log, row, user):
             return row
     return None
 

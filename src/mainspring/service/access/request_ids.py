@@ -37,6 +37,9 @@ _KIND_BY_PATH_NAME = {
     "key_id": "key",
     "tenant_id": "tenant",
     "work_id": "work",
+    "workflow_id": "workflow",
+    "workflow_run_id": "workflow_run",
+    "campaign_id": "campaign",
 }
 
 _LIST_TYPES = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)
