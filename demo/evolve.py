@@ -34,6 +34,7 @@ HEALTHY, COMPLAINTS = 20, 8
 def main() -> int:
     begin = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="mainspring-demo-") as place:
+        os.environ["HOME"] = place  # one installation, here and in the commands
         folder = Path(place) / "support"
         shutil.copytree(ROOT / "demo" / "support", folder)
         told(folder)
@@ -86,7 +87,6 @@ def mainspring(folder: Path, *arguments: str) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mainspring", *arguments],
         cwd=folder,
-        env={**os.environ, "HOME": str(folder.parent)},
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

@@ -21,7 +21,7 @@ async def test_a_share_of_the_sessions_uses_a_canary_and_keeps_it(tmp_path: Path
     folder = write_support_agent(tmp_path / "support", per_topic=6)
     change(folder / "evolve.yaml", canary=0.5, policy="apply")
     before = (folder / "AGENTS.md").read_bytes()
-    environ = {**clean_environ(), "HOME": str(tmp_path)}
+    environ = clean_environ()  # the home of this process: both are one installation
 
     def run(*arguments: str) -> str:
         done = fork_server.run(*arguments, cwd=folder, env=environ, stdin="")

@@ -34,6 +34,8 @@ _WATCH_SECONDS = 0.01
 _ATTACHED_WATCH_SECONDS = 0.25
 """An attached server is idle most of the time, so it is checked less often."""
 _STOP_SECONDS = 3.0
+_END_SECONDS = 20.0
+"""A busy machine needs more than usual; until then, the guard of protected paths goes on."""
 
 
 class KeeperConfig:
@@ -350,7 +352,7 @@ class Keeper:
         """End the sandbox, once the agent has killed the program that is still running: the death
         of the launcher ends it too, but later than we would know. If the agent does not answer,
         the program's outcome is unknown."""
-        deadline = time.monotonic() + _STOP_SECONDS
+        deadline = time.monotonic() + _END_SECONDS
         if self._running:
             self._launched.stop_program()
         control = select.poll()

@@ -91,6 +91,29 @@ class RunArguments:
     ] = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GateArguments:
+    calls: Annotated[
+        int | None, typer.Option("--calls", min=1, metavar="N", help="The most trials.")
+    ] = None
+    preset: Annotated[
+        PresetChoice | None,
+        typer.Option("--preset", help="How bold it is, instead of evolve.yaml's."),
+    ] = None
+    apply: Annotated[
+        bool, typer.Option("--apply", help="Use what passes the gate without a review.")
+    ] = False
+    no_sandbox: Annotated[
+        bool, typer.Option("--no-sandbox", help="Run the suite's programs without isolation.")
+    ] = False
+
+    @property
+    def run(self) -> RunArguments:
+        return RunArguments(
+            calls=self.calls, preset=self.preset, apply=self.apply, no_sandbox=self.no_sandbox
+        )
+
+
 @command(app)
 async def init(
     settings: Settings,
@@ -148,13 +171,13 @@ async def propose(
     ],
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
-    arguments: RunArguments,
+    arguments: GateArguments,
     json: JsonOption = False,
 ) -> int:
     """Let the gate decide about a change that somebody else has made: a person, a dream, another
     agent. Each of many such proposals is screened first. The exit status is 0 if it is promoted,
     else 1."""
-    async with _open(settings, agent, arguments, is_program=program) as campaigns:
+    async with _open(settings, agent, arguments.run, is_program=program) as campaigns:
         folder = Path(settings.folder, change)
         proposal = await to_thread.run_sync(campaigns.read_change, folder)
         campaign_id = await campaigns.start(trigger="proposal", proposal=proposal)
