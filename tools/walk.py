@@ -22,7 +22,7 @@ import sys
 import tempfile
 import threading
 import time
-from inspect import CO_OPTIMIZED
+from inspect import CO_OPTIMIZED, currentframe
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -116,7 +116,8 @@ class Recorder:
     def _on_statement(self, sql: str) -> None:
         if not self._armed or self.reached.is_set() or sql.startswith("--"):
             return
-        frame = sys._getframe(1)
+        frame = currentframe()
+        assert frame is not None
         while frame.f_back is not None and not frame.f_code.co_filename.startswith(SOURCE):
             frame = frame.f_back
         self.statements.append(f"{frame.f_code.co_qualname}: {' '.join(sql.split())[:200]}")
