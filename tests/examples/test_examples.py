@@ -25,6 +25,7 @@ __all__ = ["environ"]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("repo-maintainer", "research-analyst", "data-analyst")
+WORKFLOW = "reviewed-change"
 LEFT = {".mainspring", "out", "evidence", "REPORT.md", "plan.md", ".workflow-runs"}
 """What a run leaves at the top of an example."""
 SVG = "{http://www.w3.org/2000/svg}"
@@ -136,7 +137,7 @@ def test_every_citation_of_the_research_analyst_refers_to_a_supporting_line(play
 def test_the_reviewed_change_waits_for_its_gate_and_is_made_as_its_readme_says(
     tmp_path: Path, environ: dict[str, str]
 ):
-    folder = copy_example("reviewed-change", tmp_path / "reviewed-change")
+    folder = copy_example(WORKFLOW, tmp_path / WORKFLOW)
     for words in (["init", "--quiet"], ["add", "."], ["commit", "--quiet", "--message", "before"]):
         git = ["git", "-c", "user.name=me", "-c", "user.email=me@example.com", *words]
         subprocess.run(git, cwd=folder, env=environ, check=True)
@@ -231,4 +232,4 @@ def test_an_example_validates_and_its_skills_are_valid(name: str, environ: dict[
 def test_the_table_of_examples_is_complete():
     text = (EXAMPLES / "README.md").read_text()
     found = {file.parent.name for file in EXAMPLES.glob("*/agent.yaml")}
-    assert found == set(NAMES) == set(re.findall(r"\]\(([\w-]+)/README\.md\)", text))
+    assert found == {*NAMES, WORKFLOW} == set(re.findall(r"\]\(([\w-]+)/README\.md\)", text))

@@ -21,9 +21,11 @@ SECRET = "what stands outside"
 
 
 def state(folder: Path) -> dict[str, tuple[int, int, int]]:
-    """Every file with what changes when somebody writes to it."""
+    """Every file with what changes when somebody writes to it, but for what Mainspring keeps there:
+    the installation's key and which sandboxes it has tested."""
     found: dict[str, tuple[int, int, int]] = {}
-    for path in folder.rglob("*"):
+    own = {folder / ".mainspring" / name for name in ("", "vault.key", "sandboxes.json")}
+    for path in set(folder.rglob("*")) - own:
         entry = path.lstat()
         found[str(path)] = (entry.st_mode, entry.st_size, entry.st_mtime_ns)
     return found

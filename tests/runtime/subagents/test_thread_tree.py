@@ -114,12 +114,14 @@ async def copy_prefix(source: Runtime, session_id: str, upto: int, target: Runti
     session = await source.log.session(session_id)
     rows = await source.log.store.read(EventRange(session_id=session_id, after=0, upto=upto))
     last = (await source.log.read(session_id))[upto - 1]
+    head = Head(upto, last.digest())
     made = SessionRow(
         id=session.id,
         thread_id=session.thread_id,
         created=session.created,
         updated=session.updated,
-        head=Head(upto, last.digest()),
+        head=head,
+        mac=target.log.store.provenance.log_mac(session.id, head),
     )
     blobs = {blob: await source.log.blob(blob) for blob in await source.log.store.blobs(session_id)}
     await target.log.store.create(made, rows, blobs=blobs)
