@@ -117,7 +117,7 @@ test: $(READY) $(DASHBOARD) ## run the tests, without the slow ones
 	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240 $(AGAIN)
 
 # The properties, which `make test` tries with few examples, are tried with many.
-test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/12 runs the third of twelve parts
+test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/24 runs the third of 24 parts
 	$(PY) -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(if $(SLICE),--slice $(SLICE)) $(AGAIN)
 
 # Two at once: each has a browser and a server. Without a browser, and none to install, they are skipped.

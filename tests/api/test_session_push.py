@@ -260,7 +260,7 @@ def test_a_hostile_bundle_leaves_nothing_behind(place: Place, tmp_path: Path):
         assert status == 400, (name, answer)
     live = forged_bundle(tmp_path / "live", other["transfer"], ended_for=TRANSFER)
     status, answer = place.upload(live, other)
-    assert (status, "was not ended for this transfer" in str(answer)) == (400, True)
+    assert (status, "was not sealed for this transfer" in str(answer)) == (400, True), answer
     for content in (b"", bundle[:700], b"x" * 2048, bytes(2048)):
         assert place.upload(content, other)[0] == 400
     status, _ = place.upload(b"", other, length=2 << 30)
