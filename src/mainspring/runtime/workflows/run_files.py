@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.error_table import with_hints
 from mainspring.runtime.workflows.definition import Workflow
 from mainspring.runtime.workflows.workflow_reader import read_workflow
 
@@ -30,7 +31,8 @@ class RunFiles(Struct, frozen=True, kw_only=True):
         """Raises: InvalidInput: there is none of this name, or it is not valid."""
         text = self.workflows.get(name)
         if text is None:
-            raise InvalidInput(f"there is no workflow {name}")
+            hint = "`mainspring workflow ls` lists the workflows of this folder"
+            raise with_hints(InvalidInput(f"there is no workflow {name}"), hint)
         return _read(text, name)
 
     def command(self, name: str) -> str:
