@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.error_table import with_hints
 from mainspring.runtime.workflows.definition import Workflow
 from mainspring.runtime.workflows.workflow_reader import read_workflow
 
@@ -31,8 +30,7 @@ class RunFiles(Struct, frozen=True, kw_only=True):
         """Raises: InvalidInput: there is none of this name, or it is not valid."""
         text = self.workflows.get(name)
         if text is None:
-            hint = "`mainspring workflow ls` lists the workflows of this folder"
-            raise with_hints(InvalidInput(f"there is no workflow {name}"), hint)
+            raise InvalidInput(f"there is no workflow {name}")
         return _read(text, name)
 
     def command(self, name: str) -> str:
