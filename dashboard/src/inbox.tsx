@@ -1,7 +1,7 @@
 // Everything that waits for a person, over all sessions, with its evidence.
 
 import { effect, signal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useLayoutEffect } from "preact/hooks";
 import { answer, answers, takeBack } from "./answers";
 import { ApprovalCard } from "./approval";
 import { get, mayAct } from "./api";
@@ -81,7 +81,7 @@ export function openApprovals(): Approval[] {
 }
 
 export function InboxPage() {
-  useEffect(() => usePageKeys(onKey), []);
+  useLayoutEffect(() => usePageKeys(onKey), []);
   const items = approvals.value;
   const current = Math.min(cursor.value, Math.max(0, items.length - 1));
   return (

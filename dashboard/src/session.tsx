@@ -322,7 +322,7 @@ export function SessionPage({ id }: { id: string }) {
       ),
     [model],
   );
-  useEffect(() => usePageKeys(onKey), []);
+  useLayoutEffect(() => usePageKeys(onKey), []);
   if (model.isDeleted.value)
     return (
       <main class="page">

@@ -1,7 +1,7 @@
 // The live list of sessions: filters, search, saved views, bulk actions, export.
 
 import { computed, signal, useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef } from "preact/hooks";
 import { explain, get, mayAct, me, post, remove } from "./api";
 import { dollars, shortened, tokens } from "./format";
 import { onSessions } from "./live";
@@ -376,7 +376,7 @@ export function SessionsPage() {
   useEffect(() => {
     void load(false);
   }, [origin, archived, state]);
-  useEffect(() => usePageKeys((event) => onKey(event, search.current)), []);
+  useLayoutEffect(() => usePageKeys((event) => onKey(event, search.current)), []);
   const rows = shown.value;
   const current = Math.min(cursor.value, Math.max(0, rows.length - 1));
   const totals = useMemo(() => rows.reduce((sum, item) => sum + item.cost_usd, 0), [rows]);

@@ -142,6 +142,7 @@ export async function copy(text: string): Promise<void> {
 export type KeyHandler = (event: KeyboardEvent) => boolean;
 let pageKeys: KeyHandler | null = null;
 
+/** For layout effects: a key that is pressed as soon as the page can be seen must not be lost. */
 export function usePageKeys(handler: KeyHandler): () => void {
   pageKeys = handler;
   return () => {

@@ -122,6 +122,7 @@ def test_two_tabs_show_the_same_and_a_signed_out_one_nothing(site: Site, open_ta
     for tab in (first, second):
         tab.page.wait_for_selector(f"[data-session={session_id}] .badge.idle")
     first.page.keyboard.press("Control+k")
+    first.page.wait_for_selector("dialog[open] .palette")
     first.page.keyboard.type("sign out")
     first.page.keyboard.press("Enter")
     first.page.wait_for_selector(".sign-in")
