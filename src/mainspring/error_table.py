@@ -222,6 +222,7 @@ FOREIGN_RECORD = ErrorEntry(
     " copy or a restored backup, an earlier version wrote it, or the key is another one.",
     fix=(
         "`mainspring adopt --all` shows what the store brings, asks, and accepts it as yours",
+        "if another user serves this store, use it as that user: sudo -u NAME mainspring ...",
         "workers and servers of one installation need the same key: MAINSPRING_VAULT_KEY",
     ),
     in_python=("`mainspring adopt` shows what the store brings, and how to accept it",),
@@ -233,7 +234,7 @@ NO_STORE = ErrorEntry(
     in_python=("open_runtime(store=...) names another store",),
 )
 NO_LAST_SESSION = ErrorEntry(
-    message="there is no conversation of yours to continue here",
+    message="there is no conversation of yours here",
     cause="`last` is the last session that you began with run or chat, and whose time is not in the"
     " future. Evals, dreams, workflows and sessions of others do not count.",
     fix=("`mainspring sessions ls --all` lists all sessions: name one by its id",),

@@ -104,3 +104,33 @@ def test_a_store_owned_by_root_is_left_unchanged_and_reported(passable: Path, ma
     assert refused.returncode == 1
     assert f"chown -R {UID}:{UID} {passable / '.mainspring'}" in refused.stderr
     assert (passable / ".mainspring").stat().st_uid == 0
+
+
+@needs_root
+def test_a_user_who_can_keep_no_key_is_reported_before_anything_is_served(
+    passable: Path, mainspring: Run
+):
+    variables = {"MAINSPRING_VAULT": str(passable / "closed" / "vault.json")}
+    refused = mainspring(
+        *("serve", "--port", "0", "--user", str(UID)),
+        cwd=passable,
+        MAINSPRING_VAULT_KEY="",
+        **variables,
+    )
+    assert refused.returncode == 1
+    assert f"cannot use {passable / 'closed' / 'vault.key'}" in refused.stderr
+    assert "or set MAINSPRING_VAULT_KEY" in refused.stderr
+    assert "Permission denied" not in refused.stderr
+
+
+@needs_root
+def test_adopting_the_store_of_another_user_warns_that_their_server_refuses_it(
+    place: Path, mainspring: Run
+):
+    mainspring("run", "hello", "--model", "scripted:demo", MAINSPRING_VAULT_KEY="A" * 43 + "=")
+    for path in (place / ".mainspring").iterdir():
+        os.chown(path, UID, UID)
+    shown = mainspring("adopt")
+    assert "not written by this installation: 1 session" in shown.stdout
+    assert f"belongs to another user (uid {UID})" in shown.stderr
+    assert "belongs to another user" not in mainspring("adopt", "--all", "--json").stdout

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections import Counter
 from typing import Annotated
 
 import typer
 
-from mainspring.config import Settings
+from mainspring.config import Settings, is_postgres
 from mainspring.core.errors import ForeignSession
 from mainspring.edges.cli.options import JsonOption, YesOption
 from mainspring.edges.cli.printing import Screen, confirm, plural, print_note
@@ -93,6 +94,7 @@ async def _adopt_all(
         texts = [plural(number, kind.replace("_", " ")) for kind, number in sorted(kinds.items())]
         texts = [plural(len(sessions), "session"), *texts]
         screen.paragraph((f"not written by this installation: {', '.join(texts)}", "bold"))
+    _note_other_owner(settings)
     if not is_accepted:
         hint = "`mainspring adopt SESSION` takes one conversation, `mainspring adopt --all` all"
         print_note(settings, hint)
@@ -103,6 +105,18 @@ async def _adopt_all(
     await adopt_everything(log)
     print_note(settings, f"adopted: {settings.store_label} is yours")
     return 0
+
+
+def _note_other_owner(settings: Settings) -> None:
+    if is_postgres(settings.store) or sys.platform == "win32":
+        return
+    owner = os.stat(settings.store).st_uid
+    if owner != os.geteuid():
+        note = (
+            "warning: this store belongs to another user (uid %d). A server that runs as that user"
+            " does not start with what you adopt: use the store as that user, with sudo -u"
+        )
+        print_note(settings, note % owner, "yellow")
 
 
 def _confirm(settings: Settings, question: str) -> bool:

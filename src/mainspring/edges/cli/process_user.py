@@ -77,6 +77,7 @@ def drop_privileges(user: ProcessUser, settings: Settings) -> Settings:
     _require_no_root(user)
     user_settings = settings_of_user(settings, user.name, user.home)
     _require_usable(user_settings, user)
+    _require_vault_key(user_settings, user)
     for program in (os.__file__, __file__):
         if not os.access(program, os.R_OK):
             raise _unusable(program, user, "install Python and Mainspring where all can read them")
@@ -142,6 +143,20 @@ def _require_usable(settings: Settings, user: ProcessUser) -> None:
     for path in (store.parent, store, Path(f"{store}-wal"), Path(settings.workspaces)):
         if os.path.lexists(path) and not os.access(path, os.R_OK | os.W_OK):
             raise _unusable(str(path), user, f"chown -R {user.uid}:{user.gid} {path}")
+
+
+def _require_vault_key(settings: Settings, user: ProcessUser) -> None:
+    """
+    Raises:
+        InvalidInput: the key is in a file that the user can neither read nor create.
+    """
+    if settings.vault_key is not None or settings.vault_in_keyring:
+        return
+    key = Path(settings.vault).with_suffix(".key")
+    existing = next(path for path in (key, *key.parents) if os.path.lexists(path))
+    if not os.access(existing, os.R_OK if existing == key else os.W_OK):
+        fix = "give that user a home folder, or set MAINSPRING_VAULT_KEY"
+        raise _unusable(f"{key}, the key of its vault and store", user, fix)
 
 
 def _unusable(path: str, user: ProcessUser, fix: str) -> InvalidInput:

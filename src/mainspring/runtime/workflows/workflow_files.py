@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from mainspring.core.errors import InvalidInput, NotFound
+from mainspring.error_table import with_hints
 from mainspring.files.atomic_file import read_bounded
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.workflows.definition import Node, Workflow, all_nodes
@@ -84,7 +85,8 @@ class WorkflowFiles:
             return self._file(path, "project")
         matches = [item for item in self.all() if name in (item.name, item.path.stem)]
         if not matches:
-            raise NotFound("workflow", name)
+            hint = "`mainspring workflow ls` lists the workflows of this folder"
+            raise with_hints(NotFound("workflow", name), hint)
         return matches[0]
 
     def collect(self, workflow: WorkflowFile) -> RunFiles:
