@@ -113,8 +113,9 @@ AGAIN :=
 
 # Four at once on two cores: many tests wait for processes, leases and clocks. Each takes the tests of
 # whole files, as far as the others leave it any: what a file's tests share is set up once.
+# Tests in a browser have a process of their own (`make test-browser`): Playwright's event loop runs as long as they do.
 test: $(READY) $(DASHBOARD) ## run the tests, without the slow ones
-	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" -o faulthandler_timeout=240 $(AGAIN)
+	$(PY) -m pytest -n 4 --dist worksteal -m "not slow" --ignore tests/browser -o faulthandler_timeout=240 $(AGAIN)
 
 # The properties, which `make test` tries with few examples, are tried with many.
 test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/24 runs the third of 24 parts

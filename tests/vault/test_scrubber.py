@@ -115,6 +115,12 @@ def test_scrubbed_json_keeps_its_shape_and_scrubbing_is_idempotent(value: object
     assert KNOWN not in json.dumps(json.loads(clean), ensure_ascii=False)
 
 
+def test_what_a_redaction_leaves_is_redacted_too():
+    key = "000:MII000IBAA" + "0" * 20 + "\r" + "0" * 240 + "\r" + "0" * 73 + "=\r0:-----END 0-----"
+    clean = scrub(msgspec.json.encode({"a": {"password": key}}))
+    assert scrub(clean) == clean
+
+
 @given(st.binary(max_size=300) | st.text().map(str.encode))
 def test_scrubbing_any_bytes_is_idempotent(content: bytes):
     assert scrub(scrub(content)) == scrub(content)

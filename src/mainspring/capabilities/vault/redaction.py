@@ -54,6 +54,11 @@ _SECRET_HEADERS = (b"cookie", b"set-cookie", b"authorization", b"proxy-authoriza
 _JSON_STARTS = (b"{", b"[", b'"')
 
 
+_MAX_PASSES = 3
+"""What is left of a text after a redaction can look like a secret itself: the short rest of a long
+value behind `password`. A text without secrets is read once; one redaction rarely needs a third."""
+
+
 class Scrubber:
     """A `Scrub`. Replaces each known value, in any encoding, by `[NAME]`, and anything that only
     looks like a secret by `[redacted:KIND]`."""
@@ -65,7 +70,12 @@ class Scrubber:
     def __call__(self, content: bytes) -> bytes:
         if self._redactor is None:
             self._redactor = _Redactor([(name, value) for value, name in self._names.items()])
-        return self._redactor.scrub(content)
+        clean = self._redactor.scrub(content)
+        for _ in range(_MAX_PASSES):
+            if clean == content:
+                break
+            content, clean = clean, self._redactor.scrub(clean)
+        return clean
 
     def learn(self, secrets: Mapping[str, str]) -> None:
         """Add known secrets."""
