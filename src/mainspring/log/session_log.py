@@ -225,12 +225,12 @@ class SessionLog:
         """Acquire the session's lease, and with it the right to append.
 
         `instead_of`: the owner and epoch of a `LeaseHeld` whose holder has certainly ended.
+        `is_receiving`: only `session.received` is appended to a session of another installation.
 
         Raises:
             LeaseHeld: another writer holds it, perhaps under the same name.
             SessionGone: the session was moved to another store.
-            ForeignSession: this installation did not write it. With `is_receiving`, the writer may
-                append only `session.received` then.
+            ForeignSession: this installation did not write it, and not `is_receiving`.
         """
         lease = await self.store.acquire(
             session_id, owner=owner, seconds=seconds, instead_of=instead_of
