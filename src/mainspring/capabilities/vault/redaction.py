@@ -46,17 +46,13 @@ _ESCAPE = b"\\u"
 """In JSON, a name in another alphabet may be written with these."""
 _NUMBER_LABEL = redaction_label(NUMBER_KEY.kind)
 _MAX_PASSES = 8
-"""After one redaction, the text next to it may also look like a secret."""
+"""After one redaction, the text next to it may also look like a secret, and so may what is left of
+a JSON member: the short rest of a long value behind `password`."""
 _LONGEST_NAME = 64
 """Bytes of a JSON member's name that may say that its value is secret."""
 _SECRET_HEADERS = (b"cookie", b"set-cookie", b"authorization", b"proxy-authorization")
 """Headers whose values are secrets."""
 _JSON_STARTS = (b"{", b"[", b'"')
-
-
-_MAX_PASSES = 3
-"""What is left of a text after a redaction can look like a secret itself: the short rest of a long
-value behind `password`. A text without secrets is read once; one redaction rarely needs a third."""
 
 
 class Scrubber:
