@@ -14,6 +14,7 @@ from mainspring.edges.api.routes.campaigns import CampaignRoutes
 from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
 from mainspring.edges.api.routes.dreams import DreamRoutes
 from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.eval_runs import EvalRunRoutes
 from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.files import FileRoutes
 from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
@@ -40,7 +41,12 @@ from mainspring.edges.api.routes.work import WorkRoutes
 from mainspring.edges.api.routes.workflows import WorkflowRoutes, WorkflowRunRoutes
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.edges.dashboard.sign_in import SignInRoutes
-from mainspring.edges.dashboard.view_routes import ChangeRoutes, ListedSessionRoutes, LogRoutes
+from mainspring.edges.dashboard.view_routes import (
+    ChangeRoutes,
+    FileViewRoutes,
+    ListedSessionRoutes,
+    LogRoutes,
+)
 from mainspring.edges.mcp.agent_features import INSTRUCTIONS, AgentFeatures
 from mainspring.edges.mcp.http_endpoint import HostRules
 from mainspring.edges.mcp.http_server import mcp_routes, new_server
@@ -83,6 +89,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         DreamRoutes(service.dreams),
         AlarmRoutes(service.evals.alarms),
         CampaignRoutes(service.campaigns),
+        EvalRunRoutes(service.evals.runs),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         WorkflowRoutes(service.workflows.workflows),
@@ -145,6 +152,7 @@ def view_handlers(service: Service) -> tuple[object, ...]:
         ListedSessionRoutes(views.listed),
         ChangeRoutes(views.feed),
         LogRoutes(views.windows, service.sessions.event_streams),
+        FileViewRoutes(views.files),
     )
 
 
