@@ -16,10 +16,10 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import UserMessage
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route_table import all_routes
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.runner import RunSettings
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.runner import RunSettings
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import named_suite
+from mainspring.improve.evals.suites.suite_files import named_suite
 from mainspring.log.session_lease import hold_session
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner

@@ -25,23 +25,19 @@ from mainspring.service.storage.pagination import Page, Position, cut_page, deco
 
 if TYPE_CHECKING:
     from mainspring.core.events import EvalCaseEnded
-    from mainspring.improve.evals import (
-        case_recording,
-        comparison,
-        report_files,
-        run_log,
-        suite_files,
-    )
     from mainspring.improve.evals.gate import baseline as baselines
-    from mainspring.improve.evals.gate import decision
-    from mainspring.improve.evals.run_log import EvalRun
+    from mainspring.improve.evals.gate import comparison, decision
+    from mainspring.improve.evals.reports import report_files
+    from mainspring.improve.evals.runs import run_log
+    from mainspring.improve.evals.runs.run_log import EvalRun
+    from mainspring.improve.evals.suites import case_recording, suite_files
     from mainspring.runtime.agent import Agent
 else:  # slow to import, and most services show no eval runs
-    case_recording = LazyModule("mainspring.improve.evals.case_recording")
-    comparison = LazyModule("mainspring.improve.evals.comparison")
-    report_files = LazyModule("mainspring.improve.evals.report_files")
-    run_log = LazyModule("mainspring.improve.evals.run_log")
-    suite_files = LazyModule("mainspring.improve.evals.suite_files")
+    case_recording = LazyModule("mainspring.improve.evals.suites.case_recording")
+    comparison = LazyModule("mainspring.improve.evals.gate.comparison")
+    report_files = LazyModule("mainspring.improve.evals.reports.report_files")
+    run_log = LazyModule("mainspring.improve.evals.runs.run_log")
+    suite_files = LazyModule("mainspring.improve.evals.suites.suite_files")
     baselines = LazyModule("mainspring.improve.evals.gate.baseline")
     decision = LazyModule("mainspring.improve.evals.gate.decision")
 
