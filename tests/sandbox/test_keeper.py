@@ -18,9 +18,9 @@ from mainspring.capabilities.sandbox.backend import (
     SandboxSpec,
     module_command,
 )
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
-from mainspring.capabilities.sandbox.keeper_connection import start_keeper
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.keeper_process.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.keeper_process.keeper_connection import start_keeper
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
@@ -28,7 +28,7 @@ from mainspring.core.ports import ExecRequest, ExecResult
 HARNESS = """
 import anyio, sys
 from pathlib import Path
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
@@ -346,7 +346,8 @@ async def test_services_are_limited_and_end_with_the_session(site: SandboxSpec, 
 
 def test_the_keeper_and_the_agent_import_no_slow_modules():
     look = "; print(*sys.modules)"
-    flags, (code, *rest) = module_command("keeper")[:3], module_command("keeper")[3:]
+    arguments = module_command("keeper_process.keeper")
+    flags, (code, *rest) = arguments[:3], arguments[3:]
     keeper = subprocess.run(
         [sys.executable, *flags, code.partition("; main(")[0] + look, *rest],
         capture_output=True,
@@ -360,7 +361,7 @@ def test_the_keeper_and_the_agent_import_no_slow_modules():
             "-S",
             "-c",
             "import sys; sys.path[:0] = sys.argv[1:]; import agent" + look,
-            str(PACKAGE_ROOT / "capabilities" / "sandbox"),
+            str(PACKAGE_ROOT / "capabilities" / "sandbox" / "backends"),
         ],
         capture_output=True,
         text=True,
