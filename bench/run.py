@@ -8,6 +8,7 @@ import sys
 
 import anyio
 import append
+import dashboard
 import deferred_tools
 import deltas
 import dreams
@@ -47,6 +48,7 @@ BENCHES = {
     "terminal": terminal.measure,
     "deltas": deltas.measure,
     "sandbox": sandbox.measure,
+    "dashboard": dashboard.measure,
     "early": early.measure,
     "monty": monty.measure,
     "snapshots": snapshots.measure,

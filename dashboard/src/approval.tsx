@@ -113,7 +113,7 @@ export function ApprovalCard(props: { approval: Approval; isSelected?: boolean; 
         <strong dir="auto">{approval.question ?? `Run ${approval.name}?`}</strong>
         <span class="muted">
           {approval.subagent ? `${approval.subagent} of ` : ""}
-          {approval.agent_name} · <Age time={approval.asked_at} />
+          {approval.agent_name} · <Age time={approval.asked_at} isSentence />
           {props.inSession ? null : (
             <>
               {" · "}

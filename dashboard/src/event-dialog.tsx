@@ -4,6 +4,7 @@ import { useSignal } from "@preact/signals";
 import { explain, mayAct, me, post } from "./api";
 import { bytes, dateTime } from "./format";
 import { JsonText } from "./payload";
+import { ReplayDialog } from "./session-actions";
 import { go, link, toast } from "./state";
 import type { LogEvent } from "./types";
 import { Button, CopyButton, Dialog } from "./ui";
@@ -11,6 +12,7 @@ import { Button, CopyButton, Dialog } from "./ui";
 export function EventDialog(props: { sessionId: string; event: LogEvent; onClose: () => void }) {
   const { event, sessionId } = props;
   const isBusy = useSignal(false);
+  const isReplaying = useSignal(false);
   const path = `/v1/sessions/${encodeURIComponent(sessionId)}`;
   const place_ = `${window.location.origin}/${link("sessions", sessionId)}?at=${event.seq}`;
   const fork = async (): Promise<void> => {
@@ -59,6 +61,10 @@ export function EventDialog(props: { sessionId: string; event: LogEvent; onClose
           <Button disabled={isBusy.value} onClick={() => void fork()}>
             Fork here
           </Button>
+        ) : null}
+        {mayAct("user") ? <Button onClick={() => (isReplaying.value = true)}>Replay from here</Button> : null}
+        {isReplaying.value ? (
+          <ReplayDialog id={sessionId} start={event.seq} onClose={() => (isReplaying.value = false)} />
         ) : null}
         <CopyButton text={place_} what="Link" />
         <CopyButton text={event.id} what="id" />

@@ -15,7 +15,7 @@ function language(): string {
   }
 }
 
-const LANGUAGE = language();
+export const LANGUAGE = language();
 const NUMBER = new Intl.NumberFormat(LANGUAGE);
 
 export function count(value: number): string {

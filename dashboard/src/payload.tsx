@@ -36,15 +36,21 @@ function diffClass(line: string): string {
   return "";
 }
 
+export const Diff = memo(function Diff({ lines }: { lines: readonly string[] }) {
+  return (
+    <pre class="diff" tabIndex={0}>
+      {lines.map((line) => <span class={diffClass(line)}>{`${line}\n`}</span>)}
+    </pre>
+  );
+});
+
 export const Terminal = memo(function Terminal({ text }: { text: string }) {
   const cut = cutText(plainTerminal(text));
   const note = cut.isCut ? <p class="muted">The beginning of a long text.</p> : null;
   if (isDiff(cut.text))
     return (
       <>
-        <pre class="diff" tabIndex={0} dir="auto">
-          {cut.text.split("\n").map((line) => <span class={diffClass(line)}>{`${line}\n`}</span>)}
-        </pre>
+        <Diff lines={cut.text.split("\n")} />
         {note}
       </>
     );

@@ -10,11 +10,13 @@ import { memo } from "./memo";
 import { Payload, Terminal } from "./payload";
 import { copy, toast } from "./state";
 import type { LogEvent } from "./types";
-import { Button } from "./ui";
+import { Button, Icon } from "./ui";
 
 export interface RowActions {
   sessionId: string;
   onEvent: (event: LogEvent) => void;
+  /** Runs it again from a message, edited; null where nothing can be started. */
+  onEdit: ((event: LogEvent) => void) | null;
 }
 
 function sessionPath(id: string, rest: string): string {
@@ -30,7 +32,7 @@ function Stamp({ row, actions }: { row: Row; actions: RowActions }) {
       title={`event ${event.seq}, ${dateTime(event.time)}`}
       onClick={() => actions.onEvent(event)}
     >
-      <span class="seq">{event.seq}</span> {clockTime(event.time)}
+      <span class="seq">#{event.seq}</span> {clockTime(event.time)}
     </button>
   );
 }
@@ -105,6 +107,11 @@ function Message({ row, actions }: { row: MessageRow; actions: RowActions }) {
       <header>
         <strong>{senderOf(row)}</strong>
         {row.who === "agent" ? <Rating event={event} sessionId={actions.sessionId} /> : null}
+        {row.who === "user" && actions.onEdit !== null && mayAct("user") ? (
+          <Button kind="quiet" title="Fork before this message and send another one" onClick={() => actions.onEdit?.(event)}>
+            edit and run again
+          </Button>
+        ) : null}
         <Stamp row={row} actions={actions} />
       </header>
       {blocksOf(event.payload).map((block) => (
@@ -126,13 +133,13 @@ function Rating({ event, sessionId }: { event: LogEvent; sessionId: string }) {
   return (
     <span class="rating">
       <Button kind="quiet" label="Good answer" title="Good answer" onClick={() => rate("good")}>
-        ▲
+        <Icon name="up" />
       </Button>
       <Button kind="quiet" label="Bad answer" title="Bad answer" onClick={() => rate("bad")}>
-        ▼
+        <Icon name="down" />
       </Button>
       <Button kind="quiet" label="Copy the text" title="Copy the text" onClick={() => void copy(plainText(event.payload))}>
-        copy
+        <Icon name="copy" />
       </Button>
     </span>
   );
@@ -183,7 +190,7 @@ function Call({ row, actions }: { row: CallRow; actions: RowActions }) {
     <article class={`row call ${state.name}`} data-seq={event.seq}>
       <header>
         <button type="button" class="fold" aria-expanded={shown} onClick={() => (isOpen.value = !shown)}>
-          <span aria-hidden="true">{shown ? "▾" : "▸"}</span> <strong>{name}</strong>{" "}
+          <Icon name={shown ? "open" : "closed"} /> <strong>{name}</strong>{" "}
           <code dir="auto">{shortened(String(first), 120)}</code>
         </button>
         <span class={`badge ${state.name}`}>{state.text}</span>

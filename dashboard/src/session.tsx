@@ -6,29 +6,39 @@ import { ApprovalCard } from "./approval";
 import { explain, get, mayAct, post } from "./api";
 import { RowBuilder, type Row } from "./conversation";
 import { dollars, shortened, tokens } from "./format";
+import { CostView } from "./costs";
+import { EditDialog } from "./edit-dialog";
 import { EventDialog } from "./event-dialog";
+import { FilesView } from "./files";
 import { approvals } from "./inbox";
 import { onSessions } from "./live";
 import { LogView } from "./log-view";
 import { Markdown } from "./markdown";
 import { SessionModel } from "./model";
 import { RowView, type RowActions } from "./rows";
+import { SessionActions } from "./session-actions";
 import { go, link, place, setQuery, toast, usePageKeys } from "./state";
 import { Timeline } from "./timeline";
 import type { LogEvent, Page } from "./types";
-import { Activity, Age, Button, CopyButton, Empty, Failure, Guard, Loading, StatusBadge } from "./ui";
+import { Activity, Age, Button, CopyButton, Empty, Failure, Guard, Loading, StatusBadge, Tabs } from "./ui";
 import { XrayView } from "./xray";
 
 /** Rows that are drawn: the newest, or those around the place that was opened. */
 const MAX_ROWS = 300;
-const TABS = ["conversation", "timeline", "log", "context"] as const;
-type Tab = (typeof TABS)[number];
-const TAB_TEXTS: Record<Tab, string> = {
+const TABS = {
   conversation: "Conversation",
   timeline: "Timeline",
+  files: "Files",
   log: "Log",
   context: "Context",
-};
+  cost: "Cost",
+} as const;
+type Tab = keyof typeof TABS;
+const TAB_NAMES = Object.keys(TABS) as Tab[];
+
+function showTab(name: Tab): void {
+  setQuery({ tab: name === "conversation" ? null : name });
+}
 
 function Head({ model }: { model: SessionModel }) {
   const session = model.session.value;
@@ -48,31 +58,19 @@ function Head({ model }: { model: SessionModel }) {
         </span>
         <span>{dollars(session.cost_usd)}</span>
         <span>
-          changed <Age time={session.updated_at} />
+          changed <Age time={session.updated_at} isSentence />
         </span>
-        {session.parent_id ? <a href={link("sessions", session.parent_id)}>forked from</a> : null}
+        {session.parent_id ? (
+          <>
+            <a href={link("sessions", session.parent_id)}>forked from</a>
+            <a href={link("compare", session.parent_id, session.id)}>side by side</a>
+          </>
+        ) : null}
         <CopyButton text={session.id} what="id" />
         <CopyButton text={`mainspring sessions show ${session.id}`} what="CLI" />
+        <SessionActions session={session} />
       </p>
     </>
-  );
-}
-
-function Tabs({ tab }: { tab: Tab }) {
-  return (
-    <div class="tabs" role="tablist" aria-label="Views of the session">
-      {TABS.map((name) => (
-        <button
-          type="button"
-          role="tab"
-          aria-selected={tab === name}
-          class={tab === name ? "tab chosen" : "tab"}
-          onClick={() => setQuery({ tab: name === "conversation" ? null : name })}
-        >
-          {TAB_TEXTS[name]}
-        </button>
-      ))}
-    </div>
   );
 }
 
@@ -290,17 +288,20 @@ export function SessionPage({ id }: { id: string }) {
   const details = useSignal(false);
   const thread = useSignal<string | null>(null);
   const dialog = useSignal<LogEvent | null>(null);
+  const edited = useSignal<LogEvent | null>(null);
   const at = place.value.query.get("at");
-  const tab = (TABS as readonly string[]).includes(place.value.query.get("tab") ?? "")
-    ? (place.value.query.get("tab") as Tab)
-    : "conversation";
+  const tab = TAB_NAMES.find((name) => name === place.value.query.get("tab")) ?? "conversation";
   const rows = useMemo(
     () => computed(() => builder.build(model.events.value, thread.value ?? null, details.value)),
     [model],
   );
   const threads = useComputed(() => [...new Set(model.events.value.map((event) => event.thread_id))]);
   const actions = useMemo<RowActions>(
-    () => ({ sessionId: id, onEvent: (event) => (dialog.value = event) }),
+    () => ({
+      sessionId: id,
+      onEvent: (event) => (dialog.value = event),
+      onEdit: (event) => (edited.value = event),
+    }),
     [id],
   );
   useEffect(() => () => model.close(), [model]);
@@ -338,7 +339,7 @@ export function SessionPage({ id }: { id: string }) {
         <Head model={model} />
       </div>
       <div class="bar">
-        <Tabs tab={tab} />
+        <Tabs label="Views of the session" names={TABS} chosen={tab} onChoose={showTab} />
         <Find model={model} />
         {tab === "conversation" ? (
           <>
@@ -373,10 +374,17 @@ export function SessionPage({ id }: { id: string }) {
           <Timeline model={model} onEvent={actions.onEvent} />
         ) : tab === "log" ? (
           <LogView model={model} onEvent={actions.onEvent} />
+        ) : tab === "files" ? (
+          <FilesView model={model} />
+        ) : tab === "cost" ? (
+          <CostView model={model} />
         ) : (
           <XrayView id={id} />
         )}
       </Guard>
+      {edited.value !== null ? (
+        <EditDialog sessionId={id} event={edited.value} onClose={() => (edited.value = null)} />
+      ) : null}
       {dialog.value !== null ? (
         <EventDialog sessionId={id} event={dialog.value} onClose={() => (dialog.value = null)} />
       ) : null}
@@ -394,10 +402,9 @@ function onKey(event: KeyboardEvent): boolean {
     box?.scrollBy({ top: event.key === "j" ? 160 : -160 });
     return true;
   }
-  const index = ["1", "2", "3", "4"].indexOf(event.key);
-  const tab = TABS[index];
+  const tab = TAB_NAMES[Number(event.key) - 1];
   if (tab !== undefined) {
-    setQuery({ tab: tab === "conversation" ? null : tab });
+    showTab(tab);
     return true;
   }
   if (event.key === "i") {

@@ -8,12 +8,18 @@ import { onSessions } from "./live";
 import { memo } from "./memo";
 import { go, link, place, savedViews, setQuery, storePreferences, toast, usePageKeys } from "./state";
 import type { FoundSession, ListedSession, Page } from "./types";
-import { Activity, Age, Button, CopyButton, Empty, Failure, Loading, StatusBadge, statusOf } from "./ui";
+import { Activity, Age, Button, CopyButton, Empty, Failure, Icon, Loading, StatusBadge, statusOf } from "./ui";
 
 const PAGE = 50;
 /** Sessions that the page holds; older ones are on further pages. */
 const MAX_LISTED = 500;
 const FLUSH_MS = 250;
+/** Made by Mainspring for runs, which have pages of their own; listed if somebody is asked. */
+const OF_RUNS = new Set(["workflow", "eval", "grader", "dream", "campaign"]);
+const EVERYTHING = "everything";
+/** Pages that are read in a row while nothing on them is shown. */
+const MAX_PAGES = 6;
+const FEW = 20;
 const ORIGINS = ["user", "api", "schedule", "trigger", "workflow", "eval", "grader", "dream", "campaign", "gateway", "import"];
 const STATES = ["waiting", "running", "late", "failed", "idle", "ended"];
 const STATE_TEXTS: Record<string, string> = {
@@ -47,7 +53,8 @@ function fits(session: ListedSession): boolean {
   const { state, origin, agent, archived } = filters.value;
   if (session.archived_at !== null && !archived) return false;
   if (state && statusOf(session).name !== state) return false;
-  if (origin && session.origin !== origin) return false;
+  if (!origin && OF_RUNS.has(session.origin) && session.waiting === 0) return false;
+  if (origin && origin !== EVERYTHING && session.origin !== origin) return false;
   return !agent || session.agent_name === agent;
 }
 
@@ -57,21 +64,22 @@ const shown = computed(() =>
     .sort((a, b) => b.created_at.localeCompare(a.created_at) || b.id.localeCompare(a.id)),
 );
 
-async function load(more: boolean): Promise<void> {
+async function load(more: boolean, pages = 1): Promise<void> {
   isLoading.value = true;
   error.value = null;
   const { origin, archived, state } = filters.value;
   try {
     const page = await get<Page<ListedSession>>("/v1/mainspring/sessions", {
-      limit: state ? 200 : PAGE,
+      limit: state || pages > 1 ? 200 : PAGE,
       page: more ? nextPage.value : null,
-      origin,
+      origin: origin === EVERYTHING ? null : origin,
       include_archived: archived || null,
     });
     const all = new Map(more ? listed.value : []);
     page.data.forEach((session) => all.set(session.id, session));
     listed.value = all;
     nextPage.value = page.next_page;
+    if (page.next_page !== null && pages < MAX_PAGES && shown.value.length < FEW) await load(true, pages + 1);
   } catch (failure) {
     error.value = failure;
   } finally {
@@ -143,7 +151,7 @@ const SessionRow = memo(function SessionRow(props: {
       </td>
       <td class="wide">{session.agent_name}</td>
       <td class="number wide">{tokens(session.input_tokens + session.output_tokens)}</td>
-      <td class="number">{dollars(session.cost_usd)}</td>
+      <td class="number wide">{dollars(session.cost_usd)}</td>
       <td class="number">
         <Age time={session.updated_at} />
       </td>
@@ -175,7 +183,8 @@ function Filters() {
         ))}
       </select>
       <select aria-label="Origin" value={origin} onChange={(e) => setQuery({ origin: e.currentTarget.value })}>
-        <option value="">any origin</option>
+        <option value="">without those of runs</option>
+        <option value={EVERYTHING}>any origin</option>
         {ORIGINS.map((name) => (
           <option value={name}>{name}</option>
         ))}
@@ -218,7 +227,7 @@ function SavedViews() {
               storePreferences();
             }}
           >
-            ✕
+            <Icon name="close" />
           </Button>
         </span>
       ))}
@@ -270,6 +279,9 @@ function BulkBar() {
   return (
     <div class="bulk" role="group" aria-label="Actions for the selected sessions">
       <strong>{number} selected</strong>
+      {number === 2 ? (
+        <Button onClick={() => go(link("compare", ...selected.value))}>Side by side</Button>
+      ) : null}
       <Button onClick={exportSelected}>Export as JSON</Button>
       {mayAct("user") ? (
         <>
@@ -409,7 +421,7 @@ export function SessionsPage() {
           <BulkBar />
           {error.value !== null ? <Failure error={error.value} onRetry={() => void load(false)} /> : null}
           {rows.length === 0 && !isLoading.value && error.value === null ? (
-            state || origin || filters.value.agent ? (
+            state || origin || filters.value.agent || listed.value.size > 0 ? (
               <Empty title="No session fits">Change the filters above.</Empty>
             ) : (
               <FirstRun />
@@ -427,7 +439,7 @@ export function SessionsPage() {
                     <th>Session, and what it does</th>
                     <th class="wide">Agent</th>
                     <th class="number wide">Tokens</th>
-                    <th class="number">Cost</th>
+                    <th class="number wide">Cost</th>
                     <th class="number">Changed</th>
                   </tr>
                 </thead>

@@ -6,11 +6,16 @@ import { get, isOnline, isSignedOut, me, signOut } from "./api";
 import { zone } from "./format";
 import { InboxPage, openApprovals } from "./inbox";
 import { connection, newVersion } from "./live";
+import { CampaignPage } from "./campaign";
+import { ComparePage } from "./compare";
+import { EvalRunPage } from "./eval-run";
+import { RunsPage } from "./runs";
+import { WorkflowRunPage } from "./workflow-run";
 import { SessionPage } from "./session";
 import { SessionsPage } from "./sessions";
 import { go, link, notifies, pageUses, place, section, storePreferences, theme, toast, toasts, type Theme } from "./state";
 import type { FoundSession, ListedSession, Page } from "./types";
-import { Button, Dialog, Empty, Guard } from "./ui";
+import { Button, Dialog, Empty, Guard, Icon } from "./ui";
 
 const isPaletteOpen = signal(false);
 const isHelpOpen = signal(false);
@@ -18,6 +23,7 @@ const isHelpOpen = signal(false);
 const SECTIONS: readonly { name: string; text: string; key: string }[] = [
   { name: "sessions", text: "Sessions", key: "s" },
   { name: "inbox", text: "Inbox", key: "i" },
+  { name: "runs", text: "Runs", key: "r" },
 ];
 
 interface Command {
@@ -131,13 +137,13 @@ async function sessionsFor(query: string): Promise<Command[]> {
 
 const KEYS: readonly [string, string][] = [
   ["Ctrl+K", "commands and sessions"],
-  ["g s, g i", "sessions, inbox"],
+  ["g s, g i, g r", "sessions, inbox, runs"],
   ["j, k", "next, previous"],
   ["Enter", "open"],
   ["/", "search"],
   ["x", "select a session"],
   ["a, d, u", "inbox: allow, deny, take back"],
-  ["1 to 4", "session: conversation, timeline, log, context"],
+  ["1 to 6", "session: conversation, timeline, files, log, context, cost"],
   ["i", "session: write a message"],
   ["Esc", "back"],
 ];
@@ -199,6 +205,9 @@ function Navigation() {
   return (
     <header class="top">
       <a class="brand" href={link("sessions")}>
+        <svg class="mark" viewBox="0 0 16 16" aria-hidden="true">
+          <path d="M8 8.2a1 1 0 1 1 1-1 2.4 2.4 0 1 1-2.4-2.4A3.9 3.9 0 1 1 10.500 8.7 5.400 5.400 0 1 1 5.100 3.300" />
+        </svg>
         Mainspring
       </a>
       <nav aria-label="Main">
@@ -209,23 +218,33 @@ function Navigation() {
           </a>
         ))}
       </nav>
-      <Button kind="quiet" title="Ctrl+K" onClick={() => (isPaletteOpen.value = true)}>
-        Commands
-      </Button>
+      <button type="button" class="palette-button" title="Ctrl+K" onClick={() => (isPaletteOpen.value = true)}>
+        <Icon name="search" />
+        <span>Commands</span>
+        <kbd aria-hidden="true">Ctrl K</kbd>
+      </button>
       <span class="who" title={who === null ? "" : `${who.role} of ${who.tenant_id}`}>
         <span class={`dot ${connection.value}`} />
         <span class="hidden">{connection.value}</span>
-        {who?.name || who?.key_id} · {who?.role}
+        <span class="wide">
+          {who?.name || who?.key_id} · {who?.role}
+        </span>
       </span>
     </header>
   );
 }
 
 function Content() {
-  const [name = "sessions", id] = place.value.path;
+  const [name = "sessions", id, more] = place.value.path;
   if (name === "sessions" && id !== undefined) return <SessionPage key={id} id={id} />;
   if (name === "sessions") return <SessionsPage />;
   if (name === "inbox") return <InboxPage />;
+  if (name === "compare" && id !== undefined && more !== undefined)
+    return <ComparePage key={`${id} ${more}`} first={id} second={more} />;
+  if (name === "runs" && more === undefined) return <RunsPage kind={id} />;
+  if (name === "runs" && id === "workflows") return <WorkflowRunPage key={more} id={more ?? ""} />;
+  if (name === "runs" && id === "evals") return <EvalRunPage key={more} id={more ?? ""} />;
+  if (name === "runs" && id === "campaigns") return <CampaignPage key={more} id={more ?? ""} />;
   return (
     <main class="page">
       <Empty title="There is no such page">

@@ -95,12 +95,14 @@ export function Timeline(props: { model: SessionModel; onEvent: (event: LogEvent
   if (spans.length === 0) return <Empty title="Nothing to draw yet" />;
   const x = (value: number): number => (value / length) * (WIDTH - 20) + 10;
   const names = agentNames(events);
+  const first = spans[0];
+  const last = events[events.length - 1];
   return (
     <div class="timeline">
       <p class="muted">
         {model.hasBefore.value ? "The newest part of a long session. " : ""}
         {gaps.length > 0 ? `${gaps.length} gaps are drawn short. ` : ""}
-        Enter on a bar shows its event.
+        A bar opens its event.
       </p>
       <div class="scroll-x" tabIndex={0} role="region" aria-label="Timeline">
         <svg viewBox={`0 0 ${WIDTH} ${lanes.length * LANE * 2 + 24}`} role="group" aria-label="Model requests and tool calls">
@@ -109,6 +111,16 @@ export function Timeline(props: { model: SessionModel; onEvent: (event: LogEvent
               {lane === model.mainThread ? "main" : (names.get(lane) ?? `thread ${lane.slice(-6)}`)}
             </text>
           ))}
+          {first === undefined || last === undefined ? null : (
+            <>
+              <text x={10} y={lanes.length * LANE * 2 + 16} class="lane">
+                {clockTime(first.event.time)}
+              </text>
+              <text x={WIDTH - 10} y={lanes.length * LANE * 2 + 16} class="lane" text-anchor="end">
+                {clockTime(last.time)}
+              </text>
+            </>
+          )}
           {gaps.map((gap) => (
             <g>
               <rect x={x(gap.from)} y={0} width={Math.max(2, x(gap.from + GAP_SECONDS) - x(gap.from))} height={lanes.length * LANE * 2} class="gap" />

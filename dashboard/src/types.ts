@@ -135,3 +135,226 @@ export interface Shot {
   sources: Fields[];
   tools: Fields[];
 }
+
+export interface Snapshot {
+  seq: number;
+  created_at: string;
+  files: number | null;
+  is_restored: boolean;
+}
+
+export interface ChangedFile {
+  path: string;
+  change: "added" | "modified" | "removed";
+}
+
+export interface FilesDiff {
+  data: ChangedFile[];
+  more: number;
+  lines: string[] | null;
+  is_cut: boolean;
+}
+
+export interface RewoundFiles {
+  to: number;
+  undo: number;
+  data: ChangedFile[];
+  more: number;
+}
+
+export interface Bill {
+  key: string;
+  calls: number;
+  failed: number;
+  cost_usd: string;
+  usage: {
+    input_tokens: number;
+    output_tokens: number;
+    cache_read_input_tokens: number;
+    cache_creation_input_tokens: number;
+  };
+}
+
+export interface CostReport {
+  data: Bill[];
+  total: Bill;
+}
+
+export interface ReplayReport {
+  ok: boolean;
+  calls: number;
+  call: number | null;
+  what: string | null;
+  diff: string[];
+}
+
+export interface WorkflowRunLine {
+  id: string;
+  workflow: string;
+  title: string | null;
+  status: string;
+  created_at: string;
+  updated_at: string | null;
+  cost_usd: string;
+  nodes: { [status: string]: number };
+  node_count: number;
+  waiting: string[];
+  error: string | null;
+}
+
+export interface WorkflowNode {
+  node: string;
+  kind: string;
+  status: string;
+  attempt: number;
+  started_at: string | null;
+  ended_at: string | null;
+  cost_usd: string;
+  depends_on: string[];
+  session_id: string | null;
+  output: string;
+  error: string | null;
+  reason: string | null;
+}
+
+export interface WorkflowGate {
+  approval_id: string;
+  node: string;
+  question: string;
+  choices: string[];
+  evidence: { title: string; text?: string }[];
+}
+
+export interface WorkflowRun {
+  id: string;
+  workflow: string;
+  status: string;
+  created_at: string;
+  updated_at: string | null;
+  cost_usd: string;
+  arguments: string;
+  error: string | null;
+  changed_since: boolean;
+  nodes: WorkflowNode[];
+  gates: WorkflowGate[];
+}
+
+export interface CampaignLine {
+  id: string;
+  session_id: string;
+  time: string;
+  status: string;
+  suite: string;
+  trigger: string;
+  preset: string;
+  track: string | null;
+  reason: string;
+  score: number | null;
+  trials: number;
+  proposals: number;
+  refused: number;
+  promoted: number;
+  cost_usd: string;
+}
+
+export interface GateDecision {
+  decision: "promote" | "refuse" | "undecided";
+  reason: string;
+  cases?: number;
+  wins?: number;
+  losses?: number;
+  difference?: number;
+  low?: number;
+  high?: number;
+  p?: number;
+}
+
+export interface CampaignDetail {
+  campaign: CampaignLine;
+  signals: { name: string; value: number; threshold?: number; cases?: string[] }[];
+  recommended: { track?: string; reason?: string; expected_gain?: number; confidence?: number } | null;
+  steps: {
+    candidate: string;
+    is_kept: boolean;
+    track: string;
+    cluster: string;
+    reason: string;
+    diff?: string;
+    cases?: string[];
+    score?: number;
+    calls?: number;
+  }[];
+  decisions: { candidate: string; calls: number; gate: GateDecision }[];
+  calls: { [name: string]: number };
+  diff: string;
+  diff_hash: string | null;
+}
+
+export interface AgentVersion {
+  number: number;
+  time: string;
+  hash: string;
+  trigger: string;
+  author: string;
+  campaign_id: string | null;
+  is_active: boolean;
+}
+
+export interface EvolutionStatus {
+  active: number | null;
+  canary: number | null;
+  canary_share: number | null;
+  is_paused: boolean;
+  pause_reason: string;
+  versions: AgentVersion[];
+}
+
+export interface EvalRunLine {
+  id: string;
+  suite: string;
+  agent_name: string;
+  agent_version: string | null;
+  model: string;
+  started_at: string;
+  updated_at: string;
+  status: string;
+  verdict: "running" | "passed" | "failed" | "no verdict";
+  cases: number;
+  trials: number;
+  passed: number;
+  failed: number;
+  errors: number;
+  cost_usd: string;
+  budget_usd: string | null;
+}
+
+export interface EvalTrial {
+  trial: number;
+  outcome: "passed" | "failed" | "error";
+  score: number;
+  session_id: string;
+  reasons: string[];
+  seconds: number;
+  turns: number;
+  tool_calls: number;
+  cost_usd: string;
+  from_run: string | null;
+}
+
+export interface EvalCase {
+  case_id: string;
+  tags: string[];
+  change: "worse" | "better" | "perhaps worse" | null;
+  trials: EvalTrial[];
+}
+
+export interface EvalRunDetail {
+  run: EvalRunLine;
+  pass_rate: number;
+  low: number;
+  high: number;
+  gate: { is_open: boolean; reasons: string[]; notes: string[]; baseline_run_id: string | null } | null;
+  compared_with: string | null;
+  comparison: string | null;
+  cases: EvalCase[];
+}

@@ -7,6 +7,24 @@ import { age, clock, dateTime } from "./format";
 import { copy } from "./state";
 import type { ListedSession } from "./types";
 
+const ICONS = {
+  up: "M4 10l4-4 4 4",
+  down: "M4 6l4 4 4-4",
+  closed: "M6 4l4 4-4 4",
+  open: "M4 6l4 4 4-4",
+  copy: "M5.5 5.5v-3h8v8h-3M2.5 5.5h8v8h-8z",
+  close: "M4 4l8 8M12 4l-8 8",
+  search: "M7 11.5a4.5 4.5 0 1 1 0-9 4.5 4.5 0 0 1 0 9zM10.5 10.5L14 14",
+} as const;
+
+export function Icon({ name }: { name: keyof typeof ICONS }) {
+  return (
+    <svg class="icon" viewBox="0 0 16 16" aria-hidden="true">
+      <path d={ICONS[name]} />
+    </svg>
+  );
+}
+
 export function Button(props: {
   onClick: () => void;
   children: ComponentChildren;
@@ -31,6 +49,32 @@ export function Button(props: {
   );
 }
 
+/** Views of one thing, of which one is shown. */
+export function Tabs<Name extends string>(props: {
+  label: string;
+  names: Readonly<Record<Name, string>>;
+  chosen: Name;
+  onChoose: (name: Name) => void;
+}) {
+  const names = Object.keys(props.names) as Name[];
+  return (
+    <div class="tabs" role="tablist" aria-label={props.label}>
+      {names.map((name) => (
+        <button
+          key={name}
+          type="button"
+          role="tab"
+          aria-selected={props.chosen === name}
+          class={props.chosen === name ? "tab chosen" : "tab"}
+          onClick={() => props.onChoose(name)}
+        >
+          {props.names[name]}
+        </button>
+      ))}
+    </div>
+  );
+}
+
 export function CopyButton({ text, what }: { text: string; what: string }) {
   return (
     <Button kind="quiet" onClick={() => void copy(text)} title={text}>
@@ -39,10 +83,11 @@ export function CopyButton({ text, what }: { text: string; what: string }) {
   );
 }
 
-export function Age({ time }: { time: string }) {
+export function Age({ time, isSentence }: { time: string; isSentence?: boolean }) {
+  const text = age(time, clock.value);
   return (
     <time dateTime={time} title={dateTime(time)}>
-      {age(time, clock.value)}
+      {isSentence && text !== "now" ? `${text} ago` : text}
     </time>
   );
 }
@@ -126,7 +171,7 @@ export function Dialog(props: { title: string; onClose: () => void; children: Co
       <div class="dialog-head">
         <h2>{props.title}</h2>
         <Button kind="quiet" label="Close" onClick={() => element.current?.close()}>
-          ✕
+          <Icon name="close" />
         </Button>
       </div>
       {props.children}

@@ -43,6 +43,10 @@ class CostReportParams(Struct, frozen=True, kw_only=True):
     page: str | None = None
 
 
+class SessionCostParams(Struct, frozen=True, kw_only=True):
+    by: GroupBy = "purpose"
+
+
 class BillView(Struct, frozen=True, kw_only=True):
     key: str
     """The agent's name, the session's id, the model or the day (UTC)."""
@@ -114,6 +118,21 @@ class Costs:
             total=copy_fields(BillView, total(bills)),
             sessions=len(page.data),
             next_page=page.next_page,
+        )
+
+    async def session(
+        self, principal: Principal, session_id: str, params: SessionCostParams
+    ) -> CostReport:
+        """What a session's own model calls cost, by cause. Raises: NotFound."""
+        row = await self._sessions.row(principal, session_id)
+        costs = await charges(self._sessions.log, row)
+        bills = group_charges(costs, params.by)
+        return CostReport(
+            by=params.by,
+            data=[copy_fields(BillView, bill) for bill in bills],
+            total=copy_fields(BillView, total(bills)),
+            sessions=1,
+            next_page=None,
         )
 
     async def _page(self, principal: Principal, params: CostReportParams) -> Page[SessionRecord]:

@@ -16,6 +16,7 @@ from mainspring.service.sessions.cost_reports import (
     CostReportParams,
     Costs,
     SessionBudget,
+    SessionCostParams,
 )
 from mainspring.service.sessions.rule_evaluation import (
     EvaluateRules,
@@ -89,6 +90,14 @@ class CostRoutes:
     @route("GET /v1/mainspring/cost", "Get the cost of sessions, page by page", for_agent_keys=True)
     async def report(self, call: ApiCall[CostReportParams, Empty]) -> CostReport:
         return await self.costs.report(call.who, call.query)
+
+    @route(
+        "GET /v1/sessions/{session_id}/cost",
+        "Get the cost of a session by purpose, model, day or outcome",
+        is_extension=True,
+    )
+    async def session(self, call: ApiCall[SessionCostParams, Empty]) -> CostReport:
+        return await self.costs.session(call.who, call["session_id"], call.query)
 
     @route(
         "GET /v1/sessions/{session_id}/budget",
