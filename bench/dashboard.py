@@ -1,5 +1,5 @@
-"""The dashboard in a real Chromium: a session of 200,000 events, 500 live sessions, and how soon a
-change by another process is seen. Needs a browser: `tools/dashboard.py --browser` prints its path."""
+"""The dashboard in a real Chromium: a session of 200,000 events, 500 live sessions, and how soon
+a change by another process is seen. `tools/dashboard.py --browser` prints the path of a browser."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ function Steering({ run, onDone }: { run: WorkflowRun; onDone: () => void }) {
   };
   return (
     <>
-      {run.status === "running" || run.status === "pending" ? <Button onClick={() => void steer("pause")}>Pause</Button> : <Button onClick={() => void steer("resume")}>Resume</Button>}
+      {run.status === "running" || run.status === "pending" ? <Button onClick={() => void steer("pause")}>Pause</Button> : run.gates.length > 0 ? null : <Button onClick={() => void steer("resume")}>Resume</Button>}
       {run.status === "failed" ? null : (
         <Button kind="danger" onClick={() => void steer("cancel")}>
           Cancel the run

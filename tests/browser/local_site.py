@@ -1,48 +1,53 @@
-"""A folder with everything that the dashboard shows, and `mainspring ui` in it: sessions, a workflow
-that waits at its gate, an eval run and a campaign. Its models are scripts; all else is real.
+"""A folder with everything that the dashboard shows, and `mainspring ui` in it: sessions, a
+workflow that waits at its gate, an eval run and a campaign. Its models are scripts; all else is
+real.
 """
 
 import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import anyio
 from tests import fork_server
 from tests.environ import clean_environ
 
-from mainspring.capabilities.providers.scripted import Scripted, calls, says
-from mainspring.config import read_settings
-from mainspring.runtime.agent import Agent
-from mainspring.runtime.run_options import RunOptions
-from mainspring.wiring.runtime_assembly import open_runtime
-
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
-SESSIONS = (
-    (
-        "Why does the test of several units fail?",
-        calls("read", file_path="project/durations.py"),
-        calls("bash", command="python3 -m unittest discover -s project 2>&1 | tail -n 5"),
-        calls("edit", file_path="project/notes.md", old_string="to do", new_string="found"),
-        says(
-            "`seconds()` reads only the **last** unit of a text, so `1h30m` is no number to it.\n\n"
-            "| text | expected | now |\n|---|---|---|\n| `90m` | 5400 | 5400 |\n"
-            "| `1h30m` | 5400 | `ValueError` |\n\nI noted it in `project/notes.md`."
-        ),
-    ),
-    (
-        "Write the release notes of this week.",
-        calls("write", file_path="project/release.md", content="# Release\n\n- Durations\n"),
-        says("The notes are in `project/release.md`."),
-    ),
-)
-"""What people have asked, and what the model did."""
+QUESTIONS = ("Why does the test of several units fail?", "Write the release notes of this week.")
+SCRIPT = """\
+- when: Why does the test of several units fail
+  steps:
+    - calls:
+        - {tool: read, input: {file_path: project/durations.py}}
+        - {tool: read, input: {file_path: project/notes.md}}
+    - calls:
+        - {tool: edit, input: {file_path: project/notes.md, old_string: to do, new_string: found}}
+    - says: |
+        `seconds()` reads only the **last** unit of a text, so `1h30m` is no number to it.
+
+        | text | expected | now |
+        |---|---|---|
+        | `90m` | 5400 | 5400 |
+        | `1h30m` | 5400 | `ValueError` |
+
+        I noted it in `project/notes.md`.
+- when: Write the release notes
+  steps:
+    - calls:
+        - {tool: write, input: {file_path: project/release.md, content: "# Release"}}
+    - says: The notes are in `project/release.md`.
+- when: Say something about refunds
+  steps: [{says: You have 14 days.}]
+"""
+"""What the model does when people ask; the other parts of its script are those of the examples."""
 
 
 @dataclass(frozen=True)
@@ -68,9 +73,10 @@ def write_folder(folder: Path, home: Path) -> None:
         shutil.copytree(example / name, folder / name)
     (folder / "project/notes.md").write_text("Several units: to do\n")
     script = folder / "model.yaml"
-    script.write_text((example / "offline.yaml").read_text() + "\n" + script.read_text())
-    anyio.run(partial(ask, folder, home))
+    parts = SCRIPT + (example / "offline.yaml").read_text()
+    script.write_text(f"{parts}\n{script.read_text()}")
     for arguments, status in (
+        *((("run", text, "--mode", "acceptEdits"), 0) for text in QUESTIONS),
         (("eval", "run"), 1),
         (("evolve", "run"), 0),
         (("workflow", "trust", "reviewed-change"), 0),
@@ -80,21 +86,10 @@ def write_folder(folder: Path, home: Path) -> None:
         assert done.returncode == status, (arguments, done.stdout, done.stderr)
 
 
-async def ask(folder: Path, home: Path) -> None:
-    """Sessions of people in the folder."""
-    settings = read_settings(folder=folder, environ={**clean_environ(), "HOME": str(home)})
-    options = RunOptions(workspace=folder, mode="acceptEdits")
-    agent = Agent(
-        name="support", model="scripted:test", built_ins=("read", "write", "edit", "bash")
-    )
-    async with open_runtime(settings, options=options) as runtime:
-        for text, *replies in SESSIONS:
-            steps: list[Any] = list(replies)  # of the scripted model
-            runtime.models.put("scripted:test", Scripted(*steps))
-            session = await runtime.start(agent)
-            await session.send(text)
-            with anyio.fail_after(60):
-                await session.run()
+def in_thread(work: Callable[[], Awaitable[T]]) -> T:
+    """Playwright's event loop runs in this one."""
+    with ThreadPoolExecutor(1) as executor:
+        return executor.submit(anyio.run, work).result(120)
 
 
 @contextmanager
@@ -107,7 +102,7 @@ def local_site(place: Path) -> Generator[LocalSite]:
         order = fork_server.Order(arguments=["ui", "--no-open"], cwd=str(folder), env=env)
         child = fork_server.Child(order, given.fileno(), output.fileno(), output.fileno())
         try:
-            url, token = anyio.run(address, place / "output.txt")
+            url, token = in_thread(partial(address, place / "output.txt"))
             yield LocalSite(folder, url, token, home)
         finally:
             child.kill()
