@@ -79,7 +79,14 @@ function Snapshots(props: { snapshots: readonly Snapshot[]; chosen: number; onCh
   );
 }
 
-function Rewind(props: { model: SessionModel; path: string; seq: number; onDone: (done: RewoundFiles) => void }) {
+function Rewind(props: {
+  model: SessionModel;
+  path: string;
+  seq: number;
+  /** Shows what a restore would undo. */
+  onAsk: () => void;
+  onDone: (done: RewoundFiles) => void;
+}) {
   const isSure = useSignal(false);
   const isBusy = useSignal(false);
   const session = props.model.session.value;
@@ -101,13 +108,21 @@ function Rewind(props: { model: SessionModel; path: string; seq: number; onDone:
   };
   return isSure.value ? (
     <>
+      <span class="muted">This undoes what is listed below, also if others did it.</span>
       <Button kind="danger" disabled={isBusy.value} onClick={() => void rewind()}>
         Restore the files
       </Button>
       <Button onClick={() => (isSure.value = false)}>Not now</Button>
     </>
   ) : (
-    <Button onClick={() => (isSure.value = true)}>Restore these files…</Button>
+    <Button
+      onClick={() => {
+        isSure.value = true;
+        props.onAsk();
+      }}
+    >
+      Restore these files…
+    </Button>
   );
 }
 
@@ -172,8 +187,10 @@ export function FilesView({ model }: { model: SessionModel }) {
             model={model}
             path={path}
             seq={seq}
+            onAsk={() => (isSinceThen.value = true)}
             onDone={(done) => {
               undo.value = done.undo;
+              isSinceThen.value = false;
               void load();
             }}
           />

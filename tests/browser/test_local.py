@@ -87,6 +87,11 @@ def test_sessions_of_people_are_listed_and_one_shows_its_files_and_costs(
     page.click("text='Restore the files'")
     page.wait_for_selector("text=Show how they were before")
     assert "to do" in notes.read_text()
+    page.click("text=Show how they were before")
+    page.click("text=Restore these files…")
+    page.click("text='Restore the files'")
+    page.wait_for_selector("text=Show how they were before")
+    assert "found" in notes.read_text()
     page.keyboard.press("6")
     page.wait_for_selector("text=the conversation")
     shots(tab, "cost")
@@ -113,7 +118,7 @@ def test_a_session_is_replayed_and_becomes_an_eval_case(tab: Tab, folder_site: L
     page.goto(f"{folder_site.url}/#/sessions")
     page.locator("tr[data-session] a", has_text="Why does the test").click()
     page.click("text='Replay'")
-    page.click("dialog[open] >> text='Replay'")
+    page.click("dialog[open] >> role=button[name=Replay]")
     page.wait_for_selector("dialog[open] .verdict")
     page.keyboard.press("Escape")
     page.click("text=Add as eval case")
@@ -137,7 +142,7 @@ def test_the_gate_of_a_workflow_is_answered_on_its_graph(tab: Tab, folder_site: 
     page.click(".approval >> role=button[name=approve]")
     page.click("text=Send: approve")
     page.wait_for_selector(".approval", state="detached")
-    page.wait_for_selector(".node.completed >> text=approve")
+    page.wait_for_selector(".node.completed:has-text('approve')")
 
 
 def test_an_eval_run_shows_its_verdict_first_and_leads_to_sessions(
