@@ -13,9 +13,12 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import cast
 
 from anyio import to_thread
+from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from mainspring.core.clock import Clock
 from mainspring.core.content import ImageBlock
@@ -56,6 +59,18 @@ _INDEX_INTRO = (
 )
 
 
+class LearningModel(Struct, frozen=True, kw_only=True):
+    """The model that writes memory, and what it may cost."""
+
+    ask: Callable[[str, str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
+    """Takes the id of a request, a system prompt and a question; returns the answer, and its cost
+    as events. Raises ProviderFailed, InvalidInput."""
+    price: Callable[[str], Decimal]
+    """The most that a question may cost, in US dollars."""
+    max_usd: Decimal
+    """For one session."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionMemory:
     folders: Mapping[str, MemoryFolder]
@@ -82,6 +97,13 @@ class SessionMemory:
     """Describes an image to remember; `None` if no model can."""
     before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
     """Saves facts and the working state before a compaction."""
+
+    learns: bool = True
+    """Whether it remembers by itself what people say."""
+    learning_model: LearningModel | None = None
+    """The model that learns, beside the rules."""
+    background: TaskGroup | None = None
+    """Runs what the session does not wait for; it ends with the toolbox."""
 
     _problems: set[str] = field(default_factory=set[str])
     """Problems that the user has been warned about."""
