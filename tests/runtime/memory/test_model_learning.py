@@ -28,8 +28,8 @@ from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite.store import open_sqlite
 from mainspring.log.writer import Writer
-from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.note import INDEX_FILE, NoteType, Trust, note_path
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
 from mainspring.runtime.memory.session_learning import learn_from_run
 from mainspring.runtime.memory.session_memory import LearningModel, SessionMemory
 from mainspring.runtime.model_question import settled_facts

@@ -32,9 +32,9 @@ from mainspring.harness.state.thread import EXTRACT
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
 from mainspring.retrieval.stems import words
-from mainspring.runtime.memory.consolidation import ARCHIVE, Consolidation
-from mainspring.runtime.memory.extraction import is_learned_from
-from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
+from mainspring.runtime.memory.learning.consolidation import ARCHIVE, Consolidation
+from mainspring.runtime.memory.learning.extraction import is_learned_from
+from mainspring.runtime.memory.learning.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust
 from mainspring.runtime.memory.operations import (

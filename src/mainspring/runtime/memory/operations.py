@@ -20,19 +20,19 @@ from msgspec import Meta, Struct
 from mainspring.core.envelope import Event
 from mainspring.core.events import RefusedOperation
 from mainspring.retrieval.stems import STOP_WORDS, stems, words
-from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.consolidation import Consolidation
-from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence
-from mainspring.runtime.memory.note import Note
-from mainspring.runtime.memory.note_changes import StatementStems
-from mainspring.runtime.memory.own_words import own_words
-from mainspring.runtime.memory.statements import (
+from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.learning.consolidation import Consolidation
+from mainspring.runtime.memory.learning.extraction import MemoryCandidate, MemoryEvidence
+from mainspring.runtime.memory.learning.note_changes import StatementStems
+from mainspring.runtime.memory.learning.statements import (
     CORRECTION,
     are_same_value,
     frame_of,
     value_in,
     value_kind,
 )
+from mainspring.runtime.memory.note import Note
+from mainspring.runtime.memory.own_words import own_words
 
 MAX_OPERATIONS = 10
 """The most operations of one answer: a run rarely states more facts, and a model that repeats
