@@ -20,6 +20,7 @@ from mainspring.core.envelope import Event
 from mainspring.harness.state.utility import NOT_LEARNED_FROM
 from mainspring.retrieval.stems import stems
 from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.learning.own_words import own_words
 from mainspring.runtime.memory.learning.statements import (
     anaphoric_value,
     exchange_of,
@@ -29,7 +30,6 @@ from mainspring.runtime.memory.learning.statements import (
     without_correction,
 )
 from mainspring.runtime.memory.note import NoteType, Trust
-from mainspring.runtime.memory.own_words import own_words
 
 MAX_CANDIDATES = 20
 """The most candidates of one session; the latest are kept."""

@@ -24,6 +24,7 @@ from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolut
 from mainspring.runtime.memory.learning.consolidation import Consolidation
 from mainspring.runtime.memory.learning.extraction import MemoryCandidate, MemoryEvidence
 from mainspring.runtime.memory.learning.note_changes import StatementStems
+from mainspring.runtime.memory.learning.own_words import own_words
 from mainspring.runtime.memory.learning.statements import (
     CORRECTION,
     are_same_value,
@@ -32,7 +33,6 @@ from mainspring.runtime.memory.learning.statements import (
     value_kind,
 )
 from mainspring.runtime.memory.note import Note
-from mainspring.runtime.memory.own_words import own_words
 
 MAX_OPERATIONS = 10
 """The most operations of one answer: a run rarely states more facts, and a model that repeats

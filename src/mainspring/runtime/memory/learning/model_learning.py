@@ -35,15 +35,15 @@ from mainspring.retrieval.stems import words
 from mainspring.runtime.memory.learning.consolidation import ARCHIVE, Consolidation
 from mainspring.runtime.memory.learning.extraction import is_learned_from
 from mainspring.runtime.memory.learning.memory_edits import MemoryEdit, apply_edits
-from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust
-from mainspring.runtime.memory.operations import (
+from mainspring.runtime.memory.learning.operations import (
     MemoryOperation,
     OperationPlan,
     apply_operation,
     read_operations,
 )
-from mainspring.runtime.memory.own_words import own_words
+from mainspring.runtime.memory.learning.own_words import own_words
+from mainspring.runtime.memory.memory_folder import MemoryFolder
+from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust
 from mainspring.runtime.memory.session_memory import LearningModel, SessionMemory
 
 _SECONDS = 30
