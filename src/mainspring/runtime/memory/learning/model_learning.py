@@ -16,6 +16,7 @@ from typing import TypeAlias
 import msgspec
 from anyio import fail_after, to_thread
 from msgspec import Struct
+from msgspec.structs import replace
 
 from mainspring.core import ids
 from mainspring.core.envelope import Event, event_types
@@ -202,8 +203,10 @@ def _planned(
         consolidation = Consolidation({**found, **texts.get(scope, {})})
         for item in operations:
             apply_operation(consolidation, item, batch[item.event])
-        if edits := consolidation.edits():
-            scoped.append(ScopedEdits(scope=scope, edits=tuple(edits)))
+        edits = (
+            replace(edit, reason=f"{edit.reason}, by a model") for edit in consolidation.edits()
+        )
+        scoped.append(ScopedEdits(scope=scope, edits=tuple(edits)))
     return tuple(scoped)
 
 
