@@ -76,7 +76,7 @@ class MemorySources:
         state = setup.thread.session_state
         memory = SessionMemory(
             folders=present,
-            open_index=partial(self.indexes.open, present),
+            open_index=partial(self.indexes.borrow, present),
             warn=setup.options.warn,
             recalled=state.recalled,
             has_read_foreign_text=lambda: state.has_read_foreign_text,
@@ -103,7 +103,7 @@ class MemorySources:
             return None
         return SessionMemory(
             folders=present,
-            open_index=partial(self.indexes.open, present),
+            open_index=partial(self.indexes.borrow, present),
             warn=warn,
             recalled=frozenset(),
             has_read_foreign_text=lambda: True,

@@ -71,7 +71,7 @@ class WrongAnswer(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 def read(name: str, kind: type[ModelStory] | type[WrongAnswer]) -> list[ModelStory | WrongAnswer]:
-    return yaml.decode((HERE / name).read_bytes(), type=list[kind])  # pyright: ignore[reportInvalidTypeForm, reportUnknownVariableType]
+    return yaml.decode((HERE / name).read_bytes(), type=list[kind])
 
 
 MODEL_STORIES = cast("list[ModelStory]", read("model_stories.yaml", ModelStory))
@@ -186,7 +186,8 @@ async def play(story: ModelStory | Story, world: World) -> None:
     known = story.known if isinstance(story, ModelStory) else []
     for text in known:
         world.remember(text, trust=cast("ModelStory", story).trust)
-    answers = story.answers if isinstance(story, ModelStory) else [[] for _ in story.say]
+    nothing: list[list[dict[str, object]]] = [[] for _ in story.say]
+    answers = story.answers if isinstance(story, ModelStory) else nothing
     for day, (message, answer) in enumerate(zip(story.say, answers, strict=True)):
         world.time = TUESDAY + timedelta(days=day)
         writer = await world.begin()

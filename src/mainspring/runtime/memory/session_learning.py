@@ -23,9 +23,9 @@ from mainspring.runtime.memory.learning.extraction import MemoryCandidate, extra
 from mainspring.runtime.memory.learning.learnings_folder import promote, record_learnings
 from mainspring.runtime.memory.learning.media_notes import media_notes, media_to_remember
 from mainspring.runtime.memory.learning.memory_edits import MemoryEdit, apply_edits
-from mainspring.runtime.memory.learning.model_learning import finish_learning, learn_by_model
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.model_learning import finish_learning, learn_by_model
 from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust, note_path, parse_note
 from mainspring.runtime.memory.proposals import proposal_of, propose
 from mainspring.runtime.memory.search.memory_index import MemoryHit

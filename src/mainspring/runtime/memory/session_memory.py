@@ -10,7 +10,7 @@ import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -75,7 +75,7 @@ class LearningModel(Struct, frozen=True, kw_only=True):
 class SessionMemory:
     folders: Mapping[str, MemoryFolder]
     """The memory folders, by scope."""
-    open_index: Callable[[], MemoryIndex]
+    open_index: Callable[[], AbstractContextManager[MemoryIndex]]
     session_id: str
     author: Sender
     """The agent, as the author of what it writes."""
@@ -123,7 +123,7 @@ class SessionMemory:
 
     def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""
-        with closing(self.open_index()) as index:
+        with self.open_index() as index:
             hits = index.search(query, list(self.folders), limit, past)
             if index.problem:
                 problem = f"memory is searched by words only: {index.problem}"
