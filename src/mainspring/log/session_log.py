@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
@@ -46,10 +46,12 @@ from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     ACTIVITY_TYPES,
     SessionActivity,
+    activity_note,
     current_activity,
     encode_activity,
     fold_activity,
 )
+from mainspring.log.session_status import STATUS_EVENTS, ThreadStatus, status_change
 from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.writer import RECEIVED, Writer, require_not_moved
@@ -59,6 +61,8 @@ _PAGE = 1000
 _LONG_PAGE = 4000
 """Page size for reading a whole log; each page costs a switch to a thread."""
 _CACHED_LINEAGES = 10_000
+_SESSIONS_AT_ONCE = 100
+"""Sessions of which one statement reads a page each: it holds at most 100,000 events."""
 
 
 class Segment(NamedTuple):
@@ -174,6 +178,7 @@ class SessionLog:
             for payload, body in (encode_scrubbed(item, self.scrub) for item in first_payloads)
         ]
         events, head = chain_events(session_id, base, drafts)
+        activity = fold_activity(thread_id, events) if parent_id is None else None
         session = SessionRow(
             id=session_id,
             thread_id=thread_id,
@@ -182,15 +187,33 @@ class SessionLog:
             head=head,
             parent_id=parent_id,
             parent_seq=base.seq,
-            activity=None
-            if parent_id is not None
-            else encode_activity(fold_activity(thread_id, events)),
+            activity=None if activity is None else encode_activity(activity),
             mac=self.store.provenance.log_mac(session_id, head),
+            status=await self._inherited_status(base, parent_id, thread_id)
+            if activity is None
+            else activity.status,
         )
         await self.store.create(session, [to_row(event) for event in events])
         if parent_id is None:
             self.store.provenance.note_created(session_id, head)
         return session
+
+    async def _inherited_status(
+        self, base: Head, parent_id: str | None, thread_id: str
+    ) -> ThreadStatus:
+        """A fork runs nothing: it is idle, unless its events end a session."""
+        if parent_id is None:
+            return "idle"
+        changes = await self.read(
+            parent_id, upto=base.seq, types=event_types(*STATUS_EVENTS), threads=[thread_id]
+        )
+        statuses = [
+            change.status
+            for event in changes
+            if isinstance(event.payload, STATUS_EVENTS)
+            and (change := status_change(event, event.payload)).thread_id == thread_id
+        ]
+        return "terminated" if statuses[-1:] == ["terminated"] else "idle"
 
     async def session(self, session_id: str) -> SessionRow:
         row = await self.store.session(session_id)
@@ -340,6 +363,74 @@ class SessionLog:
             await self.store.session(session_id)  # raises if there is no such session
         return events
 
+    async def read_many(
+        self,
+        sessions: Sequence[tuple[SessionRow, int]],
+        *,
+        types: frozenset[str],
+        limit: int | None = None,
+    ) -> list[tuple[SessionRow, list[Event]]]:
+        """Like `read`, for several sessions, each after a position: the number of statements
+        depends on the longest of them, not on their number. Deleted ones have no events."""
+        lineages = await self._lineages_of([session for session, _ in sessions])
+        results: list[tuple[SessionRow, list[Event]]] = [(session, []) for session, _ in sessions]
+        waiting = {
+            index: (lineages[session.id], after) for index, (session, after) in enumerate(sessions)
+        }
+        page = _PAGE if limit is None else limit
+        while waiting:
+            batch = [*waiting][:_SESSIONS_AT_ONCE]
+            ranges: list[tuple[str, int, int]] = []
+            for index in batch:
+                segments, after = waiting[index]
+                segment = segments[0]
+                ranges.append((segment.session_id, max(after, segment.after), segment.upto))
+            rows = await self.store.read_many(ranges, types=types, limit=page)
+            by_range: list[list[Row]] = [[] for _ in ranges]
+            for number, row in rows:
+                by_range[number].append(row)
+            for index, (owner, _, _), own_rows in zip(batch, ranges, by_range, strict=True):
+                events = results[index][1]
+                events += [to_event(owner, row) for row in own_rows]
+                segments, after = waiting.pop(index)
+                if len(own_rows) < page:
+                    segments = segments[1:]
+                else:
+                    after = own_rows[-1].seq
+                if segments and (limit is None or len(events) < limit):
+                    waiting[index] = (segments, after)
+        return [(session, events[:limit]) for session, events in results]
+
+    async def _lineages_of(self, sessions: Sequence[SessionRow]) -> dict[str, tuple[Segment, ...]]:
+        """As `lineage`; the ancestors of all sessions are read together, a generation at a time."""
+        known = {session.id: session for session in sessions}
+        while unread := {
+            row.parent_id
+            for row in known.values()
+            if row.parent_id and row.parent_id not in known and row.id not in self._lineages
+        }:
+            parents = await self.store.rows([*unread])
+            if not parents:
+                break  # a parent cannot be deleted before its forks: they are gone as well
+            known |= {row.id: row for row in parents}
+        return {session.id: self._lineage_from(session, known) for session in sessions}
+
+    def _lineage_from(
+        self, session: SessionRow, known: Mapping[str, SessionRow]
+    ) -> tuple[Segment, ...]:
+        if cached := self._lineages.get(session.id):
+            return cached
+        segments: list[Segment] = []
+        upto = ENDLESS
+        owner: SessionRow | None = session
+        while owner is not None:
+            segments.append(Segment(owner.id, owner.parent_seq, upto))
+            upto = owner.parent_seq
+            owner = None if owner.parent_id is None else known.get(owner.parent_id)
+        lineage = tuple(reversed(segments))
+        self._note_lineage(session.id, lineage)
+        return lineage
+
     async def tail(self, session_id: str, count: int) -> list[Event]:
         """The last `count` events, in order; the cost does not depend on the log's length."""
         events: list[Event] = []
@@ -460,9 +551,8 @@ class SessionLog:
             log = await self.read(session.id, types=ACTIVITY_TYPES)
             activity = fold_activity(session.thread_id, log)
             activity.seq = max(session.head.seq, activity.seq)
-            text = encode_activity(activity)
             with suppress(StoreFailed):  # a store that is only read
-                await self.store.note_activity(session.id, activity.seq, text)
+                await self.store.note_activity(activity_note(session.id, activity))
         return activity
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:

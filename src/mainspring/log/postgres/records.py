@@ -17,10 +17,14 @@ from mainspring.core.errors import (
     StaleVersion,
     StoreUnavailable,
 )
+from mainspring.log.filtered_pages import SqlDialect, filter_counts, filtered_ids, filtered_records
 from mainspring.log.postgres.connect import Connection
 from mainspring.log.postgres.queries import ResultRows, fetch_all
 from mainspring.log.provenance import Provenance
 from mainspring.log.records import (
+    SESSION_KIND,
+    STATUS_FILTER,
+    FilterValues,
     Put,
     RecordChange,
     RecordQuery,
@@ -61,6 +65,39 @@ _REPLACE: Final = f"""
     update mainspring.record set ({RECORD_COLUMNS}) = row({_VALUES})
      where kind = %s and id = %s and rev = %s returning kind, id
 """
+_INSERT_FILTERS: Final = f"""
+    insert into mainspring.record_filter(kind, id, name, value, tenant, is_archived, created)
+    select r.kind, r.id, f.name, f.value, r.tenant, r.is_archived, r.created
+      from mainspring.record r cross join lateral (
+           select name, value from unnest(%(names)b::text[], %(values)b::text[]) f(name, value)
+           union
+           select '{STATUS_FILTER}', coalesce(
+             (select status from mainspring.listed_status s where s.id = r.id), 'idle')
+            where r.kind = '{SESSION_KIND}' and not exists (
+              select from mainspring.record_filter s
+               where s.kind = r.kind and s.id = r.id and s.name = '{STATUS_FILTER}')) f
+     where r.kind = %(kind)s and r.id = %(id)s and r.rev = %(rev)s
+"""
+_ADD_FILTERS: Final = f"""
+    {_INSERT_FILTERS} and not exists (
+      select from mainspring.record_filter f where f.kind = r.kind and f.id = r.id)
+    on conflict do nothing
+"""
+_REMOVE_FILTERS: Final = f"""
+    delete from mainspring.record_filter where kind = %s and id = %s and name <> '{STATUS_FILTER}'
+"""
+# In place: an event that changes the status meanwhile waits, and finds the row again.
+_ARCHIVE_STATUS: Final = f"""
+    update mainspring.record_filter set is_archived = %s
+     where kind = %s and id = %s and name = '{STATUS_FILTER}'
+"""
+_WITHOUT_FILTERS: Final = f"""
+    select {RECORD_COLUMNS} from mainspring.record r
+     where kind = %s and id > %s and not exists (
+       select from mainspring.record_filter f where f.kind = r.kind and f.id = r.id)
+     order by id limit %s
+"""
+_DIALECT: Final = SqlDialect("mainspring.record", "mainspring.record_filter", "%s")
 _PUT_WITH_CONTENT: Final = f"with written as ({_PUT}) {_WITH_CONTENT}"
 _REPLACE_WITH_CONTENT: Final = f"with written as ({_REPLACE}) {_WITH_CONTENT}"
 _REMOVE: Final = """
@@ -69,6 +106,9 @@ _REMOVE: Final = """
     ),
     removed_content as (
       delete from mainspring.record_content c using removed r where (c.kind, c.id) = (r.kind, r.id)
+    ),
+    removed_filters as (
+      delete from mainspring.record_filter f using removed r where (f.kind, f.id) = (r.kind, r.id)
     )
     select id from removed
 """
@@ -134,15 +174,34 @@ class PostgresRecords:
         return self._provenance.own_record(row)
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
-        clauses, values = record_page(query, "%s")
-        rows = await self._fetch_all(
-            f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values
-        )
+        if query.filters:
+            rows = await self._read(lambda db: _filtered(db, query))
+        else:
+            clauses, values = record_page(query, "%s")
+            rows = await self._fetch_all(
+                f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values
+            )
         return [self._provenance.own_record(record_row(item)) for item in rows]
 
+    async def without_filters(self, kind: str, *, after: str, limit: int) -> list[RecordRow]:
+        rows = await self._fetch_all(_WITHOUT_FILTERS, [kind, after, limit])
+        return [record_row(item) for item in rows]
+
+    async def add_filters(self, *changes: tuple[RecordRow, FilterValues]) -> None:
+        async def add(db: Connection) -> None:
+            async with db.transaction():
+                for row, filters in changes:
+                    await _insert_filters(db, row, filters, _ADD_FILTERS)
+
+        await self._write(add)
+
     async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
-        clauses, values = record_page(query, "%s")
-        rows = await self._fetch_all(f"select created, id from mainspring.record {clauses}", values)
+        if query.filters:
+            rows = await self._read(lambda db: _filtered_ids(db, query))
+        else:
+            clauses, values = record_page(query, "%s")
+            statement: LiteralString = f"select created, id from mainspring.record {clauses}"
+            rows = await self._fetch_all(statement, values)
         return [(created, id_) for created, id_ in rows]
 
     async def count(self, query: RecordQuery) -> int:
@@ -200,11 +259,45 @@ class PostgresRecords:
         return await self._read(lambda db: fetch_all(db, statement, values))
 
 
+async def _rarest(db: Connection, query: RecordQuery) -> int:
+    """The index of the filter with the fewest records."""
+    if len(query.filters) == 1:
+        return 0
+    counted = filter_counts(query, _DIALECT)
+    [counts] = await fetch_all(db, counted.text, counted.values)
+    return counts.index(min(counts))
+
+
+async def _filtered(db: Connection, query: RecordQuery) -> ResultRows:
+    page = filtered_records(query, _DIALECT, await _rarest(db, query))
+    return await fetch_all(db, page.text, page.values)
+
+
+async def _filtered_ids(db: Connection, query: RecordQuery) -> ResultRows:
+    page = filtered_ids(query, _DIALECT, await _rarest(db, query))
+    return await fetch_all(db, page.text, page.values)
+
+
+async def _insert_filters(
+    db: Connection, row: RecordRow, filters: FilterValues, statement: LiteralString
+) -> None:
+    pairs = list(dict.fromkeys(filters))
+    values = {
+        "names": [name for name, _ in pairs],
+        "values": [value for _, value in pairs],
+        "kind": row.kind,
+        "id": row.id,
+        "rev": row.rev,
+    }
+    await db.shared_cursor.execute(statement, values, prepare=True)
+
+
 async def _write_all(
     db: Connection, provenance: Provenance, record_changes: Sequence[RecordChange]
 ) -> tuple[RecordRow, ...]:
-    if len(record_changes) == 1:
-        row = await _apply(db, provenance, record_changes[0])
+    first = record_changes[0] if len(record_changes) == 1 else None
+    if first is not None and (isinstance(first, Remove) or first.filters is None):
+        row = await _apply(db, provenance, first)
         return () if row is None else (row,)
     async with db.transaction():
         rows = [await _apply(db, provenance, change) for change in record_changes]
@@ -217,10 +310,23 @@ async def _apply(
     new = None if isinstance(record_change, Remove) else next_row(record_change, provenance)
     for _ in range(_MAX_ATTEMPTS):
         if await _try_apply(db, record_change, new):
+            await _apply_filters(db, record_change, new)
             return new
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
     raise StoreUnavailable(f"other writers kept changing {record_change.row.id}; try again")
+
+
+async def _apply_filters(
+    db: Connection, record_change: RecordChange, new: RecordRow | None
+) -> None:
+    if new is None or isinstance(record_change, Remove) or record_change.filters is None:
+        return
+    if isinstance(record_change, Replace):
+        key = [new.kind, new.id]
+        await db.shared_cursor.execute(_REMOVE_FILTERS, key, prepare=True)
+        await db.shared_cursor.execute(_ARCHIVE_STATUS, [new.is_archived, *key], prepare=True)
+    await _insert_filters(db, new, record_change.filters, _INSERT_FILTERS)
 
 
 async def _try_apply(db: Connection, record_change: RecordChange, new: RecordRow | None) -> bool:
