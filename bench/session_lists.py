@@ -1,0 +1,314 @@
+"""Lists of sessions: what a page costs with 200,000 sessions, as a multiple of 2,000, for every
+filter, for pairs of filters and for later pages, on both stores."""
+
+from __future__ import annotations
+
+import os
+import random
+import sqlite3
+import time
+from collections.abc import AsyncGenerator, Callable, Generator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import psycopg
+from msgspec import structs
+from report import Measure, note
+from server import postgres
+
+from mainspring.core import ids
+from mainspring.core.clock import to_micros
+from mainspring.core.content import TextBlock
+from mainspring.core.envelope import GENESIS, encode_payload
+from mainspring.core.events import (
+    KnownPayload,
+    SessionCreated,
+    StatusIdle,
+    StatusRunning,
+    StatusTerminated,
+    StopReason,
+    UserMessage,
+)
+from mainspring.core.sender import Origin
+from mainspring.log.event_chain import EventDraft, chain_events, to_row
+from mainspring.log.postgres import open_postgres
+from mainspring.log.postgres import queries as postgres_queries
+from mainspring.log.postgres import records as postgres_records
+from mainspring.log.session_activity import encode_activity, fold_activity
+from mainspring.log.session_log import SessionLog
+from mainspring.log.sqlite import open_sqlite
+from mainspring.log.sqlite import store as sqlite_store
+from mainspring.log.store import Head, Row, SessionRow, Store
+from mainspring.service.access.principal import Principal
+from mainspring.service.resources.agents import ModelConfig, ServiceAccount
+from mainspring.service.resources.environments import CloudConfig
+from mainspring.service.sessions.resource_types import StoreResource
+from mainspring.service.sessions.session_agent import SessionAgent
+from mainspring.service.sessions.session_listing import ListSessions
+from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
+from mainspring.service.sessions.sessions import Sessions
+
+FEW = 2_000
+MANY = int(os.environ.get("MAINSPRING_BENCH_SESSIONS", "200000"))
+BATCH = 20_000
+"""Sessions of one transaction."""
+ROUNDS = 5
+"""Each page is read so often; the least processor time counts, because others use the machine."""
+START = datetime(2026, 1, 1, tzinfo=UTC)
+WHO = Principal(tenant="acme", key_id="key_1", role="operator", name="bench")
+FILTERS: dict[str, dict[str, Any]] = {
+    "no filter": {},
+    "with archived": {"include_archived": True},
+    "status idle": {"statuses": ("idle",)},
+    "status running (1 %)": {"statuses": ("running",)},
+    "status rescheduling (none)": {"statuses": ("rescheduling",)},
+    "two statuses": {"statuses": ("running", "terminated")},
+    "terminated, with archived": {"statuses": ("terminated",), "include_archived": True},
+    "origin": {"origin": "schedule"},
+    "origin (none)": {"origin": "eval"},
+    "agent": {"agent_id": "agent_7"},
+    "agent and version": {"agent_id": "agent_7", "agent_version": 3},
+    "deployment": {"deployment_id": "depl_3"},
+    "memory store (2 %)": {"memory_store_id": "memstore_1"},
+    "created before": {"created_at_lt": START + timedelta(seconds=FEW / 2)},
+    "agent, running": {"agent_id": "agent_7", "statuses": ("running",)},
+    "memory store, idle, origin": {
+        "memory_store_id": "memstore_1",
+        "statuses": ("idle",),
+        "origin": "api",
+    },
+    "origin (none), idle": {"origin": "eval", "statuses": ("idle",)},
+    "ascending, agent": {"agent_id": "agent_7", "order": "asc"},
+}
+
+
+def payloads(dice: random.Random) -> list[KnownPayload]:
+    log: list[KnownPayload] = [
+        SessionCreated(agent_name="bench"),
+        UserMessage(content=(TextBlock("Summarize the report."),)),
+        StatusRunning(),
+    ]
+    chance = dice.random()
+    if chance > 0.01:
+        log.append(StatusIdle(stop_reason=StopReason(type="end_turn")))
+    if chance > 0.98:
+        log.append(StatusTerminated())
+    return log
+
+
+def record(id_: str, number: int, dice: random.Random) -> SessionRecord:
+    moment = START + timedelta(seconds=number)
+    agent = SessionAgent(
+        id=f"agent_{number % 20}",
+        name="bench",
+        version=1 + number // 20 % 3,
+        model=ModelConfig(id="scripted"),
+        execution_identity=ServiceAccount(),
+        mcp_servers=(),
+        skills=(),
+        tools=(),
+    )
+    stores = StoreResource(
+        id="sesrsc_1",
+        memory_store_id="memstore_1",
+        access="read_write",
+        description="",
+        mount_path="/mnt/memory/notes",
+        name="notes",
+        created_at=moment,
+        updated_at=moment,
+    )
+    return SessionRecord(
+        id=id_,
+        agent=agent,
+        environment_id="env_1",
+        environment=CloudConfig(),
+        created_at=moment,
+        updated_at=moment,
+        created_by=SessionCreator(key_id="key_1", name="bench"),
+        resources=(stores,) if number % 50 == 0 else (),
+        deployment_id=f"depl_{number % 10}" if number % 3 == 0 else None,
+        origin=Origin(type=("api", "schedule", "trigger")[number % 3]),
+        archived_at=moment if dice.random() < 0.3 else None,
+    )
+
+
+def session(
+    store: Store, id_: str, number: int, dice: random.Random
+) -> tuple[SessionRow, list[Row]]:
+    moment = START + timedelta(seconds=number)
+    drafts = [
+        EventDraft(
+            id=ids.new_id(ids.EVENT),
+            thread_id="sthr_main",
+            time=moment,
+            payload=payload,
+            body=encode_payload(payload),
+        )
+        for payload in payloads(dice)
+    ]
+    events, head = chain_events(id_, Head(0, GENESIS), drafts)
+    activity = fold_activity("sthr_main", events)
+    row = SessionRow(
+        id=id_,
+        thread_id="sthr_main",
+        created=to_micros(moment),
+        updated=to_micros(moment),
+        head=head,
+        activity=encode_activity(activity),
+        mac=store.provenance.log_mac(id_, head),
+        status=activity.status,
+    )
+    return row, [to_row(event) for event in events]
+
+
+async def fill(store: Store, first: int, last: int) -> None:
+    dice = random.Random(first)
+    async with store.transaction(writes=True) as batch:
+        sessions = Sessions(SessionLog(batch), cast("Any", None))
+        for number in range(first, last):
+            id_ = ids.new_id(ids.SESSION)
+            row, rows = session(batch, id_, number, dice)
+            await batch.create(row, rows)
+            await sessions.repository.put(WHO.tenant, record(id_, number, dice))
+
+
+class Counter:
+    """Statements, and the processor time of this process and of the database's."""
+
+    def __init__(self) -> None:
+        self.statements = 0
+        self.backends: list[Path] = []
+        """Files of the kernel about the server processes that work for this one."""
+
+    def seconds(self) -> float:
+        served = sum(int(file.read_text().split()[0]) for file in self.backends)
+        return time.process_time() + served / 1e9
+
+    def count(self, _sql: object = None) -> None:
+        self.statements += 1
+
+
+@asynccontextmanager
+async def sqlite_sessions() -> AsyncGenerator[tuple[Store, Counter]]:
+    counter = Counter()
+    connect = sqlite_store.connect
+
+    def traced(path: Path) -> sqlite3.Connection:
+        connection = connect(path)
+        connection.set_trace_callback(counter.count)
+        return connection
+
+    with TemporaryDirectory() as folder:
+        sqlite_store.connect = traced
+        try:
+            async with open_sqlite(Path(folder, "bench.db")) as store:
+                yield store, counter
+        finally:
+            sqlite_store.connect = connect
+
+
+@asynccontextmanager
+async def postgres_sessions() -> AsyncGenerator[tuple[Store, Counter]]:
+    counter = Counter()
+    with postgres() as url:
+        async with open_postgres(url) as store:
+            with counted_fetches(counter):
+                await store.sessions(limit=1)
+                counter.backends = backends(url)
+                yield store, counter
+
+
+@contextmanager
+def counted_fetches(counter: Counter) -> Generator[None]:
+    fetch = postgres_queries.fetch_all
+
+    async def counted(*arguments: Any) -> Any:  # noqa: ANN401 (passed on)
+        counter.count()
+        return await fetch(*arguments)
+
+    modules: Sequence[Any] = (postgres_queries, postgres_records)
+    for module in modules:
+        module.fetch_all = counted
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.fetch_all = fetch
+
+
+def backends(url: str) -> list[Path]:
+    with psycopg.connect(url) as connection:
+        pids = connection.execute(
+            "select pid from pg_stat_activity where datname = current_database()"
+            " and pid <> pg_backend_pid() and backend_type = 'client backend'"
+        ).fetchall()
+    return [Path(f"/proc/{pid}/schedstat") for (pid,) in pids]
+
+
+def opened_sessions(store: Store) -> Sessions:
+    """Nothing of them is cached."""
+    return Sessions(SessionLog(store), cast("Any", None))
+
+
+async def page_costs(store: Store, counter: Counter) -> dict[str, tuple[int, float]]:
+    """Statements and milliseconds of the first and the third page of each list."""
+    costs: dict[str, tuple[int, float]] = {}
+    for name, fields in FILTERS.items():
+        request = ListSessions(**fields)
+        costs[name] = await page_cost(store, counter, request)
+        for _ in range(2):
+            page = await opened_sessions(store).loaded_page(WHO, request)
+            if page.next_page is None:
+                break
+            request = structs.replace(request, page=page.next_page)
+        else:
+            costs[f"{name}, page 3"] = await page_cost(store, counter, request)
+    return costs
+
+
+async def page_cost(store: Store, counter: Counter, request: ListSessions) -> tuple[int, float]:
+    seconds: list[float] = []
+    for _ in range(ROUNDS):
+        sessions = opened_sessions(store)
+        counter.statements, begun = 0, counter.seconds()
+        await sessions.loaded_page(WHO, request)
+        seconds.append(counter.seconds() - begun)
+    return counter.statements, min(seconds) * 1e3
+
+
+async def measure() -> list[Measure]:
+    stores = {"SQLite": sqlite_sessions, "PostgreSQL": postgres_sessions}
+    return [item for name, opened in stores.items() for item in await _measure(name, opened)]
+
+
+async def _measure(
+    name: str, opened: Callable[[], AbstractAsyncContextManager[tuple[Store, Counter]]]
+) -> list[Measure]:
+    async with opened() as (store, counter):
+        note(f"{name}: {FEW:,} sessions ...")
+        await fill(store, 0, FEW)
+        few = await page_costs(store, counter)
+        note(f"{name}: {MANY:,} sessions ...")
+        for first in range(FEW, MANY, BATCH):
+            await fill(store, first, min(first + BATCH, MANY))
+        many = await page_costs(store, counter)
+    return [item for list_ in few for item in _compared(name, list_, few[list_], many[list_])]
+
+
+def _compared(
+    store: str, list_: str, few: tuple[int, float], many: tuple[int, float]
+) -> list[Measure]:
+    detail = f"{few[1]:.2f} ms -> {many[1]:.2f} ms; {few[0]} -> {many[0]} statements"
+    return [
+        Measure(
+            name=f"{store}: {list_}, {MANY:,} / {FEW:,} sessions",
+            value=max(many[1] / few[1], many[0] / few[0]),
+            unit="x",
+            target="<= 1.5",
+            detail=detail,
+        )
+    ]
