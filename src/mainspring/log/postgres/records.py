@@ -79,8 +79,20 @@ _INSERT_FILTERS: Final = f"""
      where r.kind = %(kind)s and r.id = %(id)s and r.rev = %(rev)s
 """
 _ADD_FILTERS: Final = f"""
-    {_INSERT_FILTERS} and not exists (
-      select from mainspring.record_filter f where f.kind = r.kind and f.id = r.id)
+    with changed as (
+      select r.kind, r.id, r.tenant, r.is_archived, r.created
+        from unnest(%(kinds)b::text[], %(ids)b::text[], %(revs)b::bigint[]) c(kind, id, rev)
+        join mainspring.record r using (kind, id, rev)
+       where not exists (
+         select from mainspring.record_filter f where f.kind = r.kind and f.id = r.id)
+    )
+    insert into mainspring.record_filter(kind, id, name, value, tenant, is_archived, created)
+    select c.kind, c.id, f.name, f.value, c.tenant, c.is_archived, c.created
+      from changed c join unnest(%(owners)b::text[], %(names)b::text[], %(values)b::text[])
+           f(id, name, value) using (id)
+    union all
+    select c.kind, c.id, '{STATUS_FILTER}', s.status, c.tenant, c.is_archived, c.created
+      from changed c join mainspring.listed_status s using (id) where c.kind = '{SESSION_KIND}'
     on conflict do nothing
 """
 _REMOVE_FILTERS: Final = f"""
@@ -188,12 +200,16 @@ class PostgresRecords:
         return [record_row(item) for item in rows]
 
     async def add_filters(self, *changes: tuple[RecordRow, FilterValues]) -> None:
-        async def add(db: Connection) -> None:
-            async with db.transaction():
-                for row, filters in changes:
-                    await _insert_filters(db, row, filters, _ADD_FILTERS)
-
-        await self._write(add)
+        pairs = [(row.id, *pair) for row, filters in changes for pair in dict.fromkeys(filters)]
+        values = {
+            "kinds": [row.kind for row, _ in changes],
+            "ids": [row.id for row, _ in changes],
+            "revs": [row.rev for row, _ in changes],
+            "owners": [pair[0] for pair in pairs],
+            "names": [pair[1] for pair in pairs],
+            "values": [pair[2] for pair in pairs],
+        }
+        await self._write(lambda db: db.shared_cursor.execute(_ADD_FILTERS, values, prepare=True))
 
     async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
         if query.filters:
@@ -278,9 +294,7 @@ async def _filtered_ids(db: Connection, query: RecordQuery) -> ResultRows:
     return await fetch_all(db, page.text, page.values)
 
 
-async def _insert_filters(
-    db: Connection, row: RecordRow, filters: FilterValues, statement: LiteralString
-) -> None:
+async def _insert_filters(db: Connection, row: RecordRow, filters: FilterValues) -> None:
     pairs = list(dict.fromkeys(filters))
     values = {
         "names": [name for name, _ in pairs],
@@ -289,7 +303,7 @@ async def _insert_filters(
         "id": row.id,
         "rev": row.rev,
     }
-    await db.shared_cursor.execute(statement, values, prepare=True)
+    await db.shared_cursor.execute(_INSERT_FILTERS, values, prepare=True)
 
 
 async def _write_all(
@@ -326,7 +340,7 @@ async def _apply_filters(
         key = [new.kind, new.id]
         await db.shared_cursor.execute(_REMOVE_FILTERS, key, prepare=True)
         await db.shared_cursor.execute(_ARCHIVE_STATUS, [new.is_archived, *key], prepare=True)
-    await _insert_filters(db, new, record_change.filters, _INSERT_FILTERS)
+    await _insert_filters(db, new, record_change.filters)
 
 
 async def _try_apply(db: Connection, record_change: RecordChange, new: RecordRow | None) -> bool:
