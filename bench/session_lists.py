@@ -70,25 +70,25 @@ FILTERS: dict[str, dict[str, Any]] = {
     "no filter": {},
     "with archived": {"include_archived": True},
     "status idle": {"statuses": ("idle",)},
-    "status running (1 %)": {"statuses": ("running",)},
+    "status running": {"statuses": ("running",)},
     "status rescheduling (none)": {"statuses": ("rescheduling",)},
     "two statuses": {"statuses": ("running", "terminated")},
     "terminated, with archived": {"statuses": ("terminated",), "include_archived": True},
     "origin": {"origin": "schedule"},
     "origin (none)": {"origin": "eval"},
-    "agent": {"agent_id": "agent_7"},
-    "agent and version": {"agent_id": "agent_7", "agent_version": 3},
+    "agent": {"agent_id": "agent_2"},
+    "agent and version": {"agent_id": "agent_2", "agent_version": 3},
     "deployment": {"deployment_id": "depl_3"},
-    "memory store (2 %)": {"memory_store_id": "memstore_1"},
+    "memory store": {"memory_store_id": "memstore_1"},
     "created before": {"created_at_lt": START + timedelta(seconds=FEW / 2)},
-    "agent, running": {"agent_id": "agent_7", "statuses": ("running",)},
+    "agent, running": {"agent_id": "agent_2", "statuses": ("running",)},
     "memory store, idle, origin": {
         "memory_store_id": "memstore_1",
         "statuses": ("idle",),
         "origin": "api",
     },
     "origin (none), idle": {"origin": "eval", "statuses": ("idle",)},
-    "ascending, agent": {"agent_id": "agent_7", "order": "asc"},
+    "ascending, agent": {"agent_id": "agent_2", "order": "asc"},
 }
 
 
@@ -99,16 +99,16 @@ BEGIN: tuple[KnownPayload, ...] = (
 )
 END = StatusIdle(stop_reason=StopReason(type="end_turn"))
 HISTORIES = (BEGIN, (*BEGIN, END), (*BEGIN, END, StatusTerminated()))
-WEIGHTS = (1, 97, 2)
+WEIGHTS = (20, 70, 10)
 """Of 100 sessions: running, idle, terminated."""
 
 
 def record(id_: str, number: int, dice: random.Random) -> SessionRecord:
     moment = START + timedelta(seconds=number)
     agent = SessionAgent(
-        id=f"agent_{number % 20}",
+        id=f"agent_{number % 4}",
         name="bench",
-        version=1 + number // 20 % 3,
+        version=1 + number // 4 % 3,
         model=ModelConfig(id="scripted"),
         execution_identity=ServiceAccount(),
         mcp_servers=(),
@@ -133,8 +133,8 @@ def record(id_: str, number: int, dice: random.Random) -> SessionRecord:
         created_at=moment,
         updated_at=moment,
         created_by=SessionCreator(key_id="key_1", name="bench"),
-        resources=(stores,) if number % 50 == 0 else (),
-        deployment_id=f"depl_{number % 10}" if number % 3 == 0 else None,
+        resources=(stores,) if number % 10 == 0 else (),
+        deployment_id=f"depl_{number % 9}" if number % 3 == 0 else None,
         origin=Origin(type=("api", "schedule", "trigger")[number % 3]),
         archived_at=moment if dice.random() < 0.3 else None,
     )

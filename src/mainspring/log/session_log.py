@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
 
 import anyio.lowlevel
 
@@ -42,6 +41,13 @@ from mainspring.log.event_chain import (
     to_event,
     to_row,
 )
+from mainspring.log.lineages import (
+    ENDLESS,
+    Lineages,
+    Segment,
+    SessionRead,
+    read_together,
+)
 from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     ACTIVITY_TYPES,
@@ -52,33 +58,13 @@ from mainspring.log.session_activity import (
     fold_activity,
 )
 from mainspring.log.session_status import STATUS_EVENTS, ThreadStatus, status_change
-from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
+from mainspring.log.store import Head, InboxItem, Row, SessionRow, Store
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 
-ENDLESS = 2**62
 _PAGE = 1000
 _LONG_PAGE = 4000
 """Page size for reading a whole log; each page costs a switch to a thread."""
-_CACHED_LINEAGES = 10_000
-_SESSIONS_AT_ONCE = 100
-"""Sessions of which one statement reads a page each: it holds at most 100,000 events."""
-
-
-class Segment(NamedTuple):
-    """A range of a session's history and the session that owns its events."""
-
-    session_id: str
-    after: int
-    upto: int
-
-    def page(self, after: int, limit: int) -> EventRange:
-        return EventRange(
-            session_id=self.session_id,
-            after=max(after, self.after),
-            upto=self.upto,
-            limit=limit,
-        )
 
 
 class SessionLog:
@@ -97,7 +83,7 @@ class SessionLog:
         self.scrub = scrub
         self._clock = clock
         self._new_id = new_id
-        self._lineages: dict[str, tuple[Segment, ...]] = {}
+        self._lineages = Lineages(store)
 
     async def create(
         self,
@@ -222,13 +208,7 @@ class SessionLog:
 
     def note_row(self, row: SessionRow) -> None:
         """Take the history of a session from its row: it need not be read again."""
-        if row.parent_id is None:
-            self._note_lineage(row.id, (Segment(row.id, row.parent_seq, ENDLESS),))
-
-    def _note_lineage(self, session_id: str, lineage: tuple[Segment, ...]) -> None:
-        if len(self._lineages) >= _CACHED_LINEAGES:
-            self._lineages.clear()
-        self._lineages[session_id] = lineage
+        self._lineages.note_row(row)
 
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
@@ -309,7 +289,7 @@ class SessionLog:
             for fork in error.forks:
                 await self.delete(fork, cascade=True)
             await self.store.delete(session_id)
-        self._lineages.pop(session_id, None)
+        self._lineages.forget(session_id)
 
     async def expire(self, *, updated_before: datetime) -> list[str]:
         """Delete sessions without a lease that have not changed since then; returns their ids.
@@ -326,7 +306,7 @@ class SessionLog:
                 return expired
             deleted = await self.store.expire(stale, updated_before=before)
             for session_id in deleted:
-                self._lineages.pop(session_id, None)
+                self._lineages.forget(session_id)
             expired += deleted
             # parents of the deleted sessions may expire now
             skipped = set() if deleted else skipped.union(stale)
@@ -372,64 +352,10 @@ class SessionLog:
     ) -> list[tuple[SessionRow, list[Event]]]:
         """Like `read`, for several sessions, each after a position: the number of statements
         depends on the longest of them, not on their number. Deleted ones have no events."""
-        lineages = await self._lineages_of([session for session, _ in sessions])
-        results: list[tuple[SessionRow, list[Event]]] = [(session, []) for session, _ in sessions]
-        waiting = {
-            index: (lineages[session.id], after) for index, (session, after) in enumerate(sessions)
-        }
-        page = _PAGE if limit is None else limit
-        while waiting:
-            batch = [*waiting][:_SESSIONS_AT_ONCE]
-            ranges: list[tuple[str, int, int]] = []
-            for index in batch:
-                segments, after = waiting[index]
-                segment = segments[0]
-                ranges.append((segment.session_id, max(after, segment.after), segment.upto))
-            rows = await self.store.read_many(ranges, types=types, limit=page)
-            by_range: list[list[Row]] = [[] for _ in ranges]
-            for number, row in rows:
-                by_range[number].append(row)
-            for index, (owner, _, _), own_rows in zip(batch, ranges, by_range, strict=True):
-                events = results[index][1]
-                events += [to_event(owner, row) for row in own_rows]
-                segments, after = waiting.pop(index)
-                if len(own_rows) < page:
-                    segments = segments[1:]
-                else:
-                    after = own_rows[-1].seq
-                if segments and (limit is None or len(events) < limit):
-                    waiting[index] = (segments, after)
-        return [(session, events[:limit]) for session, events in results]
-
-    async def _lineages_of(self, sessions: Sequence[SessionRow]) -> dict[str, tuple[Segment, ...]]:
-        """As `lineage`; the ancestors of all sessions are read together, a generation at a time."""
-        known = {session.id: session for session in sessions}
-        while unread := {
-            row.parent_id
-            for row in known.values()
-            if row.parent_id and row.parent_id not in known and row.id not in self._lineages
-        }:
-            parents = await self.store.rows([*unread])
-            if not parents:
-                break  # a parent cannot be deleted before its forks: they are gone as well
-            known |= {row.id: row for row in parents}
-        return {session.id: self._lineage_from(session, known) for session in sessions}
-
-    def _lineage_from(
-        self, session: SessionRow, known: Mapping[str, SessionRow]
-    ) -> tuple[Segment, ...]:
-        if cached := self._lineages.get(session.id):
-            return cached
-        segments: list[Segment] = []
-        upto = ENDLESS
-        owner: SessionRow | None = session
-        while owner is not None:
-            segments.append(Segment(owner.id, owner.parent_seq, upto))
-            upto = owner.parent_seq
-            owner = None if owner.parent_id is None else known.get(owner.parent_id)
-        lineage = tuple(reversed(segments))
-        self._note_lineage(session.id, lineage)
-        return lineage
+        lineages = await self._lineages.of_many([session for session, _ in sessions])
+        reads = [SessionRead(lineages[row.id], after) for row, after in sessions]
+        await read_together(self.store, reads, types=types, limit=limit)
+        return [(row, read.events) for (row, _), read in zip(sessions, reads, strict=True)]
 
     async def tail(self, session_id: str, count: int) -> list[Event]:
         """The last `count` events, in order; the cost does not depend on the log's length."""
@@ -475,18 +401,7 @@ class SessionLog:
 
     async def lineage(self, session_id: str) -> tuple[Segment, ...]:
         """The session's history from the start: its ancestors' segments, then its own."""
-        if cached := self._lineages.get(session_id):
-            return cached
-        segments: list[Segment] = []
-        upto = ENDLESS
-        owner: str | None = session_id
-        while owner is not None:
-            session = await self.store.session(owner)
-            segments.append(Segment(session.id, session.parent_seq, upto))
-            owner, upto = session.parent_id, session.parent_seq
-        lineage = tuple(reversed(segments))
-        self._note_lineage(session_id, lineage)
-        return lineage
+        return await self._lineages.of(session_id)
 
     async def submit(
         self,

@@ -186,7 +186,9 @@ MIGRATIONS = (
         version=6,
         # What lists filter by. A service fills it for the records and sessions that exist, in
         # steps, before it answers (`service/sessions/session_filters.py`). Triggers, so that no
-        # writer can forget that a status has changed. The session's own column has no index.
+        # writer can forget that a status has changed. The session's own column has no index. The
+        # key begins with the id: without statistics, lists would be read by a key that begins with
+        # the kind.
         up=(
             "alter table mainspring.session add column status text",
             """
@@ -198,7 +200,7 @@ MIGRATIONS = (
               tenant text collate "C" not null,
               is_archived boolean not null,
               created bigint not null,
-              primary key(kind, id, name, value)
+              primary key(id, kind, name, value)
             )
             """,
             "create index record_filter_by_value on mainspring.record_filter"

@@ -78,21 +78,28 @@ _INSERT_FILTERS: Final = f"""
                where s.kind = r.kind and s.id = r.id and s.name = '{STATUS_FILTER}')) f
      where r.kind = %(kind)s and r.id = %(id)s and r.rev = %(rev)s
 """
+# A scalar query, looked up for one record at a time: without statistics, `not exists` would read all
+# filters for each step.
+_HAS_NO_FILTER: Final = """
+    not coalesce((select true from mainspring.record_filter f
+                   where f.id = r.id and f.kind = r.kind limit 1), false)
+"""
 _ADD_FILTERS: Final = f"""
     with changed as (
       select r.kind, r.id, r.tenant, r.is_archived, r.created
         from unnest(%(kinds)b::text[], %(ids)b::text[], %(revs)b::bigint[]) c(kind, id, rev)
         join mainspring.record r using (kind, id, rev)
-       where not exists (
-         select from mainspring.record_filter f where f.kind = r.kind and f.id = r.id)
+       where {_HAS_NO_FILTER}
     )
     insert into mainspring.record_filter(kind, id, name, value, tenant, is_archived, created)
     select c.kind, c.id, f.name, f.value, c.tenant, c.is_archived, c.created
       from changed c join unnest(%(owners)b::text[], %(names)b::text[], %(values)b::text[])
            f(id, name, value) using (id)
     union all
-    select c.kind, c.id, '{STATUS_FILTER}', s.status, c.tenant, c.is_archived, c.created
-      from changed c join mainspring.listed_status s using (id) where c.kind = '{SESSION_KIND}'
+    select c.kind, c.id, '{STATUS_FILTER}', coalesce(
+             (select status from mainspring.listed_status s where s.id = c.id), 'idle'),
+           c.tenant, c.is_archived, c.created
+      from changed c where c.kind = '{SESSION_KIND}'
     on conflict do nothing
 """
 _REMOVE_FILTERS: Final = f"""
@@ -105,8 +112,7 @@ _ARCHIVE_STATUS: Final = f"""
 """
 _WITHOUT_FILTERS: Final = f"""
     select {RECORD_COLUMNS} from mainspring.record r
-     where kind = %s and id > %s and not exists (
-       select from mainspring.record_filter f where f.kind = r.kind and f.id = r.id)
+     where kind = %s and id > %s and {_HAS_NO_FILTER}
      order by id limit %s
 """
 _DIALECT: Final = SqlDialect("mainspring.record", "mainspring.record_filter", "%s")

@@ -214,7 +214,7 @@ MIGRATIONS = (
               tenant text not null,
               is_archived integer not null,
               created integer not null,
-              primary key(kind, id, name, value)
+              primary key(id, kind, name, value)
             ) strict, without rowid
             """,
             "create index record_filter_by_value"
