@@ -78,8 +78,8 @@ _INSERT_FILTERS: Final = f"""
                where s.kind = r.kind and s.id = r.id and s.name = '{STATUS_FILTER}')) f
      where r.kind = %(kind)s and r.id = %(id)s and r.rev = %(rev)s
 """
-# A scalar query, looked up for one record at a time: without statistics, `not exists` would read all
-# filters for each step.
+# A scalar query, looked up for one record at a time: without statistics, `not exists` would read
+# all filters for each step.
 _HAS_NO_FILTER: Final = """
     not coalesce((select true from mainspring.record_filter f
                    where f.id = r.id and f.kind = r.kind limit 1), false)
