@@ -87,7 +87,7 @@ def test_messages_typed_during_a_reply_wait_in_a_queue_and_can_be_taken_back(
     chat: Chat, upstream: Upstream
 ):
     held = threading.Event()
-    upstream.says("I am counting", held)
+    upstream.says("I am counting ", held)
     upstream.says("Yes.")
     with chat() as terminal:
         terminal.type("go\r")
