@@ -49,7 +49,7 @@ from mainspring.edges.cli.line_completion import (
     save_clipboard_image,
 )
 from mainspring.edges.cli.output_above import OutputAbove
-from mainspring.edges.cli.printing import sanitize_line
+from mainspring.edges.cli.render.printing import sanitize_line
 
 _STYLE = Style.from_dict(
     {

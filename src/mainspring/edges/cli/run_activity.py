@@ -14,8 +14,8 @@ from mainspring.core.model import (
     ThinkingDelta,
     ToolInputDelta,
 )
-from mainspring.edges.cli.event_summary import truncate
-from mainspring.edges.cli.printing import token_count
+from mainspring.edges.cli.render.event_summary import truncate
+from mainspring.edges.cli.render.printing import token_count
 from mainspring.harness.limits import prompt_tokens
 from mainspring.log.session_activity import SessionActivity
 from mainspring.runtime.session.activity_line import work_text
