@@ -62,7 +62,6 @@ from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.settings_files import settings_commands
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import input_loop, line_completion
     from mainspring.edges.cli.chat import (
         chat_guide,
         chat_memory,
@@ -72,11 +71,12 @@ if TYPE_CHECKING:
         mentions,
     )
     from mainspring.edges.cli.chat.chat_sessions import PickedSession
+    from mainspring.edges.cli.run import input_loop, line_completion
 else:
     chat_sessions = LazyModule("mainspring.edges.cli.chat.chat_sessions")
     chat_shell = LazyModule("mainspring.edges.cli.chat.chat_shell")
-    input_loop = LazyModule("mainspring.edges.cli.input_loop")
-    line_completion = LazyModule("mainspring.edges.cli.line_completion")
+    input_loop = LazyModule("mainspring.edges.cli.run.input_loop")
+    line_completion = LazyModule("mainspring.edges.cli.run.line_completion")
     mentions = LazyModule("mainspring.edges.cli.chat.mentions")
     chat_servers = LazyModule("mainspring.edges.cli.chat.chat_servers")  # most chats never ask
     chat_memory = LazyModule("mainspring.edges.cli.chat.chat_memory")

@@ -26,8 +26,8 @@ from mainspring.core.model import (
 from mainspring.edges.cli.render.event_summary import short_id, truncate
 from mainspring.edges.cli.render.markdown_stream import LiveArea, MarkdownStream
 from mainspring.edges.cli.render.printing import Screen, StyledText, duration_text
+from mainspring.edges.cli.render.run_activity import RunActivity, waiting_text
 from mainspring.edges.cli.render.subagent_tree import SubagentNode, SubagentTree
-from mainspring.edges.cli.run_activity import RunActivity, waiting_text
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
 

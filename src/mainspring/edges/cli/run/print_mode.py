@@ -22,6 +22,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta, RetryScheduled
 from mainspring.edges.cli.render.printing import Screen
 from mainspring.edges.cli.render.renderer import error_lines
+from mainspring.edges.cli.render.run_activity import waiting_text
 from mainspring.edges.cli.run.control_protocol import NOBODY_ASKED, ControlChannel
 from mainspring.edges.cli.run.run_arguments import (
     STDIO,
@@ -50,7 +51,6 @@ from mainspring.edges.cli.run.stream_input import (
     StreamInput,
     UserInput,
 )
-from mainspring.edges.cli.run_activity import waiting_text
 from mainspring.harness.context.xray import decode_prefix
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.log.task_groups import unwrap_single_error

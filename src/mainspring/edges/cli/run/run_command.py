@@ -18,6 +18,7 @@ from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.render.renderer import EventRenderer, key_argument
+from mainspring.edges.cli.render.run_activity import RunActivity
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.edges.cli.run.approval_prompt import ApprovalPrompt, caller_path, is_interactive
 from mainspring.edges.cli.run.run_arguments import OutcomeArguments, PrintArguments, RunArguments
@@ -31,7 +32,6 @@ from mainspring.edges.cli.run.session_runner import (
     run_interruptible,
 )
 from mainspring.edges.cli.run.terminal_input import Keyboard, is_piped, read_piped
-from mainspring.edges.cli.run_activity import RunActivity
 from mainspring.harness.event_sink import ignore_event
 from mainspring.harness.outcomes import GradingEstimate, estimate_grading
 from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_definition

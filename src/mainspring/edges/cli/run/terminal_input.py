@@ -28,11 +28,11 @@ from mainspring.error_table import with_hints
 from mainspring.log.task_groups import run_in_background
 
 if TYPE_CHECKING:
-    from mainspring.edges.cli import input_loop
-    from mainspring.edges.cli.input_loop import InputLoop
-    from mainspring.edges.cli.line_completion import EditorSources
+    from mainspring.edges.cli.run import input_loop
+    from mainspring.edges.cli.run.input_loop import InputLoop
+    from mainspring.edges.cli.run.line_completion import EditorSources
 else:
-    input_loop = LazyModule("mainspring.edges.cli.input_loop")  # only at a terminal
+    input_loop = LazyModule("mainspring.edges.cli.run.input_loop")  # only at a terminal
 
 _FENCE = "```"
 ESCAPE = "escape"

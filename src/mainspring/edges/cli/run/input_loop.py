@@ -40,7 +40,8 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
-from mainspring.edges.cli.line_completion import (
+from mainspring.edges.cli.render.printing import sanitize_line
+from mainspring.edges.cli.run.line_completion import (
     ChatCompleter,
     EditorSources,
     FileHistory,
@@ -48,8 +49,7 @@ from mainspring.edges.cli.line_completion import (
     mention_of_image,
     save_clipboard_image,
 )
-from mainspring.edges.cli.output_above import OutputAbove
-from mainspring.edges.cli.render.printing import sanitize_line
+from mainspring.edges.cli.run.output_above import OutputAbove
 
 _STYLE = Style.from_dict(
     {

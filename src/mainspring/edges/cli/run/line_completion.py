@@ -19,8 +19,8 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
 from mainspring.config import FOLDER
-from mainspring.edges.cli.chat.file_index import FileIndex, index_in_background
 from mainspring.edges.cli.render.printing import sanitize_line
+from mainspring.edges.cli.run.file_index import FileIndex, index_in_background
 from mainspring.files.atomic_file import write_atomic
 from mainspring.runtime.slash_commands import SlashCommand
 
