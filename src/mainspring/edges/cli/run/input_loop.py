@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import anyio
@@ -50,6 +49,7 @@ from mainspring.edges.cli.run.line_completion import (
     save_clipboard_image,
 )
 from mainspring.edges.cli.run.output_above import OutputAbove
+from mainspring.edges.cli.run.questions import Questions
 
 _STYLE = Style.from_dict(
     {
@@ -70,32 +70,12 @@ _ESCAPE_SECONDS = 0.05
 in one piece, also through ssh."""
 QUEUED = "queued"
 _MAX_MENU_ROWS = 8
-_MAX_CHOICE_ROWS = 12
 _MAX_QUEUE_ROWS = 5
 _FOLDED_LINES, _FOLDED_CHARS = 10, 2_000
 """A longer paste is shown as one line."""
 _KEPT_ALT_KEYS = {"\r", "\n", "b", "f", "d", "\x7f"}
 """What Alt does in a line: a new line; a word back, on, deleted; a word deleted backwards."""
 _VI_MODES = {EditingMode.EMACS: EditingMode.VI, EditingMode.VI: EditingMode.EMACS}
-
-
-@dataclass(slots=True)
-class _Question:
-    """A question, or a list to choose from, that takes the keys until it is answered."""
-
-    prompt: str
-    rows: Sequence[str] | None = None
-    """The choices; `None`: any text is an answer."""
-    answer: str | None = None
-    is_left: bool = False
-    selected: int = 0
-    answered: anyio.Event = field(default_factory=anyio.Event)
-
-    def matches(self, typed: str) -> list[int]:
-        """The choices that contain every typed word."""
-        words = typed.lower().split()
-        rows = self.rows or ()
-        return [i for i, row in enumerate(rows) if all(word in row.lower() for word in words)]
 
 
 class InputLoop:
@@ -110,7 +90,6 @@ class InputLoop:
         self._is_reading = False
         self._is_ended = self._is_interrupted = False
         self._rows: tuple[str, ...] = ()
-        self._question: _Question | None = None
         self._pastes: dict[str, str] = {}
         self._escaped = False
         self._interrupts: Callable[[str], None] | None = None
@@ -127,30 +106,24 @@ class InputLoop:
             multiline=True,
             accept_handler=self._accept,
         )
-        self._answer_buffer = Buffer(multiline=False, accept_handler=self._accept_answer)
         self._control = BufferControl(
             self._buffer,
             search_buffer_control=search.control,
             preview_search=True,
             input_processors=[HighlightIncrementalSearchProcessor()],
         )
-        self._answer_control = BufferControl(self._answer_buffer)
-        is_asking = Condition(lambda: self._question is not None)
+        self.questions = Questions(lambda: self._application, self._focus_line)
         has_line = Condition(lambda: self._sources is not None)
         rows = [
             _text_window(self._live_text),
-            ConditionalContainer(
-                HSplit([_input_window(self._answer_control, self._question_prefix),
-                        _text_window(self._choices_text)]),
-                is_asking,
-            ),
+            self.questions.container,
             ConditionalContainer(
                 HSplit([_text_window(self._queue_text),
                         _input_window(self._control, self._line_prefix),
                         search,
                         ConditionalContainer(
                             CompletionsMenu(max_height=_MAX_MENU_ROWS), has_completions)]),
-                ~is_asking & has_line,
+                ~self.questions.is_asking & has_line,
             ),
             ConditionalContainer(_text_window(self._status_text), has_line),
         ]  # fmt: skip
@@ -219,33 +192,18 @@ class InputLoop:
     def has_queue(self) -> bool:
         return bool(self._queue)
 
-    async def ask(self, prompt: str) -> str:
-        """Raises: EOFError: the user left the question."""
-        answer = await self._ask(_Question(prompt))
-        if answer is None:
-            raise EOFError
-        return answer
+    async def ask(self, prompt: str) -> str | None:
+        """The answer; `None` if the user leaves the question."""
+        return None if self._is_ended else await self.questions.ask(prompt)
 
     async def choose(self, prompt: str, rows: Sequence[str]) -> int | None:
         """The index of the row that the user chooses; `None` if the user leaves."""
-        answer = await self._ask(_Question(prompt, rows))
-        return None if answer is None else int(answer)
+        return None if self._is_ended else await self.questions.choose(prompt, rows)
 
-    async def _ask(self, question: _Question) -> str | None:
-        if self._is_ended:
-            return None
-        self._question = question
-        self._answer_buffer.reset()
-        self._application.layout.focus(self._answer_control)
+    def _focus_line(self) -> None:
+        if self._sources is not None:
+            self._application.layout.focus(self._control)
         self.redraw_soon()
-        try:
-            await question.answered.wait()
-        finally:
-            self._question = None
-            if self._sources is not None:
-                self._application.layout.focus(self._control)
-            self.redraw_soon()
-        return question.answer
 
     def draw(self, rows: tuple[str, ...]) -> None:
         self._rows = rows
@@ -285,8 +243,7 @@ class InputLoop:
     def _end(self) -> None:
         self._is_ended = True
         self._arrived.set()
-        if self._question is not None:
-            self._question.answered.set()
+        self.questions.leave()
 
     def _accept(self, buffer: Buffer) -> bool:
         text = buffer.text
@@ -295,19 +252,6 @@ class InputLoop:
             self._arrived.set()
             if not self._is_reading:
                 self._act(QUEUED)
-        return False
-
-    def _accept_answer(self, buffer: Buffer) -> bool:
-        question = self._question
-        if question is None:
-            return False
-        if question.rows is None:
-            question.answer = buffer.text
-        elif matches := question.matches(buffer.text):
-            question.answer = str(matches[min(question.selected, len(matches) - 1)])
-        else:
-            return True
-        question.answered.set()
         return False
 
     def unfolded(self, text: str) -> str:
@@ -344,35 +288,12 @@ class InputLoop:
     def _line_prefix(self, line: int, wrap: int) -> AnyFormattedText:
         return [("class:prompt", "  " if wrap else "… " if line else "> ")]
 
-    def _question_prefix(self, line: int, wrap: int) -> AnyFormattedText:
-        prompt = "" if self._question is None else self._question.prompt
-        return [("class:question", "  " if line or wrap else prompt)]
-
-    def _choices_text(self) -> StyleAndTextTuples:
-        question = self._question
-        if question is None or question.rows is None:
-            return []
-        matches = question.matches(self._answer_buffer.text)
-        question.selected = min(question.selected, max(len(matches) - 1, 0))
-        size = self._application.output.get_size()
-        room = max(min(_MAX_CHOICE_ROWS, size.rows - 4), 1)
-        first = max(question.selected - room + 1, 0)
-        text: StyleAndTextTuples = []
-        for index, match in list(enumerate(matches))[first : first + room]:
-            is_selected = index == question.selected
-            row = f"{'❯' if is_selected else ' '} {sanitize_line(question.rows[match])}"
-            text.append(("class:selected" if is_selected else "", row[: size.columns - 1]))
-            text.append(("", "\n"))
-        keys = f"{len(matches)} of {len(question.rows)} · ↑ ↓ Enter · Esc leaves · type to filter"
-        return [*text, ("class:status", keys[: size.columns - 1])]
-
     def _key_bindings(self) -> KeyBindings:
         bindings = KeyBindings()
         on_line = has_focus(self._buffer)
-        on_answer = has_focus(self._answer_buffer)
         self._bind_line(bindings, on_line)
         self._bind_pastes(bindings, on_line)
-        self._bind_answer(bindings, on_answer)
+        self.questions.bind(bindings)
 
         @bindings.add("escape", filter=~is_searching & Condition(self._is_lone_escape), eager=True)
         def escape(_event: KeyPressEvent) -> None:
@@ -446,29 +367,6 @@ class InputLoop:
                 event.current_buffer.insert_text(f"@{saved} ")
                 event.app.invalidate()
 
-    def _bind_answer(self, bindings: KeyBindings, on_answer: Condition) -> None:
-        @bindings.add("enter", filter=on_answer)
-        def answer(event: KeyPressEvent) -> None:
-            event.current_buffer.validate_and_handle()
-
-        @bindings.add("c-d", filter=on_answer & Condition(lambda: not self._answer_buffer.text))
-        def leave(_event: KeyPressEvent) -> None:
-            self._leave_question()
-
-        def move(by: int) -> None:
-            if self._question is not None:
-                self._question.selected = max(self._question.selected + by, 0)
-
-        @bindings.add("up", filter=on_answer)
-        @bindings.add("c-p", filter=on_answer)
-        def up(_event: KeyPressEvent) -> None:
-            move(-1)
-
-        @bindings.add("down", filter=on_answer)
-        @bindings.add("c-n", filter=on_answer)
-        def down(_event: KeyPressEvent) -> None:
-            move(1)
-
     def _is_lone_escape(self) -> bool:
         """Whether Esc was pressed by itself. With a letter in the same piece of input it may be
         Alt and the letter, or two keys that tmux passed on together: it is Alt only where Alt does
@@ -484,8 +382,8 @@ class InputLoop:
         return key not in _KEPT_ALT_KEYS or (key not in "\r\n" and not self._buffer.text)
 
     def _escape(self) -> None:
-        if self._question is not None:
-            self._leave_question()
+        if self.questions.is_asking():
+            self.questions.leave()
         elif self._buffer.complete_state is not None:
             self._buffer.cancel_completion()
         elif not self._is_reading:
@@ -510,8 +408,8 @@ class InputLoop:
             self._arrived.set()
 
     def _interrupt(self) -> None:
-        if self._question is not None:
-            self._leave_question()
+        if self.questions.is_asking():
+            self.questions.leave()
         elif self._is_reading:
             self._buffer.reset()
             self._is_interrupted = True
@@ -531,10 +429,6 @@ class InputLoop:
             yield
         finally:
             self._interrupts = before
-
-    def _leave_question(self) -> None:
-        if self._question is not None:
-            self._question.answered.set()
 
 
 def _text_window(text: Callable[[], AnyFormattedText]) -> ConditionalContainer:

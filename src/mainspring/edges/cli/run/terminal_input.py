@@ -99,21 +99,20 @@ class Keyboard:
 
     async def ask(self, prompt: str) -> str | None:
         """The answer to a question; `None` if the user leaves it."""
+        if self.loop is not None:
+            answer = await self.loop.ask(prompt)
+            notes = Screen(self._settings, stderr=True)
+            notes.paragraph((prompt, "bold yellow"), (answer or "", ""))  # it stays to be read
+            return answer
+        if self.can_redraw:
+            self._discard_typed()
+            async with self.opened(None, None):
+                return await self.ask(prompt)
         try:
-            if self.loop is not None:
-                answer = await self.loop.ask(prompt)
-            elif self.can_redraw:
-                self._discard_typed()
-                async with self.opened(None, None):
-                    return await self.ask(prompt)
-            else:
-                answer = self._line(prompt)
+            return self._line(prompt)
         except (EOFError, KeyboardInterrupt):
             print_note(self._settings, "")
             return None
-        if self.loop is not None:
-            Screen(self._settings, stderr=True).paragraph((prompt, "bold yellow"), (answer, ""))
-        return answer
 
     async def choose(self, prompt: str, rows: Sequence[str]) -> int | None:
         """The index of the row that the user chooses; `None` if the user leaves."""
