@@ -1,8 +1,9 @@
-"""Stdio MCP servers of others, installed as their pages say: whether each starts and answers in its sandbox, and
-what it could see. `python bench/mcp_programs.py FOLDER [NAME]...`; a second run uses what the first one installed.
+"""Stdio MCP servers of others, installed as their pages say: whether each starts and answers in
+its sandbox, and what that shows it. `python bench/mcp_programs.py FOLDER [NAME]...`; a second run
+uses what the first one installed.
 
-It needs npm, and the package indexes that npm and pip are configured for. To try a kind of machine, install first, then
-run it again under `tools/confined.py`.
+It needs npm, and the package indexes that npm and pip are configured for. To try a kind of machine,
+install first, then run it again under `tools/confined.py`.
 """
 
 from __future__ import annotations
@@ -20,19 +21,7 @@ from pathlib import Path
 
 from report import note
 
-_HIDDEN = (
-    "/",
-    "/proc",
-    "/dev",
-    "/tmp",
-    "/etc",
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib64",
-    "/lib32",
-)
+_SYSTEM = ("/proc", "/dev", "/etc", "/usr", "/bin", "/sbin", "/lib")
 """What every sandbox shows."""
 _POLL_SECONDS = 0.02
 _INSTALL_SECONDS = 900
@@ -52,8 +41,8 @@ class Place:
 
     @property
     def environ(self) -> dict[str, str]:
-        path = f"{self.home}/.local/bin:{self.home}/tools/bin:{os.environ['PATH']}"  # noqa: TID251 (of a bench)
-        kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}  # noqa: TID251
+        path = f"{self.home}/.local/bin:{self.home}/tools/bin:{os.environ['PATH']}"
+        kept = {name: text for name, text in os.environ.items() if name != "PYTHONPATH"}
         return {**kept, "HOME": str(self.home), "PATH": path}
 
     def run(self, *command: str, seconds: int = _INSTALL_SECONDS) -> str:
@@ -239,7 +228,6 @@ def call(server: Server, place: Place, variables: dict[str, str]) -> tuple[str, 
     servers.parent.mkdir(mode=0o700, exist_ok=True)
     servers.write_text(json.dumps({"mcpServers": {server.name: entry}}))
     words = json.dumps(_filled(server.tool_input, place))
-    before = _other_mounts()
     with subprocess.Popen(
         [
             sys.executable,
@@ -258,14 +246,12 @@ def call(server: Server, place: Place, variables: dict[str, str]) -> tuple[str, 
         stderr=subprocess.STDOUT,
         text=True,
     ) as program:
-        seen: set[str] = set()
+        spaces: dict[str, list[str]] = {}
         ended = threading.Event()
 
         def watch() -> None:
             while not ended.wait(_POLL_SECONDS):
-                for space, shown in _other_mounts().items():
-                    if space not in before:
-                        seen.update(shown)
+                spaces.update(_mounts_of_sandboxes(place))
 
         watcher = threading.Thread(target=watch)
         watcher.start()
@@ -274,34 +260,32 @@ def call(server: Server, place: Place, variables: dict[str, str]) -> tuple[str, 
         finally:
             ended.set()
             watcher.join()
-    return " ".join(output.split()), seen
+    return " ".join(output.split()), {mount for mounts in spaces.values() for mount in mounts}
 
 
-def _other_mounts() -> dict[str, list[str]]:
-    """The folders that are mounted in other mount namespaces: those of sandboxes."""
+def _mounts_of_sandboxes(place: Place) -> dict[str, list[str]]:
+    """What is mounted in each mount namespace with our project."""
     own = os.readlink("/proc/self/ns/mnt")
     spaces: dict[str, list[str]] = {}
     for process in Path("/proc").glob("[0-9]*"):
         try:
             space = os.readlink(process / "ns/mnt")
-            if space != own and space not in spaces:
-                lines = (process / "mountinfo").read_text().splitlines()
-                spaces[space] = [line.split()[4] for line in lines]
+            if space == own or space in spaces:
+                continue
+            lines = (process / "mountinfo").read_text().splitlines()
         except OSError:
             continue
+        mounts = [line.split()[4] for line in lines]
+        if str(place.project) in mounts:
+            spaces[space] = mounts
     return spaces
 
 
 def _shown(seen: set[str], place: Place) -> str:
     """Without the system's, and without the parts of a folder that is shown itself."""
-    ours = sorted(
-        item for item in seen if not any(item == path or item.startswith(f"{path}/") for path in _HIDDEN[1:])
-        and item != "/" and "/newroot" not in item and "/oldroot" not in item
-    )  # fmt: skip
-    tops = [item for item in ours if not any(item.startswith(f"{other}/") for other in ours)]
-    return (
-        ", ".join(item.replace(str(place.home), "~") for item in tops) or "nothing was seen of it"
-    )
+    folders = sorted(seen - {"/", "/tmp", *(item for item in seen if item.startswith(_SYSTEM))})
+    tops = [item for item in folders if not any(item.startswith(f"{top}/") for top in folders)]
+    return ", ".join(item.replace(str(place.home), "~") for item in tops) or "no mounts of its own"
 
 
 def main() -> None:
@@ -341,7 +325,7 @@ def main() -> None:
 
 
 class _Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (of the class above)
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 
