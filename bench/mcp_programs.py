@@ -92,7 +92,8 @@ SERVERS = (
     Server(
         "thinking", "npm in HOME", "@modelcontextprotocol/server-sequential-thinking",
         (f"{_NODE}/.bin/mcp-server-sequential-thinking",), "sequentialthinking",
-        {"thought": "x", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1}, "thoughtNumber",
+        {"thought": "x", "nextThoughtNeeded": False, "thoughtNumber": 1, "totalThoughts": 1},
+        "thoughtNumber",
     ),
     Server(
         "time", "venv in HOME", "mcp-server-time", ("{home}/venvs/time/bin/mcp-server-time",),
@@ -109,7 +110,8 @@ SERVERS = (
         "calculate", {"expression": "6 * 7"}, "42",
     ),
     Server(
-        "shell", "venv in HOME", "mcp-shell-server mcp<2", ("{home}/venvs/shell/bin/mcp-shell-server",),
+        "shell", "venv in HOME", "mcp-shell-server mcp<2",
+        ("{home}/venvs/shell/bin/mcp-shell-server",),
         "shell_execute", {"command": ["cat", "notes.txt"], "directory": "{project}"}, "a note",
     ),
     Server(
@@ -205,16 +207,8 @@ _INSTALLERS: dict[str, Callable[[Server, Place], None]] = {
 }
 
 
-def _filled(value: object, place: Place) -> object:
-    match value:
-        case str():
-            return value.replace("{home}", str(place.home)).replace("{project}", str(place.project))
-        case list():
-            return [_filled(item, place) for item in value]  # pyright: ignore[reportUnknownVariableType]
-        case dict():
-            return {name: _filled(item, place) for name, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
-        case _:
-            return value
+def _filled(text: str, place: Place) -> str:
+    return text.replace("{home}", str(place.home)).replace("{project}", str(place.project))
 
 
 def call(server: Server, place: Place, variables: dict[str, str]) -> tuple[str, set[str]]:
@@ -227,7 +221,7 @@ def call(server: Server, place: Place, variables: dict[str, str]) -> tuple[str, 
     servers = place.home / ".mainspring/mcp.json"
     servers.parent.mkdir(mode=0o700, exist_ok=True)
     servers.write_text(json.dumps({"mcpServers": {server.name: entry}}))
-    words = json.dumps(_filled(server.tool_input, place))
+    words = _filled(json.dumps(server.tool_input), place)
     with subprocess.Popen(
         [
             sys.executable,
