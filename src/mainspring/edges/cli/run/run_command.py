@@ -17,7 +17,7 @@ from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
-from mainspring.edges.cli.render.renderer import EventRenderer, key_argument
+from mainspring.edges.cli.render.renderer import TerminalRenderer, key_argument
 from mainspring.edges.cli.render.run_activity import RunActivity
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.edges.cli.run.approval_prompt import ApprovalPrompt, caller_path, is_interactive
@@ -188,7 +188,7 @@ async def run_attended(
     projection = await session.projection()
     tree = SubagentTree(projection.main_thread_id, projection)
     activity = RunActivity(projection.main_thread_id)
-    renderer = EventRenderer(
+    renderer = TerminalRenderer(
         settings, own=own, subagents=tree, area=keyboard.area, activity=activity
     )
     hint = "Esc interrupts" if keyboard.area is not None else "Ctrl-C interrupts"
