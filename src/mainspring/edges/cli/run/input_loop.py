@@ -49,7 +49,7 @@ from mainspring.edges.cli.run.line_completion import (
     save_clipboard_image,
 )
 from mainspring.edges.cli.run.output_above import OutputAbove
-from mainspring.edges.cli.run.questions import Questions
+from mainspring.edges.cli.run.questions import TerminalQuestions
 
 _STYLE = Style.from_dict(
     {
@@ -112,7 +112,7 @@ class InputLoop:
             preview_search=True,
             input_processors=[HighlightIncrementalSearchProcessor()],
         )
-        self.questions = Questions(lambda: self._application, self._focus_line)
+        self.questions = TerminalQuestions(lambda: self._application, self._focus_line)
         has_line = Condition(lambda: self._sources is not None)
         rows = [
             _text_window(self._live_text),

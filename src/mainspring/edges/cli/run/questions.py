@@ -1,4 +1,4 @@
-"""Questions in the input loop: a line for the answer, or a list to choose from, which what is typed
+"""TerminalQuestions in the input loop: a line for the answer, or a list to choose from, which what is typed
 filters.
 """
 
@@ -44,7 +44,7 @@ class _Question:
         return [i for i, row in enumerate(rows) if all(word in row.lower() for word in words)]
 
 
-class Questions:
+class TerminalQuestions:
     """One question at a time takes the keys until it is answered or left."""
 
     def __init__(
