@@ -20,7 +20,7 @@ _SESSIONS_AT_ONCE = 100
 """Sessions of one statement: together, it holds at most 100,000 events."""
 
 
-class Segment(NamedTuple):
+class HistorySegment(NamedTuple):
     """A range of a session's history and the session that owns its events."""
 
     session_id: str
@@ -39,9 +39,9 @@ class Segment(NamedTuple):
 class Lineages:
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._cached: dict[str, tuple[Segment, ...]] = {}
+        self._cached: dict[str, tuple[HistorySegment, ...]] = {}
 
-    async def of(self, session_id: str) -> tuple[Segment, ...]:
+    async def of(self, session_id: str) -> tuple[HistorySegment, ...]:
         """A session's history from the start: its ancestors' segments, then its own.
 
         Raises: SessionNotFound.
@@ -55,7 +55,9 @@ class Lineages:
             owner = row.parent_id
         return self._lineage(known[session_id], known)
 
-    async def of_many(self, sessions: Sequence[SessionRow]) -> dict[str, tuple[Segment, ...]]:
+    async def of_many(
+        self, sessions: Sequence[SessionRow]
+    ) -> dict[str, tuple[HistorySegment, ...]]:
         """By id; the ancestors of all sessions are read together, a generation at a time."""
         known = {session.id: session for session in sessions}
         while unread := {
@@ -71,26 +73,28 @@ class Lineages:
 
     def note_row(self, row: SessionRow) -> None:
         if row.parent_id is None:
-            self._note(row.id, (Segment(row.id, row.parent_seq, ENDLESS),))
+            self._note(row.id, (HistorySegment(row.id, row.parent_seq, ENDLESS),))
 
     def forget(self, session_id: str) -> None:
         self._cached.pop(session_id, None)
 
-    def _lineage(self, session: SessionRow, known: Mapping[str, SessionRow]) -> tuple[Segment, ...]:
+    def _lineage(
+        self, session: SessionRow, known: Mapping[str, SessionRow]
+    ) -> tuple[HistorySegment, ...]:
         if cached := self._cached.get(session.id):
             return cached
-        segments: list[Segment] = []
+        segments: list[HistorySegment] = []
         upto = ENDLESS
         owner: SessionRow | None = session
         while owner is not None:
-            segments.append(Segment(owner.id, owner.parent_seq, upto))
+            segments.append(HistorySegment(owner.id, owner.parent_seq, upto))
             upto = owner.parent_seq
             owner = None if owner.parent_id is None else known.get(owner.parent_id)
         lineage = tuple(reversed(segments))
         self._note(session.id, lineage)
         return lineage
 
-    def _note(self, session_id: str, lineage: tuple[Segment, ...]) -> None:
+    def _note(self, session_id: str, lineage: tuple[HistorySegment, ...]) -> None:
         if len(self._cached) >= _CACHED_LINEAGES:
             self._cached.clear()
         self._cached[session_id] = lineage
@@ -100,7 +104,7 @@ class Lineages:
 class SessionRead:
     """The events of one session that are read together with those of others."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[HistorySegment, ...]
     """Those that are not read yet."""
     after: int
     events: list[Event] = field(default_factory=list[Event])

@@ -43,8 +43,8 @@ from mainspring.log.event_chain import (
 )
 from mainspring.log.lineages import (
     ENDLESS,
+    HistorySegment,
     Lineages,
-    Segment,
     SessionRead,
     read_together,
 )
@@ -399,7 +399,7 @@ class SessionLog:
                     await retry_unavailable(partial(self.store.session, session_id))
                     await watch.wait()
 
-    async def lineage(self, session_id: str) -> tuple[Segment, ...]:
+    async def lineage(self, session_id: str) -> tuple[HistorySegment, ...]:
         """The session's history from the start: its ancestors' segments, then its own."""
         return await self._lineages.of(session_id)
 
