@@ -54,11 +54,11 @@ from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, S
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 
-ENDLESS = 2**62
-_PAGE = 1000
+ENDLESS = 2**62  # above every sequence number
+_PAGE = 1000  # events read at once
 _LONG_PAGE = 4000
 """Page size for reading a whole log; each page costs a switch to a thread."""
-_CACHED_LINEAGES = 10_000
+_CACHED_LINEAGES = 10_000  # sessions whose parents are remembered
 
 
 class HistorySegment(NamedTuple):

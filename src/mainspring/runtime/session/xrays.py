@@ -26,7 +26,7 @@ from mainspring.harness.context.xray import (
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
-COUNTED_SESSIONS = 20
+COUNTED_SESSIONS = 20  # whose token counts correct the estimate
 _CALLS = (AgentToolUse, AgentMcpToolUse, AgentCustomToolUse)
 _CALL_TYPES = event_types(*_CALLS)
 

@@ -30,7 +30,7 @@ _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le
 
 MAX_SCANNED = 2000
 """The maximum number of sessions that one request reads; after that, its page is short."""
-_CHUNK = 200
+_CHUNK = 200  # sessions read at once
 
 
 class ListSessions(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from mainspring.service.storage.repository import SESSION_KIND
 LOCAL_TENANT = "(this machine)"
 """No tenant of a service has this id."""
 _CREATED = ("session.created", "session.forked", "session.updated")
-_CACHED = 10_000
+_CACHED = 10_000  # sessions
 
 
 @dataclass(slots=True)

@@ -35,7 +35,7 @@ _ETC = (
     *("ca-certificates", "mime.types", "protocols", "services"),
 )
 _TMP = Path("/tmp")
-_OTHERS = 0o007
+_OTHERS = 0o007  # the mode bits of other users
 
 
 class Landlock(Struct, frozen=True, kw_only=True):
