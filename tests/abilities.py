@@ -67,7 +67,7 @@ def session_folder() -> str:
 
 
 def require_sandbox_of_users() -> Bubblewrap:
-    """A sandbox that an ordinary user's `mainspring run` gets in the user's own folder, whoever runs
+    """A sandbox that an ordinary user's sessions get in the user's own folders, whoever runs
     the tests. Landlock hides nothing in a workspace from programs of the same user."""
     return require_bubblewrap("no sandbox here hides a user's store from programs of that user")
 
