@@ -12,8 +12,8 @@ from mainspring.core.envelope import Event
 from mainspring.log.event_chain import to_event
 from mainspring.log.store import EventRange, Row, SessionRow, Store
 
-ENDLESS = 2**62
-_CACHED_LINEAGES = 10_000
+ENDLESS = 2**62  # above every sequence number
+_CACHED_LINEAGES = 10_000  # sessions whose parents are remembered
 _EVENTS_AT_ONCE = 1000
 """Events of one session that one statement reads together with those of others."""
 _SESSIONS_AT_ONCE = 100

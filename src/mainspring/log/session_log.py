@@ -62,7 +62,7 @@ from mainspring.log.store import Head, InboxItem, Row, SessionRow, Store
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 
-_PAGE = 1000
+_PAGE = 1000  # events read at once
 _LONG_PAGE = 4000
 """Page size for reading a whole log; each page costs a switch to a thread."""
 

@@ -24,7 +24,7 @@ from mainspring.log.wakeup_signals import Watch
 if TYPE_CHECKING:
     from mainspring.log.provenance import Provenance
 
-_SESSIONS_PER_PAGE = 1000
+_SESSIONS_PER_PAGE = 1000  # read at once
 
 
 class Row(NamedTuple):

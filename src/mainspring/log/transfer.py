@@ -30,7 +30,7 @@ from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import Append, EventRange, FoldedItem, Head, InboxItem, SessionRow
 from mainspring.log.upcast import read_line
 
-_PAGE = 1000
+_PAGE = 1000  # events read at once
 _IMPORTER = "import"
 
 

@@ -189,7 +189,7 @@ def canonical_request(request: Request) -> bytes:
     return encoded
 
 
-_DIFF_LINES = 40
+_DIFF_LINES = 40  # between two requests
 
 
 class TokenBreakdown(Struct, frozen=True, kw_only=True):

@@ -37,7 +37,7 @@ from mainspring.log.sql_rows import (
 T = TypeVar("T")
 
 _PLACEHOLDERS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-_MAX_AMOUNT = 2**63 - 1
+_MAX_AMOUNT = 2**63 - 1  # SQLite's largest integer
 _DIALECT = SqlDialect("record", "record_filter", "?")
 LONG_BYTES = 1 << 18
 """Larger content is written in a thread."""

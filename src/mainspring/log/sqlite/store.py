@@ -40,16 +40,16 @@ from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
-_READERS = 4
-_FEW_ROWS = 50
-_CHECKPOINT_JOBS = 500
-_POLL_SECONDS = 0.005
+_READERS = 4  # connections; more do not read faster on a laptop
+_FEW_ROWS = 50  # read on the event loop; more go to a thread
+_CHECKPOINT_JOBS = 500  # commits between two checkpoints of the journal
+_POLL_SECONDS = 0.005  # how late another process's event is shown
 _QUIET_POLL_SECONDS = 0.02
 """Used when no other process has written for `_QUIET_SECONDS`, as is usual."""
-_QUIET_SECONDS = 1.0
+_QUIET_SECONDS = 1.0  # since another process's last write
 _INBOX_POLL_SECONDS = 0.025
 """Used while only inboxes are watched: a client's event may take a moment longer."""
-_RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0  # after a failed poll
 _POLL_SHARE = 10
 """Polling takes at most 1/10 of the time, however many sessions are followed."""
 

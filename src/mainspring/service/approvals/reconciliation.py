@@ -147,11 +147,11 @@ async def find_answer(
 
 
 TASK = "approval"
-_TRIES = 8
-_BATCH = 200
-_SESSIONS_PER_SWEEP = 500
-_RECENT = timedelta(days=7)
-_MAX_REMEMBERED = 100_000
+_TRIES = 8  # updates of a record that others write, too
+_BATCH = 200  # approvals read at once
+_SESSIONS_PER_SWEEP = 500  # so that a sweep ends in seconds
+_RECENT = timedelta(days=7)  # sessions that are compared again
+_MAX_REMEMBERED = 100_000  # sessions known to agree
 
 
 class NotificationWriter(Protocol):

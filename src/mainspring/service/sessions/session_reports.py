@@ -28,7 +28,7 @@ from mainspring.service.storage.pagination import (
 
 MAX_EVENTS = 50_000
 """The maximum number of events that replays, commands and comparisons of rules read."""
-_MAX_CONCURRENT = 2
+_MAX_CONCURRENT = 2  # each reads a whole log
 _CLIENT_EVENT_TYPES = CLIENT_TYPES | {"session.created", "session.forked"}
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
 

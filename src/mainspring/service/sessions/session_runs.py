@@ -59,9 +59,9 @@ from mainspring.service.vaults.session_credentials import (
 
 _MAX_CACHED_SESSIONS = 256
 """Sessions whose folded logs stay in memory between runs."""
-_HALT_CHECK_SECONDS = 2.0
-_POSTPONED_SECONDS = 5.0
-_CENT = Decimal("0.01")
+_HALT_CHECK_SECONDS = 2.0  # until a halt stops a run that makes no turn
+_POSTPONED_SECONDS = 5.0  # before a session that another worker runs is tried again
+_CENT = Decimal("0.01")  # the precision of amounts in messages
 
 _EXPIRED = (
     "Your workspace was removed because it was unused for a long time, and a new one was created:"

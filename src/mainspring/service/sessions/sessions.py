@@ -72,7 +72,7 @@ from mainspring.service.storage.repository import (
     delete_children,
 )
 
-MAX_VAULTS = 50
+MAX_VAULTS = 50  # of a session
 _CACHED_RECORD_BYTES = 8 * 1024 * 1024
 """A record may be large: it contains the agent with the schemas of its tools."""
 

@@ -29,7 +29,7 @@ from mainspring.log.records import (
 from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
 
 _LOG = logging.getLogger("mainspring.records")
-_TRIES = 64
+_TRIES = 64  # updates of a record that others write, too
 
 
 class Entity(Protocol):
@@ -308,7 +308,7 @@ def optional_micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
 
 
-_BATCH = 200
+_BATCH = 200  # records read at once
 
 
 async def delete_children(records: Records, kind: str, *, tenant: str, parent: str) -> list[str]:

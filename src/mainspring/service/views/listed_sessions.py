@@ -27,9 +27,9 @@ from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 from mainspring.service.views.local_records import LOCAL_TENANT
 
-_TITLE_CHARS = 120
+_TITLE_CHARS = 120  # of a session without a title
 _MESSAGES = event_types(events.UserMessage)
-_CACHED_TITLES = 10_000
+_CACHED_TITLES = 10_000  # sessions
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):

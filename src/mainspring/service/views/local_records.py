@@ -40,7 +40,7 @@ from mainspring.service.sessions.workflow_run_record import RUN_KIND, RunRecord
 LOCAL_TENANT = "(this machine)"
 """No tenant of a service has this id."""
 _CREATED = ("session.created", "session.forked", "session.updated")
-_CACHED = 10_000
+_CACHED = 10_000  # sessions
 _SCANNED_AT_ONCE = 200
 """Sessions that are read together while a filtered list looks for its own."""
 _DECODER = msgspec.json.Decoder(SessionRecord)

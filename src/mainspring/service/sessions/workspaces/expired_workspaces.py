@@ -32,7 +32,7 @@ _LOG = logging.getLogger("mainspring.workspaces")
 EXPIRED_SUFFIX = "-expired"
 """The suffix of the name of a workspace that is being removed."""
 _LEASE_OWNER = "workspace_expiry"
-_LEASE_SECONDS = 120.0
+_LEASE_SECONDS = 120.0  # to remove one workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
