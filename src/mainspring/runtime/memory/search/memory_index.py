@@ -26,10 +26,10 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, Note, content_hash, parse_note
 from mainspring.runtime.memory.search.past_sessions import SESSION, PastMessage
 
-_PASSAGE_WORDS = 120
+_PASSAGE_WORDS = 120  # longer texts hide their words, shorter ones tear sentences apart
 _MORE_HITS = 4
 """Passages to fetch for each memory to return, because one memory may have several."""
-_BATCH = 500
+_BATCH = 500  # files indexed in one transaction
 _MAX_MEMORIES = 1_000
 """Memories to keep parsed, while no file changes: 2 MB, for the questions of one session."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
