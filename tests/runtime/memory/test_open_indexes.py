@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +31,7 @@ class Searches:
 
 
 @contextmanager
-def searches(tmp_path: Path) -> Iterator[Searches]:
+def searches(tmp_path: Path) -> Generator[Searches]:
     own = Searches(tmp_path)
     own.folder.save(a_note("harbour", "The harbour has seven cranes."), AGENT)
     assert own.find("harbour cranes") == ["project_harbour.md"]
