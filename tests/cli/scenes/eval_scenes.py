@@ -1,4 +1,4 @@
-"""Options of commands about evals, dreams and workflows."""
+"""Options of commands about evals and dreams."""
 
 from tests.cli.scenes.scene import JSON, Change, Scene, Scenes, hides, shows
 
@@ -8,11 +8,6 @@ _REPORTS: dict[str, Change] = {
     "--markdown": shows("--markdown out.md", "file project/out.md"),
     "--html": shows("--html out.html", "<html"),
     "--inspect": shows("--inspect out.json", "file project/out.json"),
-}
-_WORKFLOW: dict[str, Change] = {
-    "--agent": shows("--agent other", "You are a cook."),
-    "--model": shows("--model ollama:special", '"model": "special"'),
-    "--mode": shows("--mode plan", "plan"),
 }
 SCENES: Scenes = {
     "eval ls": Scene(
@@ -127,37 +122,4 @@ SCENES: Scenes = {
         base="$dream",
         options={"--json": JSON, "--reason": shows("--reason special", "special")},
     ),
-    "workflow ls": Scene(place="workflows", options={"--json": JSON}),
-    "workflow new": Scene(place="workflows", base="other", options={"--json": JSON}),
-    "workflow validate": Scene(place="workflows", options={"--json": JSON}),
-    "workflow graph": Scene(
-        place="workflows",
-        base="steps",
-        options={"--format": shows("--format mermaid", "flowchart")},
-    ),
-    "workflow trust": Scene(place="workflows", base="steps", options={"--json": JSON}),
-    "workflow show": Scene(place="gates", base="$run", options={"--json": JSON}),
-    "workflow fork": Scene(
-        place="gates",
-        base="$run",
-        options={"--json": JSON, "--at": shows("--at none", "exit 1")},
-    ),
-    "workflow run": Scene(
-        place="workflows",
-        base="steps words",
-        options={
-            "--json": JSON,
-            **_WORKFLOW,
-            "--input": shows("--input size=special", "special"),
-            "--inputs": shows("--inputs inputs.json", "from-file"),
-            "--key": shows("--key special", '"run_key":"special"'),
-            "--base": shows("--base special", '"base_branch":"special"'),
-            "--dry-run": shows("--dry-run", "for the first requests of its agents"),
-        },
-    ),
-    "workflow resume": Scene(place="answered", base="$run", options={"--json": JSON, **_WORKFLOW}),
-    "workflow retry": Scene(
-        place="answered", base="$run work", options={"--json": JSON, **_WORKFLOW}
-    ),
-    "workflow skip": Scene(place="answered", base="$run work", options={"--json": JSON}),
 }

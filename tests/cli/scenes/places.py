@@ -13,9 +13,9 @@ from typing import TypeAlias
 
 import anyio
 from tests.api.guarded_api import add_record
-from tests.cli.scenes.place import Place
+from tests.cli.scenes import improvement_places, workflow_places
+from tests.cli.scenes.place import Place, add_prices
 from tests.cli.test_approvals import write_approvals
-from tests.improve.evolution.support_agent import write_support_agent
 from tests.keys import KEY
 from tests.repositories import git
 from tests.service.schedule_setup import TENANT, works
@@ -271,128 +271,16 @@ CONTENT = [
 ]
 
 
-PRICES = """
-[models."ollama:test"]
-window = 100_000
-max_output = 8_000
-price = { input = "2", output = "9", cache_read = "1", cache_write = "3" }
-price_date = "2026-11-01"
-"""
-
-
 def _conversations(place: Place) -> None:
     """As `sessions`, in a repository."""
     place.write(".gitignore", ".mainspring\n")
     place.write("loop.yaml", json.dumps(CONTENT))
-    write_file(place.home / ".mainspring/models.toml", PRICES)
+    add_prices(place)
     _sessions(place)
     place.write(".vscode/settings.json", "{}\n")
     place.write("memory/note.md", "A note.\n")
     for command in ("init -q", "add .", "commit -qm first"):
         git(place.project, *command.split())
-
-
-SUITE = {
-    "cases": [
-        {
-            "id": "one",
-            "input": "say hello",
-            "tags": ["first"],
-            "graders": [{"type": "contains", "text": "hello"}],
-        },
-        {
-            "id": "two",
-            "input": "say two",
-            "tier": "full",
-            "graders": [{"type": "contains", "text": "two"}],
-        },
-    ]
-}
-
-
-def _evals(place: Place) -> None:
-    place.write("agent.yaml", "name: clerk\nmodel: scripted:model.yaml\n")
-    place.write("other/agent.yaml", "name: cook\n")
-    place.write("model.yaml", json.dumps([{"steps": [{"says": "hello"}]}]))
-    place.write("other.yaml", json.dumps([{"steps": [{"says": "sorry"}]}]))
-    place.write("evals/basics.yaml", json.dumps(SUITE))
-    place.must("eval", "export", "basics", "--to", "promptfoo", "-o", "exported.yaml")
-    place.must("run", "a question")
-    [row] = place.lines("sessions", "ls")
-    place.facts["session"] = str(row["id"])
-    place.run("eval", "run", "basics")
-    [run, *_] = [
-        row
-        for row in place.lines("sessions", "ls", "--origin", "eval")
-        if row["title"] == "eval basics"
-    ]
-    place.facts["run"] = str(run["id"])
-
-
-def _dreams(place: Place) -> None:
-    place.must("run", "Always answer in French.", "--model", "scripted:demo")
-    place.must("run", "What time is it?", "--model", "scripted:demo")
-    second, _ = place.lines("sessions", "ls")
-    place.facts["second"] = str(second["id"])
-
-
-def _dreamt(place: Place) -> None:
-    _dreams(place)
-    place.must("dream", "run")
-    [dream] = place.lines("dream", "ls")
-    place.facts["dream"] = str(dream["id"])
-
-
-def _dream_applied(place: Place) -> None:
-    _dreamt(place)
-    place.must("dream", "apply", "$dream", "--yes")
-
-
-STEPS = """\
-name: steps
-description: Two steps.
-inputs:
-  size: {description: The size, default: small}
-nodes:
-  - id: work
-    prompt: "Work on $ARGUMENTS, size $size"
-  - id: approve
-    approval: {message: "Enough?"}
-    depends_on: [work]
-  - id: after
-    prompt: Finish.
-    depends_on: [approve]
-"""
-
-
-def _workflows(place: Place) -> None:
-    place.write("AGENTS.md", "You are a clerk.\n")
-    place.write("other/AGENTS.md", "You are a cook.\n")
-    place.write("workflows/steps.yaml", STEPS)
-    place.write("inputs.json", '{"size": "from-file"}')
-    place.must("workflow", "trust", "steps")
-
-
-def _gates(place: Place) -> None:
-    _workflows(place)
-    place.run("workflow", "run", "steps", "words")
-    [*_, row] = place.lines("sessions", "ls", "--origin", "workflow")
-    place.facts["run"] = str(row["id"])
-
-
-def _answered(place: Place) -> None:
-    _gates(place)
-    place.must("workflow", "respond", "$run", "approve", "approve")
-
-
-def _evolving(place: Place) -> None:
-    shutil.rmtree(place.project)
-    write_support_agent(place.project, per_topic=2)
-    write_support_agent(place.project / "other", per_topic=2)
-    (place.project / "other/evolve.yaml").unlink()
-    shutil.copy(
-        place.project / "other/evals/support.yaml", place.project / "other/evals/second.yaml"
-    )
 
 
 def _servers(place: Place) -> None:
@@ -425,13 +313,7 @@ PLACES: dict[str, Callable[[Place], None]] = {
     "waiting": _waiting,
     "schedules": _schedules,
     "conversations": _conversations,
-    "evals": _evals,
-    "dreams": _dreams,
-    "dreamt": _dreamt,
-    "dream_applied": _dream_applied,
-    "workflows": _workflows,
-    "gates": _gates,
-    "answered": _answered,
     "servers": _servers,
-    "evolving": _evolving,
+    **improvement_places.PLACES,
+    **workflow_places.PLACES,
 }
