@@ -85,9 +85,7 @@ def _state(settings: Settings) -> Path:
     return store if is_postgres(settings.store) else store.parent
 
 
-def _program_runner(
-    settings: Settings, sandboxes: SandboxPool, policy: LoadedPolicy
-) -> RunProgram:
+def _program_runner(settings: Settings, sandboxes: SandboxPool, policy: LoadedPolicy) -> RunProgram:
     """Each program has its own sandbox, as the user isolates programs, without network and without
     the user's secrets."""
     environment = read_environment(policy.sandbox).isolation

@@ -1,8 +1,10 @@
 """Options of commands about evals and dreams."""
 
-from tests.cli.scenes.scene import JSON, Change, Scene, Scenes, hides, shows
+from tests.cli.scenes.scene import JSON, Change, Scene, Scenes, hides, refuses, shows
 
 _AGENT = shows("--agent other", "exit 1")
+_NOWHERE = shows("--agent nowhere", "nowhere")
+_SPECIAL = shows("--model ollama:special", '"model": "special"')
 _REPORTS: dict[str, Change] = {
     "--junit": shows("--junit out.xml", "<testsuite"),
     "--markdown": shows("--markdown out.md", "file project/out.md"),
@@ -72,6 +74,33 @@ SCENES: Scenes = {
             "--skill": shows("--skill special", "special"),
         },
     ),
+    "eval calibrate": Scene(
+        place="judged",
+        base="judged",
+        options={"--json": JSON, "--agent": _NOWHERE, "--model": _SPECIAL},
+    ),
+    "eval grade": Scene(
+        place="judged",
+        base="--now",
+        options={"--json": JSON, "--agent": _NOWHERE, "--model": _SPECIAL},
+    ),
+    "eval reward check #found": Scene(place="parallel", base="judged", options={"--json": JSON}),
+    "eval run #judged": Scene(
+        place="judged",
+        base="judged --fresh",
+        options={
+            "--budget": shows("--budget 0.000001", "the budget was reached"),
+            "--offline": hides("--offline all", '"messages"', "sessions --fresh"),
+        },
+    ),
+    "eval run #parallel": Scene(
+        place="parallel",
+        base="judged --fresh",
+        options={
+            "--parallel": shows("--parallel 1", "I was alone."),
+            "--keep": shows("--keep", "/input.txt "),
+        },
+    ),
     "eval run": Scene(
         place="evals",
         base="basics -m scripted:model.yaml --fresh",
@@ -94,7 +123,11 @@ SCENES: Scenes = {
     "models drill": Scene(
         place="evals",
         base="ollama:one,ollama:two",
-        options={"--json": JSON, "--suite": shows("--suite basics", "basics")},
+        options={
+            "--json": JSON,
+            "--suite": shows("--suite basics", "basics"),
+            "--budget": refuses("--budget 1", "--budget needs --suite"),
+        },
     ),
     "dream run": Scene(
         place="dreams",
@@ -112,6 +145,20 @@ SCENES: Scenes = {
     ),
     "dream show": Scene(place="dreamt", base="$dream", options={"--json": JSON}),
     "dream resume": Scene(place="dreamt", base="$dream", options={"--json": JSON}),
+    "dream run #user": Scene(
+        place="dreams",
+        base="--apply",
+        options={"--scope": shows("--scope user", "file home/.mainspring/memory")},
+    ),
+    "dream run #suite": Scene(
+        place="dreams_tested",
+        base="--suite basics",
+        options={
+            "--suite": shows("--suite basics", "say hello", ""),
+            "--budget": shows("--budget 0.000001", "budget"),
+            "--no-sandbox": hides("--no-sandbox", "no sandbox works"),
+        },
+    ),
     "dream apply": Scene(
         place="dreamt",
         base="$dream --yes",

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Callable
 
 import yaml
-from tests.cli.scenes.place import Place, add_prices, without_sandbox
+from tests.cli.scenes.place import Place, add_prices, meeting, without_sandbox
 from tests.improve.evolution.support_agent import TOPICS, write_support_agent
 from tests.improve.evolution.test_programs import write_doubling
 from tests.repositories import git
@@ -49,11 +49,57 @@ def _evals(place: Place) -> None:
     place.facts["run"] = str(run["id"])
 
 
+JUDGED = {
+    "graders": [{"type": "judge", "criteria": [{"name": "greets", "text": "It greets."}]}],
+    "cases": [
+        {
+            "id": "one",
+            "input": "say hello",
+            "files": {"input.txt": "a text"},
+            "graders": [{"type": "not_contains", "text": "sorry"}],
+        },
+        {"id": "two", "input": "say two", "graders": [{"type": "not_contains", "text": "sorry"}]},
+    ],
+}
+
+
+def _judged(place: Place) -> None:
+    """A suite with a judge, a person's label, and a case with a recording. The answers say whether
+    two trials run at the same time."""
+    add_prices(place)
+    place.write("agent.yaml", "name: clerk\ngrade: {suite: judged, share: 1}\n")
+    place.write("evals/judged.yaml", json.dumps(JUDGED))
+    place.must("run", "a question")
+    place.must("eval", "add", "last")
+    place.run("eval", "run", "judged")
+    place.must("eval", "label", "last", "--case", "one", "--pass")
+
+
+def _parallel(place: Place) -> None:
+    _judged(place)
+    suite = {name: value for name, value in JUDGED.items() if name != "graders"}
+    place.write("evals/judged.yaml", json.dumps(suite))
+    place.must("eval", "run", "judged")
+    place.must("eval", "label", "last", "--case", "two", "--fail")
+    place.otherwise = meeting()
+
+
 def _dreams(place: Place) -> None:
     place.must("run", "Always answer in French.", "--model", "scripted:demo")
     place.must("run", "What time is it?", "--model", "scripted:demo")
     second, _ = place.lines("sessions", "ls")
     place.facts["second"] = str(second["id"])
+
+
+def _dreams_tested(place: Place) -> None:
+    """As `dreams`, with a suite whose grader is a program, where no sandbox works."""
+    _dreams(place)
+    add_prices(place)
+    without_sandbox(place)
+    graders = [{"type": "command", "run": "true"}]
+    cases = [{"id": "one", "input": "say hello", "graders": graders}]
+    place.write("agent.yaml", "name: clerk\n")
+    place.write("evals/basics.yaml", json.dumps({"cases": cases}))
 
 
 def _dreamt(place: Place) -> None:
@@ -121,7 +167,10 @@ def _promoted(place: Place) -> None:
 
 PLACES: dict[str, Callable[[Place], None]] = {
     "evals": _evals,
+    "judged": _judged,
+    "parallel": _parallel,
     "dreams": _dreams,
+    "dreams_tested": _dreams_tested,
     "dreamt": _dreamt,
     "dream_applied": _dream_applied,
     "evolving": _evolving,

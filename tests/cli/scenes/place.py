@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -26,6 +27,8 @@ _ROWS = {
     "tally": "name || ' ' || amount",
 }
 _MAX_FILE_BYTES = 200_000
+_MEETING_SECONDS = 4.0
+"""How long a request waits for another one: far longer than two need to start."""
 _PRICES = """
 [models."ollama:test"]
 window = 100_000
@@ -149,6 +152,21 @@ def without_sandbox(place: Place) -> None:
     disabled = {"disabledBackends": ["bubblewrap", "landlock", "seatbelt", "docker"]}
     settings = json.dumps({"sandbox": disabled})
     write_file(place.home / ".mainspring/settings.json", settings)
+
+
+def meeting() -> Answer:
+    """Each answer says whether another one was asked for at the same time."""
+    both = threading.Barrier(2, timeout=_MEETING_SECONDS)
+
+    def answer(_request: dict[str, Any]) -> tuple[Part, ...]:
+        try:
+            both.wait()
+        except threading.BrokenBarrierError:
+            both.reset()
+            return ("I was alone.",)
+        return ("We were two.",)
+
+    return answer
 
 
 def _sockets(folder: str, names: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -134,6 +135,15 @@ def _proposals(place: Place) -> None:
     place.facts["proposal"] = place.facts["second_proposal"] = str(proposal["id"])
 
 
+def _proposed_again(place: Place) -> None:
+    _proposals(place)
+    place.must("memory", "accept", "$proposal")
+    place.must("memory", "edit", "project_release_day.md", stdin="We release on Mondays.\n")
+    place.must("memory", "propose", "project_release_day.md", "--to", "team")
+    [proposal] = place.lines("memory", "proposals")
+    place.facts["proposal"] = str(proposal["id"])
+
+
 def _knowledge(place: Place) -> None:
     place.write("guide.md", "# First\n\nSend goods back.\n\n# second\n\nKeep the goods.\n")
     place.write("other.md", "# Other\n\nNothing.\n")
@@ -182,6 +192,21 @@ def _service(place: Place) -> None:
     place.facts.update(records)
     anyio.run(_add_records, place.project / ".mainspring/mainspring.db", records)
     place.must("adopt", "--all", "--yes")  # nobody of this installation wrote them
+
+
+def _foreign(place: Place) -> None:
+    """A store of another installation."""
+    place.must("run", "a question")
+    other = urlsafe_b64encode(b"another installation of a test..").decode()
+    (place.home / ".mainspring/vault.key").write_text(other)
+
+
+def _old_audit(place: Place) -> None:
+    """An audit of which the database says that it is two days old."""
+    _service(place)
+    with closing(sqlite3.connect(place.project / ".mainspring/mainspring.db")) as db, db:
+        db.execute("update record set created = created - 172800000000 where kind like '%audit%'")
+    place.must("adopt", "--all", "--yes")
 
 
 async def _add_records(store: Path, records: Sequence[tuple[str, str]]) -> None:
@@ -302,11 +327,14 @@ PLACES: dict[str, Callable[[Place], None]] = {
     "repository": _repository,
     "memories": _memories,
     "proposals": _proposals,
+    "proposed_again": _proposed_again,
     "knowledge": _knowledge,
     "skills": _skills,
     "plugins": _plugins,
     "service": _service,
     "halted": _halted,
+    "foreign": _foreign,
+    "old_audit": _old_audit,
     "backed_up": _backed_up,
     "rules": _rules,
     "approvals": _approvals,

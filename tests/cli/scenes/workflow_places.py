@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import Any
 
-from tests.cli.scenes.place import Answer, Place, add_prices, without_sandbox
+from tests.cli.scenes.place import Place, add_prices, meeting, without_sandbox
 from tests.cli.upstream import Part
 
 STEPS = """\
@@ -40,7 +39,9 @@ def _workflows(place: Place) -> None:
     place.write("workflows/steps.yaml", STEPS)
     place.write("inputs.json", '{"size": "from-file"}')
     place.must("workflow", "trust", "steps")
-    place.write("test.yaml", "workflow: steps\noutputs: {work: done}\ngates: {approve: [reject special]}\n")
+    place.write(
+        "test.yaml", "workflow: steps\noutputs: {work: done}\ngates: {approve: [reject special]}\n"
+    )
     place.write("workflows/tests/one.yaml", ONE)
 
 
@@ -75,8 +76,6 @@ nodes:
     depends_on: [one, two]
     trigger_rule: all_done
 """
-_MEETING_SECONDS = 4.0
-"""How long an agent waits for the other one: far longer than both need to start."""
 
 
 def _pair(place: Place) -> None:
@@ -91,21 +90,7 @@ def _pair(place: Place) -> None:
     place.write("ok", "")
     [*_, row] = place.lines("sessions", "ls", "--origin", "workflow")
     place.facts["run"] = str(row["id"])
-    place.otherwise = _meeting()
-
-
-def _meeting() -> Answer:
-    both = threading.Barrier(2, timeout=_MEETING_SECONDS)
-
-    def answer(_request: dict[str, Any]) -> tuple[Part, ...]:
-        try:
-            both.wait()
-        except threading.BrokenBarrierError:
-            both.reset()
-            return ("I was alone.",)
-        return ("We were two.",)
-
-    return answer
+    place.otherwise = meeting()
 
 
 def _unconfined(place: Place) -> None:
