@@ -98,7 +98,6 @@ SCENES: Scenes = {
         base="judged --fresh",
         options={
             "--parallel": shows("--parallel 1", "I was alone."),
-            "--keep": shows("--keep", "/input.txt "),
         },
     ),
     "eval run": Scene(
@@ -115,6 +114,7 @@ SCENES: Scenes = {
             "--model": hides("--model scripted:other.yaml", "1 of 2", "basics --fresh"),
             "--topology": shows("--topology single,vote", "vote"),
             "--fresh": hides("--fresh", "unchanged", "basics -m scripted:model.yaml"),
+            "--keep": shows("--keep", "/one-1-"),
             "--gate": shows("--gate", "gate"),
             "--save-baseline": shows("--save-baseline", "file project/evals/baselines/basics"),
             **_REPORTS,

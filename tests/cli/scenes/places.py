@@ -20,7 +20,6 @@ from tests.cli.test_approvals import write_approvals
 from tests.keys import KEY
 from tests.repositories import git
 from tests.service.schedule_setup import TENANT, works
-from tests.written_files import write_file
 
 from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core import clock
