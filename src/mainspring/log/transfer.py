@@ -27,7 +27,7 @@ from mainspring.log.lines import (
     inbox_line,
 )
 from mainspring.log.provenance import OwnLog
-from mainspring.log.session_log import Segment, SessionLog
+from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import Append, EventRange, FoldedItem, Head, InboxItem, SessionRow
 from mainspring.log.upcast import read_line
 
@@ -58,7 +58,7 @@ async def _proof(log: SessionLog, session: SessionRow) -> OwnLog | None:
         return None
 
 
-async def _head_at(log: SessionLog, segment: Segment) -> Head:
+async def _head_at(log: SessionLog, segment: HistorySegment) -> Head:
     """The head of a session when the exported part of it ended."""
     last = EventRange(session_id=segment.session_id, after=segment.upto - 1, upto=segment.upto)
     [row] = await log.store.read(last)
@@ -67,13 +67,13 @@ async def _head_at(log: SessionLog, segment: Segment) -> Head:
 
 async def export_own_lines(log: SessionLog, session: SessionRow) -> AsyncGenerator[bytes, None]:
     """The lines of the session alone, for a file in which its parent comes first."""
-    own = Segment(session.id, session.parent_seq, session.head.seq)
+    own = HistorySegment(session.id, session.parent_seq, session.head.seq)
     async for line in _export_segment(log, session, own, is_whole=True):
         yield line
 
 
 async def _export_segment(
-    log: SessionLog, session: SessionRow, segment: Segment, *, is_whole: bool
+    log: SessionLog, session: SessionRow, segment: HistorySegment, *, is_whole: bool
 ) -> AsyncGenerator[bytes, None]:
     yield encode(header_line(session))
     head = Head(segment.after, b"")
@@ -121,7 +121,7 @@ async def _inbox(
                 yield item
 
 
-class SessionImport:
+class ImportedSession:
     """One session of the file, checked before any of it is stored."""
 
     def __init__(self, header: SessionLine) -> None:
