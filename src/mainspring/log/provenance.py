@@ -30,9 +30,9 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import RecordRow, RecordWithContent
 from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
 
-_MAC_BYTES = 32
-_PAGE = 2000
-_VERIFIED = 10_000
+_MAC_BYTES = 32  # of HMAC-SHA-256
+_PAGE = 2000  # events verified at once
+_VERIFIED = 10_000  # sessions remembered as verified
 _REDACTED = next(iter(event_types(EventsRedacted)))
 _REDACTIONS = msgspec.json.Decoder(EventsRedacted)
 _encode = msgspec.json.Encoder().encode

@@ -27,11 +27,12 @@ from mainspring.log.lines import (
     inbox_line,
 )
 from mainspring.log.provenance import OwnLog
+from mainspring.log.session_activity import encode_activity, fold_activity
 from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import Append, EventRange, FoldedItem, Head, InboxItem, SessionRow
 from mainspring.log.upcast import read_line
 
-_PAGE = 1000
+_PAGE = 1000  # events read at once
 _IMPORTER = "import"
 
 
@@ -244,6 +245,9 @@ class ImportedSession:
         header = self.header
         if header.parent_id is not None:
             await self._check_parent(log, header.parent_id)
+        activity = None  # a fork also has the events of its parent
+        if header.parent_id is None:
+            activity = fold_activity(header.thread_id, self.events)
         session = SessionRow(
             id=header.session_id,
             thread_id=header.thread_id,
@@ -252,7 +256,9 @@ class ImportedSession:
             head=self._head,
             parent_id=header.parent_id,
             parent_seq=header.parent_seq,
+            activity=None if activity is None else encode_activity(activity),
             mac=self.mac,
+            status=None if activity is None else activity.status,
         )
         rows = [to_row(event) for event in self.events]
         await log.store.create(session, rows, blobs=self.blobs, inbox=list(self.inbox.values()))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring.capabilities.sandbox.backend import SandboxLimits
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 
-MAX_PROGRAM_SECONDS = 1800
+MAX_PROGRAM_SECONDS = 1800  # half an hour; longer work belongs to a service
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 PackageSetName: TypeAlias = Literal["documents"]
 PACKAGE_SETS: dict[PackageSetName, tuple[str, ...]] = {

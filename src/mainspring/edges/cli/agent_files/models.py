@@ -41,7 +41,7 @@ else:
 
 app = command_group()
 
-_WIDE_COLUMNS = 100
+_WIDE_COLUMNS = 100  # a terminal from which the table has all its columns
 
 
 class NextPrice(Struct, frozen=True, kw_only=True):
