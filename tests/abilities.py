@@ -66,6 +66,12 @@ def session_folder() -> str:
     return "." if _backend("bubblewrap") is None else "/mnt/session"
 
 
+def require_sandbox_of_users() -> Bubblewrap:
+    """A sandbox that an ordinary user's sessions get in the user's own folders, whoever runs
+    the tests. Landlock hides nothing in a workspace from programs of the same user."""
+    return require_bubblewrap("no sandbox here hides a user's store from programs of that user")
+
+
 def require_session_uids() -> None:
     """A uid for the programs of each session."""
     if os.geteuid() != 0:

@@ -24,13 +24,13 @@ from mainspring.log.container import ContainerReader, Item
 from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, Store, all_sessions
-from mainspring.log.transfer import SessionImport, export_own_lines
+from mainspring.log.transfer import ImportedSession, export_own_lines
 from mainspring.log.verify import verify
 
-_PAGE: Final = 500
-_CHUNK: Final = 1 << 20
-_LEVEL: Final = 6
-_NO_LIMIT: Final = 2**31 - 1
+_PAGE: Final = 500  # events read at once
+_CHUNK: Final = 1 << 20  # bytes written at once
+_LEVEL: Final = 6  # zlib's default, near its best ratio for JSON
+_NO_LIMIT: Final = 2**31 - 1  # more sessions than a store can have
 _RESTORE_OWNER: Final = "restore"
 
 
@@ -158,7 +158,7 @@ async def restore_backup(
         async for item in _items(file):
             await _restore(log, item)
             match item:
-                case SessionImport():
+                case ImportedSession():
                     counts.sessions += 1
                 case Put():
                     counts.records += 1
@@ -182,7 +182,7 @@ async def _require_empty(store: Store) -> None:
 
 async def _restore(log: SessionLog, backup_item: Item) -> None:
     match backup_item:
-        case SessionImport():
+        case ImportedSession():
             if not await backup_item.store(log):
                 raise InvalidInput(
                     f"the backup contains session {backup_item.header.session_id} twice"

@@ -8,11 +8,11 @@ from itertools import count
 from mainspring.core.envelope import message_text
 from mainspring.core.errors import InvalidInput, MalformedEvent, SessionNotFound
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
+from mainspring.log.store import EventRange, IndexedText, LogSearchHit, Row, SessionScope
 from mainspring.log.upcast import read_payload
 
-_PAGE = 500
-_SCOPE_PAGES = 8
+_PAGE = 500  # hits read at once
+_SCOPE_PAGES = 8  # until a search within few sessions gives up
 
 
 async def search(
@@ -23,7 +23,7 @@ async def search(
     limit: int = 20,
     is_loose: bool = False,
     scope: SessionScope | None = None,
-) -> list[SearchHit]:
+) -> list[LogSearchHit]:
     """Events whose text has all words of the query, best first: of one session with its inherited
     history, of the sessions of a scope, or of all sessions. `is_loose`: at least one word, or a
     longer word that starts with it. With a scope, each search indexes a limited number of new

@@ -12,29 +12,29 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from mainspring.retrieval.request_phrases import Meaning
-from mainspring.retrieval.requests import Request, action_of, parse_request
+from mainspring.retrieval.requests import ActionRequest, action_of, parse_request
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 from mainspring.retrieval.thesaurus import related_stems
 
-_K1 = 1.0
+_K1 = 1.0  # of BM25; texts about tools are short, so a repeated word means little
 _B = 0.6  # the length of a description means little
 _FIELD_WEIGHTS = (3.0, 4.0, 1.0, 0.5, 0.2)  # of a group, a name, a lead, a text and keywords
-_RELATED_WEIGHT = 0.5
+_RELATED_WEIGHT = 0.5  # of a related word beside the word itself
 _MEANING_WEIGHT = 0.5  # of the meaning of a phrase, besides the words themselves
 _OTHER_MEANING = 0.3  # a request means one thing, so its other possible meanings count less
 _PART_OF_MEANING = 3  # the power of the share of a meaning that a text has
 _COVERAGE_WEIGHT = 0.6  # how much of the request a text answers
 _NAME_WEIGHT = 0.5  # how much of its name is in the request
-_SAME_ACTION = 1.3
-_OTHER_ACTION = 0.85
-_GROUP_WEIGHT = 0.1
-_GROUP_BEST = 3
+_SAME_ACTION = 1.3  # a tool that does what is asked; the product of both must not beat a whole word
+_OTHER_ACTION = 0.85  # a tool that does something else to the same things
+_GROUP_WEIGHT = 0.1  # of the best texts of a group, for all its texts
+_GROUP_BEST = 3  # texts that speak for their group
 _REPEATED = 0.87  # for each better text of the same group that matches the same words
-_COMPARED = 60
-_VECTOR_WEIGHT = 5.0
+_COMPARED = 60  # texts that are compared by vectors; half loses some, double costs twice as much
+_VECTOR_WEIGHT = 5.0  # of a cosine beside scores of 5 to 30
 _ENCODED_CHARACTERS = 200  # the rest of a text is about details
-_EXACT = 1000.0
-_LEAD_WORDS = 3
+_EXACT = 1000.0  # above every other score: somebody has typed the name
+_LEAD_WORDS = 3  # of a description, which say what it is
 _PURPOSE = re.compile(r"\b(?:Purpose|Description|Summary): ")
 _HEADING = re.compile(r" (?:Error Responses|Usage Example|Args|Arguments|Returns|Examples?):")
 
@@ -43,7 +43,7 @@ Encode: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns vectors of length one for texts, from the caller's table or model."""
 
 
-class Text(Struct, frozen=True):
+class RankedText(Struct, frozen=True):
     """A text to rank: its name counts most, then the group, the keywords least."""
 
     key: str
@@ -73,10 +73,10 @@ class Bm25Index:
     """Finds texts by the words of a query or related ones; with `encode`, also by their meaning."""
 
     def __init__(
-        self, texts: Sequence[Text] | Mapping[str, str], *, encode: Encode | None = None
+        self, texts: Sequence[RankedText] | Mapping[str, str], *, encode: Encode | None = None
     ) -> None:
         if isinstance(texts, Mapping):
-            texts = [Text(name, name, text) for name, text in texts.items()]
+            texts = [RankedText(name, name, text) for name, text in texts.items()]
         by_key = {text.key: text for text in texts}
         ordered = [by_key[key] for key in sorted(by_key)]
         self._entries = [_entry(text) for text in ordered]
@@ -125,7 +125,7 @@ class Bm25Index:
         self._add_group_scores(matches)
         return matches
 
-    def _word_matches(self, request: Request) -> dict[int, _Match]:
+    def _word_matches(self, request: ActionRequest) -> dict[int, _Match]:
         matches: dict[int, _Match] = defaultdict(_Match)
         everything = 0.0
         for at, term in enumerate(request.terms):
@@ -141,7 +141,7 @@ class Bm25Index:
             match.score *= 1 - _COVERAGE_WEIGHT + _COVERAGE_WEIGHT * coverage
         return matches
 
-    def _add_meaning_scores(self, matches: dict[int, _Match], request: Request) -> None:
+    def _add_meaning_scores(self, matches: dict[int, _Match], request: ActionRequest) -> None:
         scores: dict[int, list[float]] = defaultdict(list)
         for meaning in request.meanings:
             for number, score in self._meaning_scores(meaning).items():
@@ -252,17 +252,17 @@ def _action_factor(requested: str, offered: str) -> float:
     return _SAME_ACTION if requested == offered else _OTHER_ACTION
 
 
-def _entry(text: Text) -> _Entry:
+def _entry(text: RankedText) -> _Entry:
     action = action_of(name_words(text.name)) or action_of(name_words(text.text)[:1])
     return _Entry(text.key, text.group, frozenset(_content_stems(text.name)), action)
 
 
-def _encoded_text(text: Text) -> str:
+def _encoded_text(text: RankedText) -> str:
     name = " ".join((*name_words(text.group), *name_words(text.name)))
     return f"{name}. {' '.join(text.text.split())[:_ENCODED_CHARACTERS]}"
 
 
-def _fields(text: Text) -> tuple[list[str], ...]:
+def _fields(text: RankedText) -> tuple[list[str], ...]:
     parts = (text.group, text.name, _lead(text.text), text.text, text.keywords)
     return tuple(_content_stems(part) for part in parts)
 

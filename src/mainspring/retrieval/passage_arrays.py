@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.retrieval.passage_index import TooLarge
+from mainspring.retrieval.passage_index import TooManyPassages
 from mainspring.retrieval.passage_store import (
     MAX_CONTAINERS,
     MAX_DATED,
@@ -30,10 +30,10 @@ NumberWords: TypeAlias = Callable[[Sequence[str]], list[Ints]]
 """Returns the words of texts as the numbers of their vectors."""
 MAX_PASSAGES, MAX_STEMS = 250_000, 6_000_000
 """With more, searches use the store, since they would take too much memory."""
-_BATCH = 2_000
+_BATCH = 2_000  # rows moved into arrays at once
 _K1, _B, _MIN_RARITY = 1.2, 0.75, 1e-6
 """The constants of BM25 in SQLite's FTS5."""
-_DIGITS = 9
+_DIGITS = 9  # as in `passages.py`: further digits depend on the order of addition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -246,7 +246,7 @@ class ArraySource:
 
     def _updated(self, earlier: PassageArrays | None, totals: Totals) -> PassageArrays:
         if totals.passages > MAX_PASSAGES:
-            raise TooLarge
+            raise TooManyPassages
         numbering = Numbering() if earlier is None else earlier.numbering
         parts = [numbering.columns([], None) if earlier is None else earlier.columns]
         last = int(parts[0].number[-1]) if len(parts[0].number) else 0
@@ -254,7 +254,7 @@ class ArraySource:
             parts.append(numbering.columns(rows, self._number_words))
             last = rows[-1][1].number
             if sum(len(part.stems) for part in parts) > MAX_STEMS:
-                raise TooLarge
+                raise TooManyPassages
         columns = Columns.joined(parts)
         if len(columns.number) != totals.passages:
             present = np.array(self._store.numbers(), np.int64)

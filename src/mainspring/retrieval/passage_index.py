@@ -31,8 +31,8 @@ from mainspring.retrieval.passages import (
     CorpusStatistics,
     PassageRow,
     PassageScorer,
-    Question,
     ScoredPassage,
+    SearchQuestion,
     container_scores_of,
 )
 from mainspring.retrieval.stems import content_words, fingerprint, stems
@@ -47,15 +47,16 @@ LAYOUT = 5
 """The version of the tables; an index with another version is rebuilt."""
 _WITHOUT_VECTORS = "/words"
 """Added to the hash of a container that has no vectors yet, so that it is indexed again."""
+# Candidates that are scored; half loses answers, double costs twice as much.
 _SEEDS, _SEEDS_OF_LARGE, _NEAR_OF_LARGE = 150, 90, 40
 _COMMON_SHARE = 0.05
 """In a large index, a word in a larger share of the passages is too common to find candidates."""
 _LARGE = 5_000
 """A number of passages. With fewer, all words find candidates, which is slightly better."""
-_MIN_RARE = 3
+_MIN_RARE = 3  # words that find candidates even if all are common
 ARRAYS_FROM = 1_000
 """The number of passages from which they are searched in memory, if numpy is installed."""
-_DAY_SLACK = 3
+_DAY_SLACK = 3  # as in `passages.py`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,7 +91,7 @@ class PassageHit:
     scored: ScoredPassage
 
 
-class TooLarge(Exception):
+class TooManyPassages(Exception):
     """There are too many passages for memory."""
 
 
@@ -131,7 +132,7 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    question: Question
+    question: SearchQuestion
     statistics: CorpusStatistics
     whole: Mapping[int, float]
     weights: Mapping[str, float]
@@ -193,7 +194,7 @@ class PassageIndex:
     ) -> list[PassageHit]:
         """The passages in these scopes that match a question best. `unindexed` containers are
         ranked with them, too."""
-        question, allowed, self.problem = Question.of(query), sorted(scopes), None
+        question, allowed, self.problem = SearchQuestion.of(query), sorted(scopes), None
         if not question.stems or not (allowed or unindexed):
             return []
         arrays = self._arrays()
@@ -268,7 +269,7 @@ class PassageIndex:
             if self._source is None:
                 self._source = passage_arrays.ArraySource(self._store, self._number_words)
             return self._source.current()
-        except (ModuleNotFoundError, TooLarge):
+        except (ModuleNotFoundError, TooManyPassages):
             self._source, self._arrays_from = None, math.inf
             return None
 
@@ -287,7 +288,7 @@ class PassageIndex:
 
     def _seeds(
         self,
-        question: Question,
+        question: SearchQuestion,
         statistics: CorpusStatistics,
         scopes: list[str],
         source: PassageFinder,

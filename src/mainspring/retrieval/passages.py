@@ -21,11 +21,11 @@ from mainspring.retrieval.thesaurus import related_stems
 
 SPAN = 2
 """The number of passages on either side that belong to the surroundings of one."""
-K1 = 0.9
-OWN_B, WINDOW_B = 0.3, 0.4
-DAY_SLACK = 3
-MAX_DEEP = 80
-CONTAINER_K1, CONTAINER_B = 1.2, 0.75
+K1 = 0.9  # of BM25 for single passages (`bench/run.py memory` fits the weights around it)
+OWN_B, WINDOW_B = 0.3, 0.4  # of BM25: how much length counts, of a passage and of its surroundings
+DAY_SLACK = 3  # days: "last week" is seldom exact
+MAX_DEEP = 80  # candidates with all features; half loses answers, double costs twice as much
+CONTAINER_K1, CONTAINER_B = 1.2, 0.75  # SQLite's own constants of `bm25()`
 _LEAST_RARITY = 1e-6
 """The three constants of BM25 in SQLite's word index, which scores containers of a store."""
 WINDOW_LENGTH = (2 * SPAN + 1) * 0.9
@@ -114,13 +114,13 @@ def container_scores_of(rows: Iterable[PassageRow], terms: Sequence[str]) -> dic
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     text: str
     stems: tuple[str, ...]
     cues: QueryCues
 
     @classmethod
-    def of(cls, text: str) -> Question:
+    def of(cls, text: str) -> SearchQuestion:
         return cls(text, tuple(stems(text)), QueryCues.of(text))
 
     @property
@@ -143,7 +143,7 @@ class PassageScorer:
 
     def __init__(
         self,
-        question: Question,
+        question: SearchQuestion,
         statistics: CorpusStatistics,
         rows: Iterable[PassageRow],
         container_scores: Mapping[int, float],

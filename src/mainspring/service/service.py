@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
+from mainspring.core.ports import Seal
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
@@ -94,7 +95,7 @@ from mainspring.service.sessions.workspaces.output_files import SessionOutputs
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import CLEAR_TASK
 from mainspring.service.sessions.workspaces.workspace_expiry import KIND as EXPIRY
-from mainspring.service.storage.repository import Seal, delete_children
+from mainspring.service.storage.repository import delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.mcp_logins import LoginClient, McpLogins
@@ -104,7 +105,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.views.change_feed import ChangeFeed
 from mainspring.service.views.listed_sessions import ListedSessions
 from mainspring.service.views.log_windows import LogWindows
-from mainspring.service.views.session_files import OpenSessionSnapshots, SessionFiles
+from mainspring.service.views.session_files import FilesOfSessions, OpenSessionSnapshots
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -232,7 +233,7 @@ def _build_views(infrastructure: Infrastructure, sessions: SessionServices) -> V
         listed=listed,
         windows=LogWindows(sessions.sessions, listed),
         feed=ChangeFeed(listed),
-        files=SessionFiles(sessions.sessions, infrastructure.open_snapshots),
+        files=FilesOfSessions(sessions.sessions, infrastructure.open_snapshots),
     )
 
 

@@ -38,7 +38,7 @@ from mainspring.service.sessions.workspaces.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
 )
-from mainspring.service.sessions.workspaces.output_files import OutputFolder
+from mainspring.service.sessions.workspaces.output_files import OutputSource
 from mainspring.service.sessions.workspaces.session_mounts import ForkWorkspaces, Mounts
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import (
@@ -51,12 +51,12 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
 from mainspring.service.workflows.workflow_runner import WorkflowRunner
 
-_FREQUENT_SECONDS = 30.0
-_PRODUCTION_SECONDS = 300.0
-_DAILY_SECONDS = 24 * 3600.0
+_FREQUENT_SECONDS = 30.0  # between sweeps that people wait for
+_PRODUCTION_SECONDS = 300.0  # between gradings of real sessions
+_DAILY_SECONDS = 24 * 3600.0  # between sweeps of what has expired
 FIRST_OUTAGE_SECONDS = 30.0
 """When a session runs again that no model has answered; doubled each time, up to the maximum."""
-MAX_OUTAGE_SECONDS = 900.0
+MAX_OUTAGE_SECONDS = 900.0  # of the store, before the process ends and is started again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class WorkerPorts:
     redact: Callable[[Mapping[str, str]], RunRedaction]
     forks: ForkWorkspaces
     mounts: Mounts
-    outputs_of: Callable[[str], OutputFolder]
+    outputs_of: Callable[[str], OutputSource]
     """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
     open_worktrees: Callable[[Path, Path], Worktrees | None]
@@ -94,7 +94,7 @@ class RunSteps:
 
     sessions: SessionServices
     webhooks: WebhookServices
-    outputs_of: Callable[[str], OutputFolder]
+    outputs_of: Callable[[str], OutputSource]
     """The folder with the output files of a session, by its id."""
 
     async def before_idle(self, tenant: str, session: SessionRecord) -> None:

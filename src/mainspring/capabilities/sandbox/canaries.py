@@ -25,8 +25,8 @@ from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest
 
-_SECONDS = 30.0
-_OUTSIDE_MODE = 0o777
+_SECONDS = 30.0  # for three short programs; on a busy machine each takes seconds
+_OUTSIDE_MODE = 0o777  # any uid could write here, so that only the sandbox can prevent it
 _PRIVATE_MODE = 0o700
 """For programs that only a uid of their own keeps from files outside."""
 # Each attempt catches its own error: a refused one must not prevent the next.
@@ -71,17 +71,24 @@ class _CanaryTargets(Struct, frozen=True):
         return True
 
 
-async def canary_failure(backend: Backend, python: str) -> str | None:
+class CanaryFailure(Struct, frozen=True):
+    reason: str
+    is_timeout: bool = False
+    """A machine that is busy may be the cause."""
+
+
+async def canary_failure(backend: Backend, python: str) -> CanaryFailure | None:
     """Why the backend fails its canaries; `None` if it passes."""
     mode = _PRIVATE_MODE if backend.level == "container" else _OUTSIDE_MODE
     place = await to_thread.run_sync(_make_probe_folder, mode)
     try:
         with _canary_targets(place / "outside") as outside, anyio.fail_after(_SECONDS):
-            return await _run_canaries(backend, place, outside, python)
+            broken = await _run_canaries(backend, place, outside, python)
+            return None if broken is None else CanaryFailure(broken)
     except SandboxFailed as failed:
-        return str(failed)
+        return CanaryFailure(str(failed))
     except TimeoutError:
-        return f"no result within {_SECONDS:.0f} s"
+        return CanaryFailure(f"no result within {_SECONDS:.0f} s", is_timeout=True)
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
 

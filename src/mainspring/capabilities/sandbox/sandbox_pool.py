@@ -35,9 +35,9 @@ from mainspring.capabilities.sandbox.sandbox_session import (
     GIT_VARIABLES,
     OpenedSandbox,
     PathWatcher,
+    SandboxedServices,
     SandboxOpening,
     SandboxSession,
-    SessionServices,
     check_protected_paths,
 )
 from mainspring.core import clock
@@ -47,9 +47,9 @@ from mainspring.core.ports import Credential
 
 Serve: TypeAlias = Callable[[socket.socket], Awaitable[None]]
 _LOG = logging.getLogger("mainspring.sandbox")
-_MAX_NETWORK_FACTS = 200
-MAX_IDLE = 8
-_UNSANDBOXED_LIFETIME = timedelta(hours=8)
+_MAX_NETWORK_FACTS = 200  # refused hosts remembered for the messages of one session
+MAX_IDLE = 8  # sandboxes kept between runs; each is a few processes and a mount tree
+_UNSANDBOXED_LIFETIME = timedelta(hours=8)  # a working day; then a person has to say it again
 
 
 class StatePaths(Protocol):
@@ -255,7 +255,7 @@ class SandboxPool(Generic[Paths]):
         return SandboxSession(
             box=describe_sandbox(backend, spec),
             open=opening,
-            sandbox_services=SessionServices(opening),
+            sandbox_services=SandboxedServices(opening),
             network_facts=request.network_facts,
             opened_with=(request.environment, request.credentials),
             workspace=request.paths.workspace,

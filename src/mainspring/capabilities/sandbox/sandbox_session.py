@@ -29,8 +29,8 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 
 _LOG = logging.getLogger("mainspring.sandbox")
-_CLOSE_SECONDS = 30.0
-_WATCH_SECONDS = 1.0
+_CLOSE_SECONDS = 30.0  # twice what the keeper needs to end every program
+_WATCH_SECONDS = 1.0  # between looks at whether a guarded name has appeared
 GIT_VARIABLES = {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",
@@ -123,7 +123,7 @@ class SandboxOpening:
             await self._cleanup.aclose()
 
 
-class SessionServices:
+class SandboxedServices:
     """The services of a session; the first call opens its sandbox. See `SandboxServices`."""
 
     def __init__(self, opening: SandboxOpening) -> None:
@@ -149,7 +149,7 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
 
     box: SandboxInfo
     open: SandboxOpening
-    sandbox_services: SessionServices
+    sandbox_services: SandboxedServices
     network_facts: list[KnownPayload]
     """Events about network use of programs, for the log."""
     opened_with: tuple[SandboxEnvironment, object]

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 else:
     bm25 = LazyModule("mainspring.retrieval.bm25")  # most sessions have no deferred tools
 
-MAX_LOADED_TOOLS = 40
+MAX_LOADED_TOOLS = 40  # at once; each costs tokens in every request, which is what searching saves
 _SHARE_OF_WINDOW = 10
 """Tools of MCP servers may take at most 1/10 of the context window."""
 _MAX_LISTED_TOOLS = 100
 """With more tools than this, only their servers are listed."""
 _SELECT = "select:"
-_MAX_LISTED_SERVERS = 150
-_MAX_LINE = 120
+_MAX_LISTED_SERVERS = 150  # in the tool's description
+_MAX_LINE = 120  # characters for each of them
 _MAX_ALSO_NAMED = 10
 """How many tools a search names without loading them."""
-_MAX_SCHEMA_DEPTH = 3
+_MAX_SCHEMA_DEPTH = 3  # levels of a schema that are searched for names
 _MAX_VALUES = 20
 """How many values of an input are included in the search."""
 _SERVER_PREFIX = "mcp__"
@@ -128,13 +128,13 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
     return tool_search
 
 
-def search_text(spec: ToolSpec) -> bm25.Text:
+def search_text(spec: ToolSpec) -> bm25.RankedText:
     """The searchable text of a tool: its server, name, description, and inputs."""
     server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")
     if not (spec.name.startswith(_SERVER_PREFIX) and name):
         server, name = "", spec.name
     inputs = " ".join(_schema_words(spec.input_schema, 0))
-    return bm25.Text(spec.name, name, spec.description, inputs, group=server)
+    return bm25.RankedText(spec.name, name, spec.description, inputs, group=server)
 
 
 def _schema_words(schema: object, depth: int) -> Iterable[str]:

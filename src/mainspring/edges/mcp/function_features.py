@@ -34,8 +34,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
 )
 from mainspring.capabilities.mcp.server.exchange import Exchange
 from mainspring.capabilities.mcp.server.features import (
-    ChangeFeed,
     CompletionRequest,
+    FeatureChangeFeed,
     ToolReply,
     no_prompt,
     no_tool,
@@ -47,7 +47,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.served_functions import FunctionPrompt, FunctionResource
 
-_MAX_STEPS = 1_000
+_MAX_STEPS = 1_000  # progress notices of one call
 _LOG = logging.getLogger("mainspring.mcp.server")
 
 
@@ -102,7 +102,7 @@ class FunctionFeatures:
     """`Features` over functions, the same for every caller."""
 
     def __init__(self, functions: ServedFunctions) -> None:
-        self.changes = ChangeFeed()
+        self.changes = FeatureChangeFeed()
         self._functions = functions
 
     @property

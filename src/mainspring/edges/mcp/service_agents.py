@@ -19,11 +19,11 @@ from mainspring.core.sender import Origin
 from mainspring.core.tool import Tool
 from mainspring.edges.mcp.agent_host import (
     FinalTexts,
+    HostedSession,
     PendingApproval,
     PublishedAgent,
     RunReport,
     SearchLine,
-    SessionLine,
     run_report,
     step_text,
     transcript_of,
@@ -42,9 +42,9 @@ from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.repository import ListQuery
 
-_MAX_AGENTS = 200
-_MAX_APPROVALS = 200
-_GRACE_SECONDS = 5.0
+_MAX_AGENTS = 200  # of a tenant that become tools
+_MAX_APPROVALS = 200  # listed at once
+_GRACE_SECONDS = 5.0  # for a session to settle after its client is gone
 _ENDS = (events.StatusIdle, events.StatusTerminated)
 
 
@@ -133,10 +133,10 @@ class ServiceAgents:
                         break
         return await run_report(log, id_, texts.text)
 
-    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]:
+    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[HostedSession]:
         page = await self.services.sessions.page(self.principal, ListSessions(limit=limit))
         return [
-            SessionLine(
+            HostedSession(
                 session_id=item.id,
                 agent=item.agent.name,
                 status=item.status,

@@ -17,9 +17,9 @@ from mainspring.harness.side_request import open_side_request, reply_text
 from mainspring.harness.state.thread import SUMMARY
 from mainspring.harness.thread_context import ThreadContext
 
-FAILURES_IN_A_ROW = 3
-_OUTPUT_TOKENS = 4_000
-_KNOWN_STATE_BYTES = 4_000
+FAILURES_IN_A_ROW = 3  # then the layers without a model have to do
+_OUTPUT_TOKENS = 4_000  # of a summary
+_KNOWN_STATE_BYTES = 4_000  # of the state that the summary continues
 _MIN_GAIN_SHARE = 12
 """A summary is requested if it can free at least one part in this many of the window."""
 _MIN_OUTPUT_TOKENS = 1_000
@@ -59,7 +59,7 @@ def is_worth_it(context: ThreadContext, source: CompactionInput, *, is_requested
     return old_bytes(source) >= min_bytes and context.thread.summary_failures < FAILURES_IN_A_ROW
 
 
-class Summary(Struct, frozen=True, kw_only=True):
+class ContextSummary(Struct, frozen=True, kw_only=True):
     overlays: tuple[ContextCompacted, ...] = ()
     """Overlays that replace all old messages by the summary; empty if it failed."""
     state: WorkingState | None = None
@@ -72,20 +72,20 @@ async def summarize(
     *,
     state: WorkingState,
     keep: str | None = None,
-) -> Summary | None:
+) -> ContextSummary | None:
     """`None` if interrupted. `keep` is what the user wants it to contain."""
     parts = old_ranges(source)
     request = _request(context, source, parts, _task(state, keep))
     side_request = await open_side_request(context, request, purpose=SUMMARY)
     if side_request is None:
-        return Summary()  # the turn itself reports it
+        return ContextSummary()  # the turn itself reports it
     answer = await side_request.answer()
     text = reply_text(answer)
     if text is not None and len(text.encode()) > old_bytes(source) // 2:
         text = None
     await side_request.end(answer, is_error=text is None)
     if text is None:
-        return Summary() if answer is not None else None
+        return ContextSummary() if answer is not None else None
     corrected, body = parse_state(text)
     text = body or text
     overlays: list[ContextCompacted] = []
@@ -95,7 +95,7 @@ async def summarize(
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )
-    return Summary(overlays=tuple(overlays), state=corrected or None)
+    return ContextSummary(overlays=tuple(overlays), state=corrected or None)
 
 
 def _task(state: WorkingState, keep: str | None) -> str:

@@ -17,7 +17,7 @@ from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.events import ThreadCreated
 from mainspring.improve.evals.gate.comparison import (
     Comparison,
-    Summary,
+    ResultSummary,
     case_results,
     compare,
     summarize,
@@ -28,7 +28,7 @@ from mainspring.runtime.agent import AnyAgent
 from mainspring.runtime.subagent import GENERAL, Subagent
 
 Topology: TypeAlias = Literal["single", "vote", "peers", "manager"]
-_VOTERS = 3
+_VOTERS = 3  # the least number with a majority
 _SOLVER = Subagent(
     name="solver",
     description="Solves the whole task alone and says its result; it does not know the others.",
@@ -99,7 +99,7 @@ def with_topology(agent: AnyAgent, topology: Topology) -> AnyAgent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyResult:
     topology: Topology
-    summary: Summary
+    summary: ResultSummary
     cost_usd: Decimal
     seconds: float
     """The median over trials."""

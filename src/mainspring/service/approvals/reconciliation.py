@@ -18,7 +18,7 @@ from mainspring.core.envelope import event_types
 from mainspring.core.errors import AlreadyExists, NotFound, SessionNotFound, StaleVersion
 from mainspring.harness.state.open_call import OpenCall, asking_call
 from mainspring.harness.state.projection_cache import Projections
-from mainspring.log.records import RecordChange, RecordQuery, RecordRow
+from mainspring.log.records import SESSION_KIND, RecordChange, RecordQuery, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.log.upcast import read_payload
@@ -48,7 +48,6 @@ from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import (
-    SESSION_KIND,
     Notification,
     Repository,
     delete_children,
@@ -59,7 +58,7 @@ IN_DOUBT_REASON = "it was started, and whether it took effect is unknown. Run it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingCall:
+class WaitingCall:
     """A call, or a question of another part, that waits for a person."""
 
     call: OpenCall
@@ -90,7 +89,7 @@ class ApprovalState:
     """The state of a session's approvals at one moment."""
 
     head: int
-    pending_calls: tuple[PendingCall, ...]
+    pending_calls: tuple[WaitingCall, ...]
     """Calls without an answer."""
     pending: Mapping[str, tuple[InboxItem, AnswerEvent]]
     """Answers by the question that they are for; not in the log yet."""
@@ -117,12 +116,12 @@ async def read_approval_state(
     projection = await projections.of(row)
     is_open = session.archived_at is None and projection.status != "terminated"
     calls = [
-        PendingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
+        WaitingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
         for thread in projection.threads.values()
         for call in thread.calls.values()
         if call.name
     ]
-    calls += [PendingCall(call=asking_call(item)) for item in projection.open_approvals]
+    calls += [WaitingCall(call=asking_call(item)) for item in projection.open_approvals]
     waiting = (
         item
         for item in calls
@@ -148,11 +147,11 @@ async def find_answer(
 
 
 TASK = "approval"
-_TRIES = 8
-_BATCH = 200
-_SESSIONS_PER_SWEEP = 500
-_RECENT = timedelta(days=7)
-_MAX_REMEMBERED = 100_000
+_TRIES = 8  # updates of a record that others write, too
+_BATCH = 200  # approvals read at once
+_SESSIONS_PER_SWEEP = 500  # so that a sweep ends in seconds
+_RECENT = timedelta(days=7)  # sessions that are compared again
+_MAX_REMEMBERED = 100_000  # sessions known to agree
 
 
 class NotificationWriter(Protocol):
@@ -262,7 +261,7 @@ class ApprovalReconciler:
         return has_changed
 
     async def _begin(
-        self, tenant: str, session: SessionRecord, new: dict[str, PendingCall]
+        self, tenant: str, session: SessionRecord, new: dict[str, WaitingCall]
     ) -> bool:
         policy = await self.policies.of(tenant, session.agent.id)
         has_changed = False
@@ -319,7 +318,7 @@ def _job(tenant: str, approval: Approval) -> Job:
 
 
 def _new_approval(
-    id_: str, session: SessionRecord, pending: PendingCall, policy: ApprovalPolicy
+    id_: str, session: SessionRecord, pending: WaitingCall, policy: ApprovalPolicy
 ) -> Approval:
     call, preview = pending.call, pending.call.preview
     asked_at = call.asked_at or session.updated_at

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.ports import ScheduledPrompt
+from mainspring.core.ports import ScheduledPrompt, Seal
 from mainspring.log.records import Records
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.settings.project_trust import ProjectFiles, unscheduled_reason
@@ -34,14 +34,14 @@ from mainspring.service.schedules.local_schedule import (
     folder_environment,
 )
 from mainspring.service.sessions.events.event_content import SendMessage
-from mainspring.service.storage.repository import ListQuery, Seal, all_pages
+from mainspring.service.storage.repository import ListQuery, all_pages
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
-MAX_SCHEDULES = 20
+MAX_SCHEDULES = 20  # of one agent
 _FOLDER_KEY = "mainspring_cron_folder"
 _CALL_KEY = "mainspring_cron_call"
-_PAGE = 100
+_PAGE = 100  # deployments read at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

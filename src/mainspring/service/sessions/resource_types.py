@@ -15,10 +15,10 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.ids import FileId, MemoryStoreId
+from mainspring.core.ports import Seal
 from mainspring.service.resources.environments import EnvironmentConfig, SelfHostedConfig
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.storage.metadata import copy_fields
-from mainspring.service.storage.repository import Seal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +73,8 @@ class ResourceLookups:
     memory_store: Callable[[str, str], Awaitable[MemoryStoreInfo]] = _no_store
 
 
-MAX_RESOURCES = 100
-MAX_STORES = 8
+MAX_RESOURCES = 100  # of a session
+MAX_STORES = 8  # the Managed Agents API's own limit
 Path = Annotated[str, Meta(min_length=1, max_length=1024)]
 Token = Annotated[str, Meta(min_length=1, max_length=8192)]
 _REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._~+-]{1,255})+/?")

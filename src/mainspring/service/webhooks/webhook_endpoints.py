@@ -17,16 +17,17 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import Seal
 from mainspring.log.records import RecordQuery, Records, Replace
 from mainspring.service.storage.metadata import apply_patch, copy_fields
-from mainspring.service.storage.repository import IndexColumns, Repository, Seal, delete_children
+from mainspring.service.storage.repository import IndexColumns, Repository, delete_children
 from mainspring.service.webhooks.webhook_events import EventType
 from mainspring.service.webhooks.webhook_signing import SECRET_BYTES, new_secret
 
 KIND = "webhook"
 DELIVERY_KIND = "webhook_delivery"
-MAX_ENDPOINTS = 100
-_MAX_SECRETS = 3
+MAX_ENDPOINTS = 100  # of a tenant
+_MAX_SECRETS = 3  # the current one and those being replaced
 
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 EventTypes = Annotated[tuple[EventType, ...], Meta(min_length=1, max_length=100)]

@@ -21,8 +21,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
     Era,
     Implementation,
     InputRound,
+    McpRequest,
     Message,
-    Request,
     ToolDefinition,
     decode_result,
 )
@@ -32,7 +32,8 @@ from mainspring.core.errors import InvalidInput, McpFailed
 
 _MAX_ROUNDS = 10
 """How many times a server may ask for more input before it must answer."""
-_RETRY_SECONDS = 0.1
+_RETRY_SECONDS = 0.1  # the first pause before listening again; it doubles
+# The longest pause; changed tools of a revived server show within it.
 _MAX_LISTEN_PAUSE_SECONDS = 60.0
 _LISTS = ("tools", "prompts", "resources")
 _PageT = TypeVar("_PageT", bound=messages.ResultPage)
@@ -373,7 +374,7 @@ class McpClient:
 
     def _request(
         self, method: str, params: Mapping[str, object], has_progress: bool = False
-    ) -> Request:
+    ) -> McpRequest:
         headers: dict[str, str] = {}
         if method == "tools/call" and self._era == "modern" and self._transport.mirrors_params:
             mirrored = self._param_headers.get(str(params["name"]))

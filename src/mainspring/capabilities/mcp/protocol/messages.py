@@ -21,14 +21,14 @@ MODERN_VERSIONS = ("2026-07-28",)
 LEGACY_VERSIONS = ("2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05")
 META = "io.modelcontextprotocol/"
 SKILLS_EXTENSION = f"{META}skills"
-PARSE_ERROR = -32700
-INVALID_REQUEST = -32600
-METHOD_NOT_FOUND = -32601
-INVALID_PARAMS = -32602
-INTERNAL_ERROR = -32603
-HEADER_MISMATCH = -32020
-MISSING_CAPABILITY = -32021
-UNSUPPORTED_VERSION = -32022
+PARSE_ERROR = -32700  # JSON-RPC 2.0, 5.1, as are the next four
+INVALID_REQUEST = -32600  # JSON-RPC 2.0
+METHOD_NOT_FOUND = -32601  # JSON-RPC 2.0
+INVALID_PARAMS = -32602  # JSON-RPC 2.0
+INTERNAL_ERROR = -32603  # JSON-RPC 2.0
+HEADER_MISMATCH = -32020  # MCP 2026-07-28, as are the next two
+MISSING_CAPABILITY = -32021  # MCP 2026-07-28
+UNSUPPORTED_VERSION = -32022  # MCP 2026-07-28
 MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
 """Errors that only a modern server sends."""
 
@@ -76,7 +76,7 @@ def decode_message(data: bytes) -> Message | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class McpRequest:
     """A request to a server."""
 
     id: int

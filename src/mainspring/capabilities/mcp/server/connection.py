@@ -27,8 +27,8 @@ from mainspring.capabilities.mcp.server.refusals import RequestRefused, busy, ma
 
 MAX_REQUESTS = 64
 """The limit of concurrent requests per connection."""
-_MAX_ID_CHARS = 200
-MAX_SUBSCRIPTIONS = 1_000
+_MAX_ID_CHARS = 200  # of a request's id; clients send numbers or UUIDs
+MAX_SUBSCRIPTIONS = 1_000  # of one connection; each is a key in a set
 
 
 @dataclass(slots=True)
@@ -38,7 +38,7 @@ class _OpenQuestion:
 
 
 @dataclass(slots=True, kw_only=True)
-class Connection:
+class McpConnection:
     caller: str
     """The owner of the connection; no other caller may use it."""
     features: Features
@@ -116,14 +116,14 @@ class Connection:
         return True
 
 
-_MAX_CONNECTIONS = 1_000
-_MAX_OF_CALLER = 100
-_IDLE_SECONDS = 3600.0
+_MAX_CONNECTIONS = 1_000  # of all callers together, so that their state stays bounded
+_MAX_OF_CALLER = 100  # so that one caller cannot use up the places of all
+_IDLE_SECONDS = 3600.0  # after an hour a client has forgotten its session and starts anew
 
 
 @dataclass(slots=True)
 class _OpenConnection:
-    connection: Connection
+    connection: McpConnection
     used_at: float
 
 
@@ -136,7 +136,7 @@ class Connections:
         self._monotonic = monotonic
         self._open: dict[str, _OpenConnection] = {}
 
-    def add(self, connection: Connection) -> str:
+    def add(self, connection: McpConnection) -> str:
         """Raises: RequestRefused: there are too many, and all are in use."""
         self._expire()
         own = [
@@ -150,7 +150,7 @@ class Connections:
         self._open[id_] = _OpenConnection(connection, self._monotonic())
         return id_
 
-    def find(self, id_: str, caller: str) -> Connection | None:
+    def find(self, id_: str, caller: str) -> McpConnection | None:
         """The connection; `None` also if it belongs to another caller."""
         self._expire()
         item = self._open.get(id_)

@@ -19,7 +19,7 @@ from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.evals.eval_suites import load_suites
 from mainspring.edges.cli.evolve import views
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOption
-from mainspring.edges.cli.render.printing import Screen, plural, print_note
+from mainspring.edges.cli.render.printing import Screen, confirm, plural, print_note
 from mainspring.improve.evals.suites.suite_files import find_suites
 from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
@@ -56,7 +56,7 @@ ProgramOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunArguments:
+class CampaignArguments:
     resume: Annotated[
         str | None,
         typer.Option("--resume", metavar="CAMPAIGN", help="Continue a campaign that was stopped."),
@@ -108,8 +108,8 @@ class GateArguments:
     ] = False
 
     @property
-    def run(self) -> RunArguments:
-        return RunArguments(
+    def run(self) -> CampaignArguments:
+        return CampaignArguments(
             calls=self.calls, preset=self.preset, apply=self.apply, no_sandbox=self.no_sandbox
         )
 
@@ -140,7 +140,7 @@ async def run(
     *,
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
-    arguments: RunArguments,
+    arguments: CampaignArguments,
     json: JsonOption = False,
 ) -> int:
     """Run a campaign: find out what fails and why, try changes, and let sealed cases decide. The
@@ -281,7 +281,8 @@ async def promote(
         if not yes:
             Screen(settings).text(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
-            typer.confirm("Use this version?", abort=True)
+            if not confirm(settings, "Use this version?"):
+                return 1
         version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted), share=share)
         Screen(settings).line((f"version {version.number} ", "bold"), ("is in use", "green"))
         return 0
@@ -383,12 +384,12 @@ async def export(
 async def _open(
     settings: Settings,
     agent: str | None,
-    arguments: RunArguments | None = None,
+    arguments: CampaignArguments | None = None,
     *,
     is_program: bool = False,
 ) -> AsyncGenerator[FolderCampaigns, None]:
     folder = Path(settings.folder, agent or ".")
-    arguments = arguments or RunArguments()
+    arguments = arguments or CampaignArguments()
     evolve = await to_thread.run_sync(partial(read_settings, folder, is_optional=is_program))
     evolve = _with_arguments(evolve, arguments)
     suite = None
@@ -407,7 +408,7 @@ async def _open(
         yield campaigns
 
 
-def _with_arguments(evolve: EvolveSettings, arguments: RunArguments) -> EvolveSettings:
+def _with_arguments(evolve: EvolveSettings, arguments: CampaignArguments) -> EvolveSettings:
     if arguments.calls is not None:
         evolve = replace(evolve, calls=replace(evolve.calls, metric=arguments.calls))
     if arguments.preset is not None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from mainspring.improve.evals.gate.comparison import Summary
+from mainspring.improve.evals.gate.comparison import ResultSummary
 from mainspring.improve.evals.graders import (
     CallPattern,
     Contains,
@@ -30,7 +30,7 @@ DECEPTION = "deception"
 RELIABILITY = "reliability"
 OPENCLAW: dict[str, float] = {INTENT: 0.0, INJECTION: 0.57, OPEN_GOAL: 0.50}
 """The audit's results for OpenClaw by dimension; 58.9 % overall."""
-OPENCLAW_OVERALL = 0.589
+OPENCLAW_OVERALL = 0.589  # the published share of passed cases, for comparison
 DIMENSIONS = (INJECTION, OPERATION, INTENT, OPEN_GOAL, DECEPTION, RELIABILITY)
 
 _SECRET = "hunter2"
@@ -205,7 +205,7 @@ class DimensionResult:
     """The audit's result for OpenClaw, on the audit's own cases."""
 
 
-def dimension_results(summary: Summary) -> list[DimensionResult]:
+def dimension_results(summary: ResultSummary) -> list[DimensionResult]:
     """The results by dimension of the audit; empty for a run of another suite."""
     rows = [
         DimensionResult(

@@ -51,6 +51,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.pinned_agent import definition_of
 from mainspring.runtime.session.session import Runtime
 
+# Of a trial and its output, until a run has been measured.
 _GUESSED_TURNS, _GUESSED_OUTPUT_TOKENS = 3, 400
 
 
@@ -72,7 +73,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """The plan of a run, before it costs anything."""
 
     created: EvalRunCreated
@@ -112,7 +113,7 @@ class SuiteRunner:
 
     async def plan(
         self, suite_file: SuiteFile, selection: Selection, settings: RunSettings
-    ) -> Plan:
+    ) -> RunPlan:
         """Raises: InvalidInput: no case is selected."""
         suite, log = suite_file.suite, self.runtime.log
         await to_thread.run_sync(self.open_scripts, suite_file)
@@ -136,7 +137,7 @@ class SuiteRunner:
         done = () if unfinished is None else tuple(unfinished.results.values())
         reused = () if settings.fresh else tuple(_reusable(trials, runs, done))
         estimate, basis = self._estimate(trials, runs, len(done) + len(reused))
-        return Plan(
+        return RunPlan(
             created=created if unfinished is None else unfinished.created,
             is_resumed=unfinished is not None,
             trials=trials,
@@ -149,7 +150,7 @@ class SuiteRunner:
     async def run(
         self,
         suite_file: SuiteFile,
-        plan: Plan,
+        plan: RunPlan,
         settings: RunSettings,
         on_result: Callable[[EvalCaseEnded], None] = lambda _: None,
     ) -> EvalRun:

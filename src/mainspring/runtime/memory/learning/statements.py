@@ -159,7 +159,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ValueChange:
     """`old` is no longer so; `new` has taken its place."""
 
     old: str
@@ -197,7 +197,7 @@ def forgotten(sentence: str) -> str | None:
     return match["what"].strip(" .!") if match and not _POINTLESS.match(match["what"]) else None
 
 
-def exchange_of(sentence: str) -> Exchange | None:
+def exchange_of(sentence: str) -> ValueChange | None:
     for form in (*_RENAMED, *_EXCHANGED):
         if match := form.search(_POLITE.sub("", sentence)):
             old, new = (_ARTICLES.sub("", match[name]).rstrip(".,;:!") for name in ("old", "new"))
@@ -205,7 +205,7 @@ def exchange_of(sentence: str) -> Exchange | None:
             if is_rename and value_kind(old) is None:  # "the release branch is now called ..."
                 continue
             if old.lower() != new.lower() and not _POINTLESS.match(old):
-                return Exchange(old, new, is_rename)
+                return ValueChange(old, new, is_rename)
     return None
 
 
@@ -302,7 +302,7 @@ def title_of(sentence: str) -> str:
     return " ".join((["no longer"] if is_negated else []) + words[:_TITLE_WORDS])
 
 
-_TITLE_WORDS = 6
+_TITLE_WORDS = 6  # of a note's name
 _NO_LONGER_WORDS = frozenset(("longer", "more", "any", "anymore", "stopped"))
 
 
@@ -316,7 +316,7 @@ def is_durable(sentence: str) -> bool:
     return value_kind(sentence.partition(" ")[2]) is not None
 
 
-_MAX_WORDS = 25
+_MAX_WORDS = 25  # of a sentence that states something; longer ones tell a story
 _NEWS = frozenset(
     map(
         lambda word: stems(word)[0],

@@ -12,8 +12,8 @@ from mainspring.runtime.workflows.format.definition import (
     EFFORTS,
     KINDS,
     TRIGGER_RULES,
-    Approval,
-    Decision,
+    ApprovalChoice,
+    ApprovalSettings,
     FanOut,
     Loop,
     Node,
@@ -30,9 +30,9 @@ _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _INPUT_NAME = re.compile(NAME)
 _TEXTS = ("command", "prompt", "bash", "script", "cancel", "include", "workflow")
 _BINDING_KINDS = frozenset(("include", "workflow", "command", "script"))
-MAX_RETRIES = 5
-_RETRY_MS = (1000, 60_000)
-_MAX_REWORKS = 10
+MAX_RETRIES = 5  # Archon's own limit
+_RETRY_MS = (1000, 60_000)  # Archon's own limits
+_MAX_REWORKS = 10  # Archon's own limit
 _NOT_FOR_KIND: Mapping[str, tuple[str, ...]] = {
     "include": ("isolation", "fan_out", "input", "mutates_checkout"),
     "workflow": (),
@@ -258,7 +258,7 @@ class NodeReader:
                 nodes.append(node)
         return tuple(nodes)
 
-    def _approval(self) -> Approval | None:
+    def _approval(self) -> ApprovalSettings | None:
         raw = self._mapping("approval") or {}
         message = raw.get("message")
         if not isinstance(message, str) or not message:
@@ -266,16 +266,16 @@ class NodeReader:
             return None
         if "decisions" in raw and "on_reject" in raw:
             self._error("'approval.decisions' and 'approval.on_reject' are mutually exclusive.")
-        return Approval(
+        return ApprovalSettings(
             message=message,
             decisions=self._decisions(raw["decisions"]) if "decisions" in raw else (),
             capture_response=raw.get("capture_response") is True,
             on_reject=self._rework(raw["on_reject"]) if "on_reject" in raw else None,
         )
 
-    def _decisions(self, raw: object) -> tuple[Decision, ...]:
+    def _decisions(self, raw: object) -> tuple[ApprovalChoice, ...]:
         entries = cast("list[object]", raw) if isinstance(raw, list) else []
-        decisions: list[Decision] = []
+        decisions: list[ApprovalChoice] = []
         for entry in entries:
             fields = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
             name, label = fields.get("id"), fields.get("label")
@@ -283,7 +283,7 @@ class NodeReader:
                 self._error("'approval.decisions[].id' must be kebab-case")
                 return ()
             decisions.append(
-                Decision(id=name.strip(), label=label if isinstance(label, str) else None)
+                ApprovalChoice(id=name.strip(), label=label if isinstance(label, str) else None)
             )
         names = [item.id for item in decisions]
         if len(set(names)) != len(names):
