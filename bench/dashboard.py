@@ -42,7 +42,9 @@ from mainspring.testing import says
 from mainspring.wiring.stores import open_log
 
 if TYPE_CHECKING:
-    from playwright.async_api import Browser, CDPSession, Page
+    from playwright.async_api import Browser, Page
+
+    from mainspring.config import Settings
 
 SHORT, LONG = 2_000, 200_000
 LIVE_SESSIONS, EVENTS_A_SECOND = 500, 100
@@ -56,7 +58,7 @@ WAIT_SECONDS = 120.0
 
 @dataclass
 class Site:
-    folder: Path
+    settings: Settings
     url: str
     token: str
     log: SessionLog
@@ -129,7 +131,7 @@ async def open_site(folder: Path) -> AsyncGenerator[Site]:
         open_log(settings) as log,
     ):
         url, token = await address(process)
-        yield Site(folder, url, token, log, short_id=ids[0], long_id=ids[1])
+        yield Site(settings, url, token, log, short_id=ids[0], long_id=ids[1])
         process.terminate()
 
 
@@ -243,7 +245,7 @@ PLACES = (
 )
 
 
-async def heap(session: CDPSession) -> float:
+async def heap(session: Any) -> float:  # noqa: ANN401 (a CDP session: its messages are untyped)
     for _ in range(3):
         await session.send("HeapProfiler.collectGarbage")
     return (await session.send("Runtime.getHeapUsage"))["usedSize"]
@@ -286,14 +288,14 @@ async def measure_changes(site: Site, page: Page) -> list[Measure]:
 async def measure_live(site: Site, page: Page) -> list[Measure]:
     note(f"  {LIVE_SESSIONS} live sessions")
     ids: list[str] = []
-    async with open_runtime(store=site.log.store) as runtime:
+    async with open_runtime(site.settings) as runtime:
         agent = Agent(model="scripted:test", built_ins=())
         for _ in range(LIVE_SESSIONS):
             ids.append((await runtime.start(agent, "Live.")).id)
     await page.goto("about:blank")
     await page.goto(f"{site.url}/#/sessions")
     await page.wait_for_selector("[data-session]")
-    session = await page.context.new_cdp_session(page)
+    session: Any = await page.context.new_cdp_session(page)
     await session.send("Performance.enable")
     loads: list[float] = []
     written = 0
@@ -338,7 +340,7 @@ async def write_events(log: SessionLog, ids: Sequence[str]) -> None:
         await anyio.sleep(max(0.0, begin + count / EVENTS_A_SECOND - time.monotonic()))
 
 
-async def task_seconds(session: CDPSession) -> float:
+async def task_seconds(session: Any) -> float:  # noqa: ANN401 (a CDP session)
     metrics = (await session.send("Performance.getMetrics"))["metrics"]
     return next(item["value"] for item in metrics if item["name"] == "TaskDuration")
 

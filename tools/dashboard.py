@@ -1,6 +1,7 @@
 """Builds the dashboard, if its source has changed: `dashboard/` into the package's static files.
 
 `--optional` prints a sentence and succeeds where it cannot be built: the API works without it.
+`--pictures` copies the pictures of the documentation from those that the tests have taken.
 `--browser` prints the path of a Chromium for the tests and installs one if it can; nothing, if not.
 """
 
@@ -18,6 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "dashboard"
 STATIC = ROOT / "src/mainspring/edges/dashboard/static"
+SHOTS, IMAGES = ROOT / "build/browser", ROOT / "docs/images"
+PICTURES = tuple(
+    f"{page}-{theme}" for page in ("session", "workflow", "campaign") for theme in ("light", "dark")
+)
 MODULES = SOURCE / "node_modules"
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 CHROMIUM_PACKAGE = "@sparticuz/chromium@153.0.0"
@@ -33,6 +38,9 @@ def main(arguments: list[str]) -> int:
     if "--browser" in arguments:
         print(find_browser() or install_browser() or "")
         return 0
+    if "--pictures" in arguments:
+        copy_pictures()
+        return 0
     try:
         build()
     except (OSError, subprocess.SubprocessError) as error:
@@ -42,6 +50,11 @@ def main(arguments: list[str]) -> int:
             f"the dashboard was not built ({error}); `make dashboard` tries again", file=sys.stderr
         )
     return 0
+
+
+def copy_pictures() -> None:
+    for name in PICTURES:
+        shutil.copyfile(SHOTS / f"{name}.png", IMAGES / f"dashboard-{name}.png")
 
 
 def build() -> None:

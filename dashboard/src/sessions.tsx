@@ -183,7 +183,7 @@ function Filters() {
         ))}
       </select>
       <select aria-label="Origin" value={origin} onChange={(e) => setQuery({ origin: e.currentTarget.value })}>
-        <option value="">without those of runs</option>
+        <option value="">all but those of runs</option>
         <option value={EVERYTHING}>any origin</option>
         {ORIGINS.map((name) => (
           <option value={name}>{name}</option>

@@ -119,7 +119,8 @@ def test_a_session_is_replayed_and_becomes_an_eval_case(tab: Tab, folder_site: L
     page.locator("tr[data-session] a", has_text="Why does the test").click()
     page.click("text='Replay'")
     page.click("dialog[open] >> role=button[name=Replay]")
-    page.wait_for_selector("dialog[open] .verdict")
+    page.wait_for_selector("dialog[open] .verdict, .toast.bad")
+    assert page.locator(".toast.bad").all_inner_texts() == []
     page.keyboard.press("Escape")
     page.click("text=Add as eval case")
     page.fill("dialog[open] input >> nth=1", "several-units")
