@@ -29,7 +29,13 @@ def test_the_record_of_a_guard_that_came_with_a_clone_moves_no_file(
     settings = write_file(home / ".mainspring/settings.json", '{"permissions": {"deny": ["Web"]}}')
     names = [".mainspring/settings.json", "notes.txt"]
     write_file(home / "notes.txt", "mine")
-    record = {"workspace": str(home), "watched": names, "trees": [], "folders": [], "known": {}}
+    record: dict[str, object] = {
+        "workspace": str(home),
+        "watched": names,
+        "trees": [],
+        "folders": [],
+        "known": {},
+    }
     for fields in (record, {**record, "lock": "1:1"}):
         write_file(place / ".mainspring/hands/theirs/guard.json", json.dumps(fields))
         write_file(place / ".mainspring/hands/theirs/guard.lock", "")
