@@ -2,9 +2,9 @@
 were asked, and ranked alike."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
@@ -26,12 +26,14 @@ SCOPES = ("agent/a1", "user/u1", "team/t1", "tenant/n1")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    """Each call opens the same passages."""
-    if request.param == "sqlite":
-        return lambda: SqlitePassages(tmp_path / "index.db")
-    url: str = request.getfixturevalue("postgres_url")
-    return lambda: PostgresPassages(url)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[OpenStore]:
+    """Each call opens the same passages; all are closed at the end."""
+    with ExitStack() as opened:
+        if request.param == "sqlite":
+            yield lambda: opened.enter_context(closing(SqlitePassages(tmp_path / "index.db")))
+        else:
+            url: str = request.getfixturevalue("postgres_url")
+            yield lambda: opened.enter_context(closing(PostgresPassages(url)))
 
 
 def container(name: str, *texts: str, scope: str = "agent", day: int = 1) -> Container:
