@@ -23,6 +23,7 @@ from mainspring.log.sqlite.commits import AdaptiveThreads, CommitQueue
 from mainspring.log.sqlite.connect import connect, prepare, translate_errors
 from mainspring.log.sqlite.records import LONG_BYTES, SqliteRecords
 from mainspring.log.store import (
+    ActivityNote,
     Append,
     EventRange,
     Head,
@@ -114,8 +115,19 @@ class SqliteStore:
     async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
         return await self._read(lambda db: queries.pending_types(db, session_ids))
 
-    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
-        await self._write(lambda db: queries.note_activity(db, session_id, seq, activity))
+    async def note_activity(self, *notes: ActivityNote) -> None:
+        await self._write(lambda db: queries.note_activity(db, notes))
+
+    async def first_pending(
+        self, session_ids: Sequence[str], types: frozenset[str]
+    ) -> dict[str, InboxItem]:
+        found = await self._read(lambda db: queries.first_pending(db, session_ids, types))
+        return {id_: item for id_, item in found if self.provenance.is_own_item(id_, item)}
+
+    async def read_many(
+        self, event_ranges: Sequence[tuple[str, int, int]], *, types: frozenset[str], limit: int
+    ) -> list[tuple[int, Row]]:
+        return await self._read(lambda db: queries.read_many(db, event_ranges, types, limit))
 
     async def runnable(self, *, limit: int = 100) -> list[str]:
         return await self._read(lambda db: queries.runnable(db, limit))

@@ -21,6 +21,7 @@ from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
 from mainspring.log.lru_cache import LruCache
+from mainspring.log.records import SESSION_KIND
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, Store
 from mainspring.log.task_groups import run_in_background
@@ -47,7 +48,7 @@ from mainspring.service.sessions.workspaces.session_mounts import (
 )
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import WorkspaceExpiry
-from mainspring.service.storage.repository import SESSION_KIND, Repository
+from mainspring.service.storage.repository import Repository
 from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
 from mainspring.service.vaults.session_credentials import (

@@ -17,12 +17,11 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import NotFound, StoreFailed
 from mainspring.log.lru_cache import LruCache
-from mainspring.log.records import RecordQuery, Records
+from mainspring.log.records import SESSION_KIND, RecordQuery, Records
 from mainspring.log.store import SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_record import KIND as APPROVAL_KIND
 from mainspring.service.sessions.events.event_streams import StreamMessage
-from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.service.views.listed_sessions import ListedSession, ListedSessions
 
 _POLL_SECONDS = 0.5  # how late a change is shown at most, once

@@ -164,7 +164,7 @@ def _refuse_secrets(spec: SandboxSpec, paths: Iterable[Path]) -> None:
                 f"Landlock without a uid of its own cannot keep programs from"
                 f" {spec.workspace / path} in their workspace: make bubblewrap work here"
                 " (`mainspring doctor`), run Mainspring as root in this container, or keep such"
-                " files out of the workspace"
+                " files out of the workspace (MAINSPRING_STORE names another place for the store)"
             )
 
 
