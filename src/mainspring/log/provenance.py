@@ -69,6 +69,11 @@ class Provenance:
         """For a session whose log ends at `head`."""
         return self._mac(b"log", (session_id, head.seq, head.hash))
 
+    def ancestor_mac(self, own_log: OwnLog, session_id: str, head: Head) -> bytes:
+        """For the beginning of a session that an own log continues: its chain covers that."""
+        assert own_log.session_id != session_id
+        return self.log_mac(session_id, head)
+
     def item_mac(self, session_id: str, item: InboxItem) -> bytes:
         """For a client's event that waits in the inbox of a session."""
         return self._mac(b"inbox", (session_id, *item[:8]))

@@ -77,6 +77,17 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     def has_packages(self) -> bool:
         return self.packages != EnvironmentPackages()
 
+    @property
+    def isolation(self) -> SandboxEnvironment:
+        """How programs are isolated and limited, without anything that they may reach."""
+        return SandboxEnvironment(
+            backend=self.backend,
+            disabled_backends=self.disabled_backends,
+            allow_degraded=self.allow_degraded,
+            image=self.image,
+            limits=self.limits,
+        )
+
     def with_additions(
         self, packages: Mapping[str, Sequence[str]], folder: str
     ) -> SandboxEnvironment:
