@@ -173,15 +173,13 @@ def test_a_campaign_shows_its_scores_and_the_change_that_was_proved(
     assert "Warranty" in (folder_site.folder / "AGENTS.md").read_text()
 
 
-def test_a_change_by_the_command_line_is_seen_without_a_reload(tab: Tab, folder_site: LocalSite):
+def test_a_session_of_the_command_line_appears_without_a_reload(tab: Tab, folder_site: LocalSite):
     page = tab.page
     page.goto(f"{folder_site.url}/#/sessions")
-    row = page.locator("tr[data-session]", has_text="Why does the test")
-    row.wait_for()
-    session_id = row.get_attribute("data-session")
-    done = folder_site.run("sessions", "rename", str(session_id), "Units of durations")
+    page.wait_for_selector(".dot.live")
+    done = folder_site.run("run", "Say something about refunds to the next customer.")
     assert done.returncode == 0, done.stderr
-    page.locator("tr[data-session] a", has_text="Units of durations").wait_for()
+    page.locator("tr[data-session]:has-text('the next customer') .badge.idle").wait_for()
 
 
 def shots(tab: Tab, name: str) -> None:
