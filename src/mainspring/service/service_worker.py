@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from zlib import crc32
 
 from mainspring.core import clock
-from mainspring.core.ports import Worktrees
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.runtime.session_context import ToolboxFactory
+from mainspring.runtime.workflows.step_runner import StepPorts
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
@@ -79,8 +78,8 @@ class WorkerPorts:
     outputs_of: Callable[[str], OutputFolder]
     """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
-    open_worktrees: Callable[[Path, Path], Worktrees | None]
-    """Takes a workspace and the folder for its worktrees."""
+    step_ports: StepPorts
+    """For the nodes of workflows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -214,7 +213,7 @@ def _run_services(
             store=infrastructure.store,
             sessions=service.sessions.sessions.repository,
             worktrees=workspaces / SERVED_STATE_FOLDER / "workflow-worktrees",
-            open_worktrees=ports.open_worktrees,
+            step_ports=ports.step_ports,
         ),
         before_idle=steps.before_idle,
         reschedule=partial(reschedule, infrastructure.dispatcher.put),

@@ -3,7 +3,7 @@ made up. Nothing runs, no model is called, nobody is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -13,18 +13,20 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import HookRan
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
+from mainspring.log.writer import Writer
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.definition import Loop, all_nodes
 from mainspring.runtime.workflows.engine import RunRequest, run_workflow, start_run
+from mainspring.runtime.workflows.node_agent import format_problem
 from mainspring.runtime.workflows.references import find_references, value_text
 from mainspring.runtime.workflows.run_context import RunLimits
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.run_state import RunState, RunStatus
 from mainspring.runtime.workflows.run_view import gate_views
-from mainspring.runtime.workflows.session_steps import format_problem
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 
 _DRY = Sender(kind="system", id="dry-run")
@@ -63,8 +65,6 @@ class DrySteps:
     files: RunFiles
     outputs: Mapping[str, object] = field(default_factory=dict[str, object])
     price: Callable[[AgentStep], Decimal] = lambda _: Decimal(0)
-    program: Callable[[ProgramStep], Awaitable[StepResult]] | None = None
-    """Runs programs for real."""
     costs: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
     _starts: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -77,8 +77,6 @@ class DrySteps:
     async def run_program(self, step: ProgramStep) -> StepResult:
         if step.path.endswith("/evidence"):
             return StepResult(status="completed", output="[state of the workspace]")
-        if self.program is not None:
-            return await self.program(step)
         is_list = _names(step.path)[-1] in self._list_nodes()
         made_up = '["item 1", "item 2"]' if is_list else f"[output of {step.path}]"
         return self._result(step.path, made_up, None)
@@ -93,6 +91,9 @@ class DrySteps:
 
     async def wait(self, seconds: float) -> None:
         pass
+
+    async def notify(self, writer: Writer, message: str, kind: str) -> Sequence[HookRan]:
+        return ()
 
     async def changed_files(self, session_id: str) -> bool:
         return True
@@ -185,6 +186,7 @@ def _summary(state: RunState, steps: DrySteps, decisions: Mapping[str, list[str]
         error=None if error is None else error.message,
         steps=tuple(shown),
         estimated_usd=str(sum(steps.costs.values(), Decimal(0))),
+        output=state.output,
     )
 
 

@@ -15,6 +15,7 @@ from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput, SessionExists
 from mainspring.core.events import (
     ErrorDetail,
+    HookRan,
     SessionCreated,
     StatusIdle,
     StatusRunning,
@@ -34,7 +35,12 @@ from mainspring.log.store import all_sessions
 from mainspring.log.task_groups import run_in_background, unwrap_single_error
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.node_kinds import run_node
-from mainspring.runtime.workflows.run_context import RunContext, RunLimits, run_folder_name
+from mainspring.runtime.workflows.run_context import (
+    INLINE_CHARS,
+    RunContext,
+    RunLimits,
+    run_folder_name,
+)
 from mainspring.runtime.workflows.run_files import RunFiles, decode_files, encode_files
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.run_state import RunState, require_run
@@ -194,26 +200,36 @@ def _variables(created: WorkflowRunCreated, run_id: str, folder: Path) -> Mappin
 
 
 async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
-    status = "waiting"
+    status, before = "waiting", {item.id for item in context.state.open_approvals}
     while status == "waiting" and context.stop_reason is None:
         received = context.received
         status = await _run_graph(context, scope)
         await context.receive()
         if context.received == received:
             break
-    run_id = context.state.id
+    run_id, name, output = context.state.id, scope.workflow.name, ""
     if context.over_limit is not None:
         result = WorkflowResult(type="error", error=_error(context.over_limit))
     elif context.stop_reason is not None:
         await _end_running(context, context.stop_reason)
         result = WorkflowResult(type="stopped", error=_error(context.stop_reason))
     elif status == "waiting":
-        await context.append(WorkflowRunIdle(workflow_run_id=run_id), _idle(context))
+        gates = [item for item in context.state.open_approvals if item.id not in before]
+        hook_runs: list[HookRan] = []
+        for gate in gates:
+            message = f"workflow {name} waits for you: {gate.request.question}"
+            hook_runs += await context.runner.notify(context.writer, message, "workflow_waiting")
+        await context.append(*hook_runs, WorkflowRunIdle(workflow_run_id=run_id), _idle(context))
         return
     else:
-        result = _result(await final_output(context, scope, scope.workflow.returns), scope, folder)
-    ended = WorkflowRunEnded(workflow_run_id=run_id, result=result)
-    await context.append(ended, _idle(context, result))
+        final = await final_output(context, scope, scope.workflow.returns)
+        result = _result(final, scope, folder)
+        output = final.output[:INLINE_CHARS] if result.type == "completed" else ""
+    detail = "" if result.error is None else f": {result.error.message}"
+    message = f"workflow {name} has ended ({result.type}){detail}"
+    hook_runs = [*await context.runner.notify(context.writer, message, "workflow_ended")]
+    ended = WorkflowRunEnded(workflow_run_id=run_id, result=result, output=output)
+    await context.append(*hook_runs, ended, _idle(context, result))
 
 
 def _idle(context: RunContext, result: WorkflowResult | None = None) -> StatusIdle:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import (
     WorkflowNodeEnded,
@@ -84,6 +84,8 @@ class RunState:
     """Attempts and results that no longer count, oldest first."""
     approvals: tuple[OpenApproval, ...] = ()
     result: WorkflowResult | None = None
+    output: str = ""
+    """The beginning of its output, once it has completed."""
     is_paused_by_user: bool = False
     updated_at: datetime | None = None
 
@@ -108,11 +110,11 @@ class RunState:
         self.updated_at = event.time
         match event.payload:
             case WorkflowRunRunning():
-                self.status, self.result = "running", None
+                self.status, self.result, self.output = "running", None, ""
             case WorkflowRunIdle():
                 self.status = "paused"
-            case WorkflowRunEnded(result=result):
-                self.status, self.result = _RESULTS[result.type], result
+            case WorkflowRunEnded(result=result, output=output):
+                self.status, self.result, self.output = _RESULTS[result.type], result, output
             case WorkflowNodeStarted() as started:
                 self._start(started, event.time)
             case WorkflowNodeEnded() as ended:
@@ -172,11 +174,17 @@ def fold_run(events: Iterable[Event]) -> RunState | None:
     """Fold a log into a run; `None` if it is not the log of a run."""
     run: RunState | None = None
     for event in events:
-        if run is None and isinstance(event.payload, WorkflowRunCreated):
+        if run is None and _is_own(event.payload):
             run = RunState(event.payload, event.time)
         elif run is not None:
             run.apply(event)
     return run
+
+
+def _is_own(payload: AnyPayload) -> TypeGuard[WorkflowRunCreated]:
+    """Whether it is the beginning of a run, not a notice in the log of the agent that started
+    one."""
+    return isinstance(payload, WorkflowRunCreated) and payload.definition is not None
 
 
 def require_run(events: Iterable[Event], session_id: str) -> RunState:

@@ -14,11 +14,11 @@ from msgspec.structs import replace
 from mainspring.core.envelope import Event
 from mainspring.core.errors import AlreadyExists
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import Worktrees
 from mainspring.core.sender import Origin
 from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime
+from mainspring.runtime.workflows.step_runner import StepPorts
 from mainspring.service.sessions.session_mounts import ForkSource
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.workflow_run_record import run_records
@@ -37,7 +37,7 @@ class WorkflowRunner:
     sessions: Repository[SessionRecord]
     worktrees: Path
     """The folder for the worktrees of all runs."""
-    open_worktrees: Callable[[Path, Path], Worktrees | None]
+    step_ports: StepPorts
 
     async def fork_source(self, tenant: str, run_id: str) -> ForkSource | None:
         run = await run_records(self.store.records).get(tenant, run_id)
@@ -76,7 +76,7 @@ class WorkflowRunner:
         steps = session_steps.SessionSteps(
             runtime=runtime,
             agent=agent,
-            open_worktrees=self.open_worktrees,
+            ports=self.step_ports,
             worktrees=self.worktrees,
             on_session=add_record,
         )

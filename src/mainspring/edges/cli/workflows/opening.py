@@ -27,7 +27,7 @@ from mainspring.runtime.workflows.engine import all_runs
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.workflow_files import WorkflowFiles, programs
-from mainspring.wiring.worktrees import open_worktrees
+from mainspring.wiring.workflow_steps import STEP_PORTS
 
 _SHOWN_CHARS = 400
 """How much of a program is shown before it is trusted; `show` prints all of it."""
@@ -112,7 +112,7 @@ async def open_steps(settings: Settings, options: RunOptions) -> AsyncGenerator[
         yield SessionSteps(
             runtime=runtime,
             agent=runner.agent,
-            open_worktrees=open_worktrees,
+            ports=STEP_PORTS,
             worktrees=_worktrees(settings),
         )
 
