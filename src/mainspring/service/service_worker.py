@@ -44,6 +44,7 @@ from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, 
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
+from mainspring.service.workflows.agent_workflows import AgentWorkflows
 from mainspring.service.workflows.workflow_runner import WorkflowRunner
 
 _FREQUENT_SECONDS = 30.0
@@ -191,7 +192,12 @@ async def run_worker(
 def _run_services(
     service: Service, telemetry: Telemetry, ports: WorkerPorts, steps: RunSteps
 ) -> RunServices:
-    infrastructure = service.infrastructure
+    infrastructure, sessions = service.infrastructure, service.sessions.sessions
+    agent_workflows = AgentWorkflows(
+        records=infrastructure.store.records,
+        sessions=sessions.repository,
+        wake=sessions.dependencies.wake_session,
+    )
     workspaces, client_tools = infrastructure.workspaces, infrastructure.client_tools
     return RunServices(
         sessions=service.sessions.sessions.repository,
@@ -214,7 +220,9 @@ def _run_services(
             sessions=service.sessions.sessions.repository,
             worktrees=workspaces / SERVED_STATE_FOLDER / "workflow-worktrees",
             step_ports=ports.step_ports,
+            agent_workflows=agent_workflows,
         ),
+        agent_workflows=agent_workflows,
         before_idle=steps.before_idle,
         reschedule=partial(reschedule, infrastructure.dispatcher.put),
         after_run=steps.after_run,

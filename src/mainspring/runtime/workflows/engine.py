@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 from msgspec import Struct
@@ -23,6 +24,7 @@ from mainspring.core.events import (
     WorkflowResult,
     WorkflowRunCreated,
     WorkflowRunEnded,
+    WorkflowRunFailed,
     WorkflowRunIdle,
     WorkflowRunRunning,
 )
@@ -50,6 +52,7 @@ from mainspring.runtime.workflows.subworkflows import resolve_inputs
 
 RUN_AGENT = "workflow:"
 """The beginning of the agent's name in the session of a run."""
+WorkflowEnding: TypeAlias = WorkflowRunFailed | WorkflowRunEnded
 EVIDENCE_FILE = "evidence.json"
 _BLOB_TYPE = "application/json"
 
@@ -209,7 +212,9 @@ async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
             break
     run_id, name, output = context.state.id, scope.workflow.name, ""
     if context.over_limit is not None:
-        result = WorkflowResult(type="error", error=_error(context.over_limit))
+        is_steps = context.steps >= context.limits.max_steps
+        kind = "thread_limit_error" if is_steps else "program_error"
+        result = WorkflowResult(type="error", error=_error(context.over_limit, kind))
     elif context.stop_reason is not None:
         await _end_running(context, context.stop_reason)
         result = WorkflowResult(type="stopped", error=_error(context.stop_reason))
@@ -228,8 +233,15 @@ async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
     detail = "" if result.error is None else f": {result.error.message}"
     message = f"workflow {name} has ended ({result.type}){detail}"
     hook_runs = [*await context.runner.notify(context.writer, message, "workflow_ended")]
+    await context.append(*hook_runs, *ending(run_id, result, output), _idle(context, result))
+
+
+def ending(run_id: str, result: WorkflowResult, output: str) -> list[WorkflowEnding]:
+    """The last events of a run."""
     ended = WorkflowRunEnded(workflow_run_id=run_id, result=result, output=output)
-    await context.append(*hook_runs, ended, _idle(context, result))
+    if result.type != "error" or result.error is None:
+        return [ended]
+    return [WorkflowRunFailed(workflow_run_id=run_id, error=result.error), ended]
 
 
 def _idle(context: RunContext, result: WorkflowResult | None = None) -> StatusIdle:
@@ -283,10 +295,8 @@ def _result(result: StepResult, scope: Scope, folder: Path) -> WorkflowResult:
     return WorkflowResult(type="completed")
 
 
-def _error(message: str) -> ErrorDetail:
-    return ErrorDetail(
-        type="program_error", message=message, retry_status=RetryStatus(type="terminal")
-    )
+def _error(message: str, kind: str = "program_error") -> ErrorDetail:
+    return ErrorDetail(type=kind, message=message, retry_status=RetryStatus(type="terminal"))
 
 
 async def fork_run(

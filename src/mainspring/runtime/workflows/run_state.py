@@ -83,6 +83,8 @@ class RunState:
     earlier: list[NodeState] = field(default_factory=list[NodeState])
     """Attempts and results that no longer count, oldest first."""
     approvals: tuple[OpenApproval, ...] = ()
+    stop_id: str | None = None
+    """The event that says that it waits or has ended, the last time that it did."""
     result: WorkflowResult | None = None
     output: str = ""
     """The beginning of its output, once it has completed."""
@@ -112,9 +114,10 @@ class RunState:
             case WorkflowRunRunning():
                 self.status, self.result, self.output = "running", None, ""
             case WorkflowRunIdle():
-                self.status = "paused"
+                self.status, self.stop_id = "paused", event.id
             case WorkflowRunEnded(result=result, output=output):
-                self.status, self.result, self.output = _RESULTS[result.type], result, output
+                self.status, self.stop_id = _RESULTS[result.type], event.id
+                self.result, self.output = result, output
             case WorkflowNodeStarted() as started:
                 self._start(started, event.time)
             case WorkflowNodeEnded() as ended:
