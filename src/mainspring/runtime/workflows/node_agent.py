@@ -23,8 +23,8 @@ from mainspring.runtime.session_context import Models
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import Subagent
 from mainspring.runtime.subagents.thread_factory import derive_agent, strictest_mode
-from mainspring.runtime.workflows.definition import EFFORTS, Node
-from mainspring.runtime.workflows.references import parse_json
+from mainspring.runtime.workflows.format.definition import EFFORTS, Node
+from mainspring.runtime.workflows.format.references import parse_json
 from mainspring.runtime.workflows.step_runner import AgentStep, StaticAnswers
 
 

@@ -39,7 +39,9 @@ from mainspring.runtime.run_options import ProgramOptions, RunOptions
 from mainspring.runtime.session.run_result import OK_REASONS, OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session_context import SetupRequest
-from mainspring.runtime.workflows.definition import Node
+from mainspring.runtime.workflows.format.definition import Node
+from mainspring.runtime.workflows.format.program_text import MAX_VARIABLE_BYTES
+from mainspring.runtime.workflows.format.references import parse_json
 from mainspring.runtime.workflows.node_agent import (
     denied_tools,
     format_problem,
@@ -47,8 +49,6 @@ from mainspring.runtime.workflows.node_agent import (
     node_mode,
 )
 from mainspring.runtime.workflows.program_model import NAME, TOOL, ProgramModel
-from mainspring.runtime.workflows.program_text import MAX_VARIABLE_BYTES
-from mainspring.runtime.workflows.references import parse_json
 from mainspring.runtime.workflows.run_budget import run_budget
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepPorts, StepResult
 

@@ -15,7 +15,7 @@ from mainspring.core.events import HookRan
 from mainspring.core.hook import HookEventName, HookResult
 from mainspring.core.ports import Worktrees
 from mainspring.log.writer import Writer
-from mainspring.runtime.workflows.definition import Node, Workflow
+from mainspring.runtime.workflows.format.definition import Node, Workflow
 
 StepStatus: TypeAlias = Literal["completed", "failed", "waiting", "cancelled"]
 

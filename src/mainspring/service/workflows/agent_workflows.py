@@ -34,7 +34,7 @@ from mainspring.core.sender import Origin, Sender
 from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.workflows.definition import Node, Workflow, all_nodes
+from mainspring.runtime.workflows.format.definition import Node, Workflow, all_nodes
 from mainspring.runtime.workflows.run_budget import LimitLedger
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.service.sessions.dependencies import WakeSession
@@ -50,10 +50,11 @@ from mainspring.service.sessions.workflow_run_record import RunRecord, run_recor
 from mainspring.service.storage.repository import ListQuery, Repository, all_pages
 
 if TYPE_CHECKING:
-    from mainspring.runtime.workflows import engine, run_state, workflow_reader
+    from mainspring.runtime.workflows import engine, run_state
+    from mainspring.runtime.workflows.format import workflow_reader
 else:
     engine = LazyModule("mainspring.runtime.workflows.engine")  # few agents start workflows
-    workflow_reader = LazyModule("mainspring.runtime.workflows.workflow_reader")
+    workflow_reader = LazyModule("mainspring.runtime.workflows.format.workflow_reader")
 
 MAX_OPEN_RUNS = 8
 """Runs of one session at the same time: each may have 20 agents at work."""
