@@ -350,7 +350,8 @@ bash, script with runtime, loop, loop_group {nodes, until_bash, max_iterations},
 {message} (a person decides), cancel (a reason), or workflow (the name of one of `parts`, with \
 fan_out {items, as} once for each item of a JSON array). Other fields: depends_on, when, \
 trigger_rule, retry, timeout, output_format (a JSON Schema; then $id.output.field works), \
-allowed_tools, model, agent. $ARGUMENTS is `arguments`. Files in $ARTIFACTS_DIR are shared by all nodes."""
+allowed_tools, model, agent. $ARGUMENTS is `arguments`. \
+Files in $ARTIFACTS_DIR are shared by all nodes."""
 
 
 def _start_spec(names: Sequence[str], may_define: bool) -> ToolSpec:
