@@ -140,24 +140,26 @@ async def dry_run(
     gates: Mapping[str, object] | None = None,
     limits: RunLimits | None = None,
 ) -> DryRun:
-    """Run a workflow in `log`, which is thrown away. `gates`: the decisions of gates, by node; all
-    others are approved.
+    """Run a workflow in `log`, which is thrown away. `gates`: the decisions of gates, by node as
+    outputs are; a list has one for each time that a gate asks. All others are approved.
 
     Raises: InvalidInput: the workflow, an input or a decision is not valid.
     """
     run_id, _ = await start_run(log, request, _DRY)
     decisions: dict[str, list[str]] = {}
+    asked: dict[str, int] = {}
     for _ in range(_MAX_ANSWERS):
         state = await run_workflow(log, run_id, steps, limits=limits)
         waiting = gate_views(state, run_id)
         if state.has_ended or not waiting:
             return _summary(state, steps, decisions)
         for gate in waiting:
-            given = (gates or {}).get(gate.node, "approve")
+            key = gate.node if gate.node in (gates or {}) else "/".join(_names(gate.node))
+            given = (gates or {}).get(key, "approve")
             several = cast("list[object]", given) if isinstance(given, list) else [given]
-            count = len(decisions.setdefault(gate.node, []))
-            decision, _, text = str(several[min(count, len(several) - 1)]).partition(" ")
-            decisions[gate.node].append(decision)
+            count = asked[key] = asked.get(key, 0) + 1
+            decision, _, text = str(several[min(count, len(several)) - 1]).partition(" ")
+            decisions.setdefault(gate.node, []).append(decision)
             reply = GateReply(decision=decision, node=gate.node, text=text or None)
             await answer_gate(log, run_id, reply, _DRY)
     raise InvalidInput(f"gates were answered {_MAX_ANSWERS} times without an end")
@@ -267,7 +269,10 @@ def recorded_test(state: RunState) -> WorkflowTest:
     for node in state.nodes.values():
         if node.kind in ("prompt", "command", "bash", "script") and node.is_ended:
             value: object = node.output if node.structured is None else node.structured
-            outputs[node.path] = value if node.status == "completed" else {_FAILED: node.error}
+            has_failed = node.status != "completed"
+            if node.path.endswith("/until"):  # its exit status is its output
+                has_failed = node.output != "completed"
+            outputs[node.path] = {_FAILED: node.error} if has_failed else value
     status = state.status if state.has_ended else "completed"
     return WorkflowTest(
         workflow=state.created.name,

@@ -168,12 +168,14 @@ def _print_run(screen: Screen, run: DryRun, *, json: bool) -> None:
     for step in run.steps:
         mark, style = STYLES.get(step.status, ("·", ""))
         gate = "" if step.decision is None else f"  waits; here: {step.decision}"
-        cost = "" if step.estimated_usd is None else f"  ~{dollars_text(step.estimated_usd)}"
+        dollars = dollars_text(step.estimated_usd or "0")
+        cost = f"  ~{dollars}" if dollars else ""
         reason = "" if step.reason is None else f"  {step.reason}"
         screen.line(
             (f"{mark} ", style), (step.node, ""), (f"  {step.kind}{gate}{cost}{reason}", "dim")
         )
-    total = f"  about ${run.estimated_usd} for the first requests of its agents"
+    dollars = dollars_text(run.estimated_usd)
+    total = f"  about {dollars} for the first requests of its agents" if dollars else ""
     mark, style = STYLES.get(run.status, ("·", ""))
     screen.line((f"{mark} ", style), (run.workflow, "bold"), (f"  {run.status}{total}", "dim"))
     if run.error:
