@@ -166,6 +166,18 @@ class WorkflowFiles:
             return "unknown"
         return "trusted" if pin.hash == files.hash else "changed"
 
+    def trusted(self, name: str) -> RunFiles:
+        """A workflow that may run.
+
+        Raises: NotFound. InvalidInput: it is not valid, or nobody trusts it as it is now.
+        """
+        workflow = self.find(name)
+        files = self.collect(workflow)
+        if self.trust(workflow, files) not in ("user", "trusted"):
+            refusal = InvalidInput(f"workflow {workflow.name} is not trusted as it is now")
+            raise with_hints(refusal, f"read it, then: mainspring workflow trust {workflow.name}")
+        return files
+
     def pin(self, workflow: WorkflowFile, files: RunFiles, when: datetime) -> None:
         """Trust a workflow and everything that it uses, as it is now."""
         self._pins().pin(workflow.path, TrustPin(hash=files.hash, when=when))
@@ -225,6 +237,21 @@ class WorkflowFiles:
 
     def _pins(self) -> TrustPins:
         return TrustPins(self.home / PINS_FILE)
+
+
+def base_branch(folder: Path) -> str | None:
+    """The main branch of a repository, or the one that is checked out. Blocks."""
+    for file, start in (
+        (".git/refs/remotes/origin/HEAD", "ref: refs/remotes/origin/"),
+        (".git/HEAD", "ref: refs/heads/"),
+    ):
+        try:
+            text = (read_bounded(folder / file) or b"").decode("utf-8", "replace").strip()
+        except InvalidInput:  # it is no plain file
+            continue
+        if text.startswith(start):
+            return text.removeprefix(start)
+    return None
 
 
 def command_names(node: Node) -> list[str]:
