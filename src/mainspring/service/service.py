@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
+from mainspring.core.ports import Seal
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
@@ -33,6 +34,7 @@ from mainspring.service.approvals.approval_policy import AnswerPermission, Appro
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.dreams.dreams import DreamDependencies, Dreams, SuiteSource
 from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.eval_runs import EvalRuns
 from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner, ScheduledEvals
 from mainspring.service.evolution.campaigns import Campaigns, OpenCampaigns
@@ -93,7 +95,7 @@ from mainspring.service.sessions.workspaces.output_files import SessionOutputs
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import CLEAR_TASK
 from mainspring.service.sessions.workspaces.workspace_expiry import KIND as EXPIRY
-from mainspring.service.storage.repository import Seal, delete_children
+from mainspring.service.storage.repository import delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.mcp_logins import LoginClient, McpLogins
@@ -103,6 +105,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.views.change_feed import ChangeFeed
 from mainspring.service.views.listed_sessions import ListedSessions
 from mainspring.service.views.log_windows import LogWindows
+from mainspring.service.views.session_files import FilesOfSessions, OpenSessionSnapshots
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -120,6 +123,8 @@ class AgentFolderPorts:
     open_agent: Callable[[], Agent]
     open_runner: OpenSuiteRunner
     open_campaigns: OpenCampaigns
+    tenant: str = TENANT
+    """The tenant that the folder belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +146,7 @@ class Infrastructure:
     login_client: LoginClient
     post_webhook: WebhookPoster
     agent_folder: AgentFolderPorts
+    open_snapshots: OpenSessionSnapshots
     allow_http: bool = False
     """Whether webhooks may have URLs without TLS."""
     is_single_tenant: bool = False
@@ -181,13 +187,14 @@ def build_service(infrastructure: Infrastructure) -> Service:
     memory = _build_memory(infrastructure)
     services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     dreams = _build_dreams(infrastructure, memory, services)
-    evals = _build_evals(infrastructure, webhooks.outbox)
+    evals = _build_evals(infrastructure, webhooks.outbox, services.sessions)
     workflows = _build_workflows(infrastructure, services)
     campaigns = Campaigns(
         log=infrastructure.log,
         put=infrastructure.dispatcher.put,
         folder=infrastructure.agent_folder.folder,
         open_campaigns=infrastructure.agent_folder.open_campaigns,
+        tenant=infrastructure.agent_folder.tenant,
     )
     return Service(
         infrastructure=infrastructure,
@@ -199,7 +206,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
         campaigns=campaigns,
         webhooks=webhooks,
         sessions=services,
-        views=_build_views(services),
+        views=_build_views(infrastructure, services),
         workflows=workflows,
         schedules=_build_schedules(
             infrastructure,
@@ -220,12 +227,13 @@ def build_service(infrastructure: Infrastructure) -> Service:
     )
 
 
-def _build_views(sessions: SessionServices) -> ViewServices:
+def _build_views(infrastructure: Infrastructure, sessions: SessionServices) -> ViewServices:
     listed = ListedSessions(sessions.sessions)
     return ViewServices(
         listed=listed,
         windows=LogWindows(sessions.sessions, listed),
         feed=ChangeFeed(listed),
+        files=FilesOfSessions(sessions.sessions, infrastructure.open_snapshots),
     )
 
 
@@ -295,7 +303,9 @@ def _build_dreams(
     return Dreams(infrastructure.store.records, needs)
 
 
-def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices:
+def _build_evals(
+    infrastructure: Infrastructure, outbox: Outbox, sessions: Sessions
+) -> EvalServices:
     records, place = infrastructure.store.records, infrastructure.agent_folder
     alarms = Alarms(records, outbox)
     scheduled = ScheduledEvals(
@@ -313,7 +323,10 @@ def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices
         read_project=place.read_project,
         open_runner=place.open_runner,
     )
-    return EvalServices(alarms=alarms, scheduled=scheduled, watch=watch)
+    runs = EvalRuns(
+        sessions=sessions, folder=place.folder, tenant=place.tenant, open_agent=place.open_agent
+    )
+    return EvalServices(alarms=alarms, scheduled=scheduled, watch=watch, runs=runs)
 
 
 def _build_sessions(

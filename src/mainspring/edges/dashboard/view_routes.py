@@ -34,6 +34,15 @@ from mainspring.service.views.log_windows import (
     TextChars,
     WindowQuery,
 )
+from mainspring.service.views.session_files import (
+    DiffQuery,
+    FilesDiff,
+    FilesOfSessions,
+    ListSnapshots,
+    RewindFiles,
+    RewoundFiles,
+    SnapshotLine,
+)
 
 _IMAGES = {
     b"\x89PNG\r\n": "image/png",
@@ -95,7 +104,7 @@ class StreamLog(Struct, frozen=True, kw_only=True):
     event_deltas: tuple[PreviewKind, ...] = ()
 
 
-class EventQuery(Struct, frozen=True, kw_only=True):
+class EventDetailQuery(Struct, frozen=True, kw_only=True):
     seq: Annotated[int, Meta(ge=1)]
 
 
@@ -147,7 +156,7 @@ class LogRoutes:
         "Download the whole payload of an event",
         response_type=dict[str, object],
     )
-    async def event(self, call: ApiCall[EventQuery, Empty]) -> web.Response:
+    async def event(self, call: ApiCall[EventDetailQuery, Empty]) -> web.Response:
         seq = call.query.seq
         body = await self.windows.body(call.who, call["session_id"], seq)
         return web.Response(
@@ -178,3 +187,31 @@ class LogRoutes:
                 "cache-control": "private, max-age=86400, immutable",
             },
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FileViewRoutes:
+    files: FilesOfSessions
+    route_options: ClassVar[RouteOptions] = {"is_extension": True}
+
+    @route(
+        "GET /v1/sessions/{session_id}/snapshots",
+        "List the snapshots of a session's files, newest first",
+    )
+    async def snapshots(self, call: ApiCall[ListSnapshots, Empty]) -> Page[SnapshotLine]:
+        return await self.files.snapshots(call.who, call["session_id"], call.query)
+
+    @route(
+        "GET /v1/sessions/{session_id}/snapshots/diff",
+        "Compare a session's files at two of its events, or with how they are now",
+    )
+    async def diff(self, call: ApiCall[DiffQuery, Empty]) -> FilesDiff:
+        return await self.files.diff(call.who, call["session_id"], call.query)
+
+    @route(
+        "POST /v1/sessions/{session_id}/rewind",
+        "Restore a session's files to what they were after an event",
+    )
+    async def rewind(self, call: ApiCall[Empty, RewindFiles]) -> RewoundFiles:
+        call.who.require_human()
+        return await self.files.rewind(call.who, call["session_id"], call.body)

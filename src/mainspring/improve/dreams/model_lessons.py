@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from mainspring.core import events, ids
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.improve.session_lessons import SessionRecord
+from mainspring.improve.session_lessons import LessonSession
 from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.learning.extraction import (
     MemoryCandidate,
@@ -57,7 +57,7 @@ _ARRAY = re.compile(r"\[.*\]", re.DOTALL)
 
 
 async def model_lessons(
-    records: Sequence[SessionRecord], ask: AskDream, *, dream_id: str, instructions: str
+    records: Sequence[LessonSession], ask: AskDream, *, dream_id: str, instructions: str
 ) -> list[MemoryCandidate]:
     """Ask in batches, with one request each; answered requests are not repeated."""
     events_by_id = {event.id: event for record in records for event in record.log}
@@ -111,7 +111,7 @@ def _candidate(fact: _Fact, cited: Sequence[Event]) -> MemoryCandidate:
     )
 
 
-def _batches(records: Iterable[SessionRecord]) -> Iterator[str]:
+def _batches(records: Iterable[LessonSession]) -> Iterator[str]:
     lines: list[str] = []
     size = 0
     for record in records:

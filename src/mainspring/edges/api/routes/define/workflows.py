@@ -37,7 +37,7 @@ class ListWorkflows(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
 
 
-class ListRuns(ShortPageQuery, frozen=True, kw_only=True):
+class ListWorkflowRuns(ShortPageQuery, frozen=True, kw_only=True):
     workflow: str | None = None
     session_id: str | None = None
     """Only the runs that the agent of this session has started."""
@@ -95,7 +95,7 @@ class WorkflowRunRoutes:
     route_options: ClassVar[RouteOptions] = {"for_agent_keys": True}
 
     @route("GET /v1/mainspring/workflow_runs", "List runs of workflows")
-    async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[RunLine]:
+    async def list(self, call: ApiCall[ListWorkflowRuns, Empty]) -> Page[RunLine]:
         query = call.query
         parent = query.session_id or query.workflow
         listing = list_query(query, parent=parent, label=query.statuses or None)
