@@ -187,7 +187,7 @@ def _origins(log: Iterable[Event]) -> dict[str, ContextOrigin]:
     for event in log:
         if isinstance(event.payload, events.WorkflowRunEnded):
             report = plain_text(workflow_report(event.payload))
-            origins.setdefault(report, Origin("a workflow", "reports"))
+            origins.setdefault(report, ContextOrigin("a workflow", "reports"))
         for block, origin in _texts(event):
             origins.setdefault(plain_text((block,)), origin)
     return origins

@@ -34,7 +34,7 @@ from mainspring.harness.permissions.tool_names import ALL_TOOLS
 from mainspring.harness.state.thread import Thread
 from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.mcp_server import McpToolset
+from mainspring.runtime.mcp_server import McpServerTools
 from mainspring.runtime.run_options import ProgramOptions, RunOptions
 from mainspring.runtime.session.run_result import OK_REASONS, OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
@@ -270,7 +270,7 @@ class SessionSteps:
             server_names=(*step.servers, *servers),
         )
 
-    def _toolsets(self, node: Node) -> Sequence[McpToolset]:
+    def _toolsets(self, node: Node) -> Sequence[McpServerTools]:
         """Those of the agent that the node names: it has them itself."""
         named = next((item for item in self.agent.subagents if item.name == node.agent), None)
         return () if named is None or named.own is None else named.own.mcp_toolsets
