@@ -41,7 +41,7 @@ from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLim
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate, control_event
 from mainspring.runtime.workflows.run_view import RunView, gate_views
 
-DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130
+DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130  # statuses; 130 is a shell's after SIGINT
 _EXIT = {"completed": DONE, "failed": FAILED, "cancelled": STOPPED}
 
 RunArgument: TypeAlias = Annotated[
