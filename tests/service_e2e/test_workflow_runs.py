@@ -191,7 +191,7 @@ nodes:
 SLOW_PLAN = "{name: slow, description: It waits., nodes: [{id: wait, bash: sleep 50}]}"
 
 
-async def lead_agent(client: AsyncAnthropic) -> dict[str, str]:
+async def lead_agent(client: AsyncAnthropic) -> dict[str, Any]:
     """An agent that may start workflows, but only with an agent that exists."""
     model: Any = "claude-sonnet-4-5"
     reader = await client.beta.agents.create(name="reader", model=model, tools=TOOLS)

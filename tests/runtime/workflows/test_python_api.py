@@ -11,7 +11,7 @@ import pytest
 
 from mainspring import Agent, InvalidInput, ProjectWorkflows, open_workflows
 from mainspring.core import clock
-from mainspring.core.model import Delta, Model, Reply, Request, ToolResultBlock, User
+from mainspring.core.model import Delta, Model, Reply, Request, TextDelta, ToolResultBlock, User
 from mainspring.runtime.subagent import Subagent
 from mainspring.testing import Scripted, calls, says
 
@@ -141,7 +141,7 @@ class Silent:
 
     async def stream(self, request: Request) -> AsyncGenerator[Delta | Reply]:
         await anyio.sleep_forever()
-        yield says(str(request))
+        yield TextDelta(request.model)
 
 
 async def test_an_agent_that_is_silent_for_too_long_fails(

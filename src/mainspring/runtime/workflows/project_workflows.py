@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
+from pathlib import Path
+from typing import TypedDict, Unpack
 
 from anyio import to_thread
 
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events.workflow import NodeAction
+from mainspring.core.model import Model
 from mainspring.core.sender import Sender
 from mainspring.harness.event_sink import ignore_event
 from mainspring.log.session_log import SessionLog
+from mainspring.runtime.agent import AnyAgent
+from mainspring.runtime.session.session import Runtime
 from mainspring.runtime.workflows.engine import (
     RunRequest,
     fork_run,
@@ -21,11 +27,12 @@ from mainspring.runtime.workflows.engine import (
     run_workflow,
     start_run,
 )
-from mainspring.runtime.workflows.run_context import RunLimits
+from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLimits
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate, control_event
 from mainspring.runtime.workflows.run_view import RunView, run_view
 from mainspring.runtime.workflows.session_steps import SessionSteps
-from mainspring.runtime.workflows.workflow_files import WorkflowFiles
+from mainspring.runtime.workflows.step_runner import StepPorts
+from mainspring.runtime.workflows.workflow_files import WorkflowFiles, base_branch
 
 
 async def read_view(files: WorkflowFiles, log: SessionLog, run_id: str) -> RunView:
@@ -41,6 +48,53 @@ async def read_view(files: WorkflowFiles, log: SessionLog, run_id: str) -> RunVi
     except (InvalidInput, NotFound):
         changed = True
     return run_view(state, run_id, pinned.workflow(pinned.main), changed=changed)
+
+
+class WorkflowArguments(TypedDict, total=False):
+    """What a caller may choose for the workflows of a folder."""
+
+    store: str
+    model: Model
+    """It answers in place of the agent's model."""
+    max_cost_usd: Decimal | None
+    """The cost limit of each run as a whole."""
+    max_steps: int
+    """How many nodes a run may start."""
+    parallel: int
+    """How many of them at the same time."""
+    on_event: Callable[[Event], None]
+    """Gets the events of runs as they happen."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectPlaces:
+    folder: Path
+    home: Path
+    worktrees: Path
+    """The folder for worktrees."""
+    ports: StepPorts
+
+
+async def open_project(
+    runtime: Runtime, agent: AnyAgent, places: ProjectPlaces, **arguments: Unpack[WorkflowArguments]
+) -> ProjectWorkflows:
+    """The workflows of a folder, whose nodes are sessions of `runtime`."""
+    folder = await to_thread.run_sync(places.folder.absolute)
+    runtime.options = replace(runtime.options, workspace=runtime.options.workspace or folder)
+    return ProjectWorkflows(
+        files=WorkflowFiles(root=folder, home=places.home),
+        steps=SessionSteps(
+            runtime=runtime, agent=agent, ports=places.ports, worktrees=places.worktrees
+        ),
+        sender=runtime.sender,
+        limits=RunLimits(
+            max_steps=arguments.get("max_steps", MAX_STEPS),
+            parallel=arguments.get("parallel", PARALLEL),
+            max_cost_usd=arguments.get("max_cost_usd"),
+        ),
+        base_branch=await to_thread.run_sync(base_branch, folder),
+        on_event=arguments.get("on_event", ignore_event),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -58,9 +58,9 @@ else:
 
 MAX_OPEN_RUNS = 8
 """Runs of one session at the same time: each may have 20 agents at work."""
-_MAX_PARTS = 20
+_MAX_PARTS = 20  # workflows of one plan: more is a library, not a plan
 _TRAITS = Traits(in_doubt="retry", on_interrupt="block")
-_PAGE = 100
+_PAGE = 100  # runs read at once
 _WITH_AGENT = frozenset(("prompt", "loop"))
 _OF_FILES = {"command": "commands", "include": "other workflows; put the nodes into the plan"}
 

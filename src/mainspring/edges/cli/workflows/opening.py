@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
-from typing import cast
+from typing import Unpack, cast
 
 import msgspec
 import typer
@@ -15,7 +14,6 @@ from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core import clock
-from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.printing import Screen, confirm
 from mainspring.edges.cli.run.approval_prompt import is_interactive
@@ -25,11 +23,14 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import all_runs
 from mainspring.runtime.workflows.format.definition import Workflow
-from mainspring.runtime.workflows.project_workflows import ProjectWorkflows
-from mainspring.runtime.workflows.run_context import RunLimits
+from mainspring.runtime.workflows.project_workflows import (
+    ProjectWorkflows,
+    WorkflowArguments,
+    open_project,
+)
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.workflow_files import WorkflowFiles, programs
-from mainspring.wiring.workflow_steps import project_workflows
+from mainspring.wiring.workflow_steps import project_places
 
 _SHOWN_CHARS = 400
 """How much of a program is shown before it is trusted; `show` prints all of it."""
@@ -90,15 +91,14 @@ def show_before_trust(settings: Settings, files: RunFiles) -> None:
 
 
 @asynccontextmanager
-async def open_project(
-    settings: Settings, options: RunOptions, limits: RunLimits, on_event: Callable[[Event], None]
+async def open_workflows_here(
+    settings: Settings, options: RunOptions, **arguments: Unpack[WorkflowArguments]
 ) -> AsyncGenerator[ProjectWorkflows, None]:
     """The workflows of this folder, run by its agent with the options of the command."""
     async with open_session_runner(settings, options, None, answered_later=True) as runner:
-        runner.runtime.options = replace(runner.runtime.options, workspace=options.workspace)
-        open_ = partial(project_workflows, settings, runner.runtime, runner.agent, limits)
-        workflows = await to_thread.run_sync(open_)
-        yield replace(workflows, on_event=on_event)
+        runtime = runner.runtime
+        runtime.options = replace(runtime.options, workspace=options.workspace)
+        yield await open_project(runtime, runner.agent, project_places(settings), **arguments)
 
 
 def parse_inputs(workflow: Workflow, pairs: Sequence[str], file: str | None) -> dict[str, object]:

@@ -23,7 +23,7 @@ from mainspring.edges.cli.workflows.check_commands import print_dry_run
 from mainspring.edges.cli.workflows.opening import (
     collect_files,
     find_trusted,
-    open_project,
+    open_workflows_here,
     parse_inputs,
     require_few_runs,
     workflow_files,
@@ -37,7 +37,7 @@ from mainspring.runtime.workflows.engine import (
     start_run,
 )
 from mainspring.runtime.workflows.project_workflows import ProjectWorkflows, read_view
-from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLimits
+from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate, control_event
 from mainspring.runtime.workflows.run_view import RunView, gate_views
 
@@ -102,14 +102,6 @@ class EngineOptions:
             mode=self.mode,
             max_cost_usd=None if self.max_cost is None else parse_limit(self.max_cost),
             is_unsandboxed=self.unsandboxed,
-        )
-
-    def limits(self) -> RunLimits:
-        cost = None if self.max_cost is None else parse_limit(self.max_cost)
-        return RunLimits(
-            max_steps=self.max_steps or MAX_STEPS,
-            parallel=self.parallel or PARALLEL,
-            max_cost_usd=cost,
         )
 
 
@@ -374,7 +366,14 @@ def _project(
     settings: Settings, engine: EngineOptions, *, json: bool
 ) -> AbstractAsyncContextManager[ProjectWorkflows]:
     show = _json_printer(settings) if json else live_printer(Screen(settings, stderr=True))
-    return open_project(settings, engine.run_options(), engine.limits(), show)
+    return open_workflows_here(
+        settings,
+        engine.run_options(),
+        max_cost_usd=None if engine.max_cost is None else parse_limit(engine.max_cost),
+        max_steps=engine.max_steps or MAX_STEPS,
+        parallel=engine.parallel or PARALLEL,
+        on_event=show,
+    )
 
 
 def _json_printer(settings: Settings) -> Callable[[Event], None]:
