@@ -174,8 +174,7 @@ def _print_run(screen: Screen, run: DryRun, *, json: bool) -> None:
         screen.line(
             (f"{mark} ", style), (step.node, ""), (f"  {step.kind}{gate}{cost}{reason}", "dim")
         )
-    dollars = dollars_text(run.estimated_usd)
-    total = f"  about {dollars} for the first requests of its agents" if dollars else ""
+    total = f"  about ${run.estimated_usd} for the first requests of its agents"
     mark, style = STYLES.get(run.status, ("·", ""))
     screen.line((f"{mark} ", style), (run.workflow, "bold"), (f"  {run.status}{total}", "dim"))
     if run.error:
