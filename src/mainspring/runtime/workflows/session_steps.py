@@ -7,6 +7,7 @@ import math
 import shlex
 import shutil
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -348,8 +349,8 @@ def _prepare(root: Path, name: str, before: str | None) -> None:
     if is_new and inherited is not None and inherited.is_dir() and not inherited.is_symlink():
         shutil.copytree(inherited, parts[0], symlinks=True, dirs_exist_ok=True)
     ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="ascii")
+    with suppress(FileExistsError), ignore.open("x", encoding="ascii") as file:
+        file.write("*\n")  # a link in its place is not followed
 
 
 def _failed(result: RunResult) -> StepResult:
