@@ -79,6 +79,8 @@ async def open_project(
     runtime: Runtime, agent: AnyAgent, places: ProjectPlaces, **arguments: Unpack[WorkflowArguments]
 ) -> ProjectWorkflows:
     """The workflows of a folder, whose nodes are sessions of `runtime`."""
+    if (model := arguments.get("model")) is not None:
+        runtime.models.put(agent.model, model)
     folder = await to_thread.run_sync(places.folder.absolute)
     runtime.options = replace(runtime.options, workspace=runtime.options.workspace or folder)
     return ProjectWorkflows(
