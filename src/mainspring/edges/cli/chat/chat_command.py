@@ -12,7 +12,6 @@ import anyio
 from anyio.abc import TaskGroup
 
 from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.core import events
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, MainspringError
@@ -25,6 +24,7 @@ from mainspring.edges.cli.chat.slash_output import (
     print_unknown_command,
     print_without_session,
 )
+from mainspring.edges.cli.chat.steering import Steering
 from mainspring.edges.cli.render.event_summary import short_id
 from mainspring.edges.cli.render.printing import Screen
 from mainspring.edges.cli.run.run_arguments import RunArguments
@@ -85,9 +85,6 @@ else:
 INTERRUPTED = 130
 _CYCLED_MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 """Shift-Tab goes from one to the next."""
-_TAKE_BACK_SECONDS = 2.0
-"""How long a message that was typed while a tool runs can be taken back: long enough to press a
-key."""
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that can begin a session; the others need one."""
 
@@ -130,10 +127,7 @@ class _Chat:
         """What keys start while something else goes on."""
         self._mode: Mode | None = None
         """Chosen with Shift-Tab before the session begins."""
-        self._steer_lock = anyio.Lock()
-        self._running_calls: set[str] = set()
-        self._has_steered = False
-        """Whether messages were sent into the run that goes on."""
+        self._steering = Steering(keyboard, self._steer)
         self._status = status
         self._corrections = Corrections()
         self._pending: list[str] = []
@@ -150,7 +144,8 @@ class _Chat:
         if keyboard.loop is not None:
             keyboard.loop.actions = {
                 "s-tab": self._start(self._cycle_mode),
-                input_loop.QUEUED: self._start(self._steer_soon),
+                "c-o": self._start(self._show_transcript),
+                input_loop.QUEUED: self._start(self._steering.send_soon),
             }
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
@@ -263,33 +258,19 @@ class _Chat:
         return [*context, *expanded.blocks]
 
     def _steer_at(self, event: Event) -> None:
-        """Send the messages that wait when a tool begins: the agent reads them with its result."""
-        match event.payload:
-            case events.ToolCallStarted(tool_use_id=id_):
-                self._running_calls.add(id_)
-            case (
-                events.AgentToolResult(tool_use_id=id_)
-                | events.AgentMcpToolResult(mcp_tool_use_id=id_)
-            ):
-                self._running_calls.discard(id_)
-            case _:
-                return
-        if self._keyboard.loop is not None and self._keyboard.loop.has_queue:
-            self._start(self._steer)()
+        if self._steering.is_due(event):
+            self._start(self._steering.send)()
 
-    async def _steer_soon(self) -> None:
-        """A message that was typed while a tool runs can be taken back for a moment."""
-        await anyio.sleep(_TAKE_BACK_SECONDS)
-        if self._running_calls:
-            await self._steer()
+    async def _steer(self, message: str) -> None:
+        if self._session is not None:
+            await self._session.send(await self._expand(unescape_message(message)))
 
-    async def _steer(self) -> None:
-        if self._keyboard.loop is None or self._session is None:
+    async def _show_transcript(self) -> None:
+        if self._session is None or self._keyboard.loop is None:
             return
-        async with self._steer_lock:
-            for message in self._keyboard.loop.take_queued():
-                await self._session.send(await self._expand(unescape_message(message)))
-                self._has_steered = True
+        log = self._runner.runtime.log
+        lines = await chat_sessions.transcript(self._settings, log, self._session.id)
+        await self._keyboard.loop.page(lines)
 
     async def _cycle_mode(self) -> None:
         mode = self._mode or self._options.mode or "default"
@@ -333,8 +314,7 @@ class _Chat:
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run until it waits for a message. Returns an exit status if the chat is over."""
         result = await self._run(session, own)
-        while self._has_steered and not isinstance(result, UserLeft):
-            self._has_steered = False  # nothing is left to do, if the run has read them all
+        while await self._steering.end_run() and not isinstance(result, UserLeft):
             result = await self._run(session, own) or result
         if isinstance(result, UserLeft):
             return INTERRUPTED
@@ -345,7 +325,7 @@ class _Chat:
         return None
 
     async def _run(self, session: Session, own: set[str]) -> RunResult | UserLeft | None:
-        result = await run_attended(
+        return await run_attended(
             self._settings,
             session,
             own=own,
@@ -353,9 +333,6 @@ class _Chat:
             keyboard=self._keyboard,
             watch=self._steer_at,
         )
-        self._running_calls.clear()
-        async with self._steer_lock:  # what is being sent
-            return result
 
     async def _print_mode(self, session: Session, result: RunResult) -> None:
         """Remind the user once of plan mode, if a turn ends without a plan."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 _BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 """A terminal that supports synchronized output shows the text between them at once."""
@@ -99,6 +99,10 @@ class _AboveStream(TextIO):
 
     def isatty(self) -> bool:
         return True
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return self._real.buffer
 
     def fileno(self) -> int:
         return self._real.fileno()

@@ -204,7 +204,7 @@ async def run_attended(
 
     while True:
         for pending in pending_calls(await session.projection()):
-            renderer.add_call(pending.call.id, pending.call.name, pending.call.input)
+            renderer.add_asked_call(pending.call.id, pending.call.name, pending.call.input)
         try:
             with notices.redirected_to(renderer.note):
                 async with run_in_background(tick):
