@@ -54,6 +54,7 @@ from mainspring.runtime.slash_commands import (
     available_commands,
     mode_of,
     mode_update,
+    named_command,
     parse_command,
     run_command,
     unescape_message,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         chat_memory,
         chat_servers,
         chat_sessions,
+        chat_setup,
         chat_shell,
         mentions,
     )
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from mainspring.edges.cli.run import input_loop, line_completion
 else:
     chat_sessions = LazyModule("mainspring.edges.cli.chat.chat_sessions")
+    chat_setup = LazyModule("mainspring.edges.cli.chat.chat_setup")
     chat_shell = LazyModule("mainspring.edges.cli.chat.chat_shell")
     input_loop = LazyModule("mainspring.edges.cli.run.input_loop")
     line_completion = LazyModule("mainspring.edges.cli.run.line_completion")
@@ -127,6 +130,7 @@ class _Chat:
         """What keys start while something else goes on."""
         self._mode: Mode | None = None
         """Chosen with Shift-Tab before the session begins."""
+        self._shells = chat_shell.ShellCommands(group, keyboard, status.folder)
         self._steering = Steering(keyboard, self._steer)
         self._status = status
         self._corrections = Corrections()
@@ -144,6 +148,7 @@ class _Chat:
         if keyboard.loop is not None:
             keyboard.loop.actions = {
                 "s-tab": self._start(self._cycle_mode),
+                "c-b": self._shells.move_to_background,
                 "c-o": self._start(self._show_transcript),
                 input_loop.QUEUED: self._start(self._steering.send_soon),
             }
@@ -210,7 +215,7 @@ class _Chat:
             return await self._report_errors(self._run_shell(message[1:].strip()))
         if message.startswith("#") and is_typed:
             return await self._report_errors(self._add_rule(message[1:]))
-        command = parse_command(message)
+        command = named_command(parse_command(message), self.agent)
         if command is None:
             return await self._report_errors(self._send(unescape_message(message)))
         return await self._report_errors(self._command(command, message))
@@ -301,8 +306,7 @@ class _Chat:
     async def _run_shell(self, command: str) -> None:
         if not command:
             raise InvalidInput("say what to run: !git status")
-        run = chat_shell.run_shell(self._notes, self._keyboard, command, self._status.folder)
-        self._pending.append(await run)
+        await self._shells.run(self._notes, command, self._pending)
         self.print_line("the agent reads this with your next message", "dim")
 
     async def _add_rule(self, rule: str) -> None:
@@ -344,22 +348,38 @@ class _Chat:
 
     async def _command(self, command: ParsedSlashCommand, message: str) -> int | None:
         own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers,
-               "guide": self._guide}  # fmt: skip
+               "guide": self._guide, "bashes": partial(self._shells.show, self._notes),
+               "clear": self._clear, "fork": self._fork}  # fmt: skip
         match command.name:
-            case "exit" | "quit":
+            case "exit":
                 return 0
             case "help" | "":
                 print_help(self._notes, available_commands(self.agent))
             case name if name in own:
                 await own[name](command.arguments)
-            case "clear":
-                await self._clear()
-            case "fork":
-                await self._fork()
+            case name if name in chat_setup.PROMPTS or name in chat_setup.SETUP_COMMANDS:
+                return await self._set_up(command)
             case "resume" | "rewind" | "diff" | "export":
                 await self._session_command(command)
             case _:
                 return await self._perform(command, message)
+        return None
+
+    async def _set_up(self, command: ParsedSlashCommand) -> int | None:
+        if (prompt := chat_setup.PROMPTS.get(command.name)) is not None:
+            return await self._send(prompt.format(command.arguments).strip())
+        setup = chat_setup.ChatSetup(
+            self._settings,
+            self._notes,
+            self._keyboard,
+            self._runner.loaded_policy,
+            self.agent,
+            self._session,
+            self._status.folder,
+        )
+        agent = await setup.run(command.name, command.arguments)
+        if agent is not None:
+            await self._continue_as(agent)
         return None
 
     async def _perform(self, command: ParsedSlashCommand, message: str) -> int | None:
@@ -403,7 +423,7 @@ class _Chat:
             session, {await send_message(self._settings, self.agent, session, message)}
         )
 
-    async def _clear(self) -> None:
+    async def _clear(self, _: str = "") -> None:
         """Begin a new session with the next message, and read the agent's files again."""
         facts = self._runner.runtime.models.facts
         read_agent = partial(agent_selection(self._settings).open, self._options, facts=facts)
@@ -431,7 +451,7 @@ class _Chat:
         await chat_sessions.show_conversation(self._settings, runtime.log, picked.id)
         self.print_line(f"this is session {short_id(picked.id)} now", "dim")
 
-    async def _fork(self) -> None:
+    async def _fork(self, _: str = "") -> None:
         if (parent := self._session) is None:
             return self.print_line("nothing yet", "dim")
         self._session = await parent.fork()
