@@ -88,6 +88,8 @@ else:
 INTERRUPTED = 130
 _CYCLED_MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 """Shift-Tab goes from one to the next."""
+_NEARLY_FULL = 0.8
+"""The share of the context window from which a hint is shown: compaction is not far."""
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that can begin a session; the others need one."""
 
@@ -145,6 +147,7 @@ class _Chat:
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
         self._has_shown_mode = False
+        self._has_hinted = False
         if keyboard.loop is not None:
             keyboard.loop.actions = {
                 "s-tab": self._start(self._cycle_mode),
@@ -191,6 +194,11 @@ class _Chat:
             self._keyboard.loop.redraw_soon()
         if warning is not None:
             self.print_line(warning, "yellow")
+        share = self._status.context or 0
+        if share >= _NEARLY_FULL and not self._has_hinted:
+            hint = "/compact summarizes older messages, /clear begins a new session"
+            self.print_line(f"context {share:.0%} full: {hint}", "yellow")
+        self._has_hinted = share >= _NEARLY_FULL
 
     async def _read_and_reply(self) -> int | None:
         """Read one message and handle it. Returns an exit status if the chat is over."""

@@ -39,6 +39,11 @@ class OutputAbove:
         elif not self.is_held:
             self.flush()
 
+    def signal(self, code: str) -> None:
+        """Write a control sequence that moves nothing, such as the bell."""
+        self._stream.write(code)
+        self._stream.flush()
+
     def flush(self) -> None:
         """Write all that is left, even if it does not end a line."""
         if self.is_owned or self.is_held:
