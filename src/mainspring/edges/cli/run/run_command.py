@@ -222,12 +222,16 @@ async def run_attended(
         finally:
             renderer.close()
         is_over = _is_over(result)
-        if time.monotonic() - begun >= _NOTICE_SECONDS:
-            keyboard.notify("Mainspring is done" if is_over else "Mainspring waits for you")
+        _notify(keyboard, begun, is_over=is_over)
         if is_over:
             return result
         if not is_interactive() or not await approver.ask_all(session):
             return result
+
+
+def _notify(keyboard: Keyboard, begun: float, *, is_over: bool) -> None:
+    if time.monotonic() - begun >= _NOTICE_SECONDS:
+        keyboard.notify("Mainspring is done" if is_over else "Mainspring waits for you")
 
 
 def _is_over(result: RunResult | UserLeft | None) -> bool:
