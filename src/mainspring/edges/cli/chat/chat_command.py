@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.config import Settings
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, MainspringError
@@ -101,21 +101,16 @@ async def chat(settings: Settings, *, arguments: RunArguments) -> int:
         folder = Path(settings.folder, options.workspace or ".")
         commands = settings_commands(settings, runner.loaded_policy)
         status = StatusLine(folder, commands if commands.status_line is not None else None)
-        sources = None
+        sources = history = None
         if keyboard.can_redraw:
+            history = line_completion.history_file(settings)
             sources = line_completion.open_sources(
                 folder, commands=lambda: available_commands(chat.agent), status=lambda: status.text
             )
-        async with keyboard.opened(sources, _history_file(settings)), background_tasks() as group:
+        async with keyboard.opened(sources, history), background_tasks() as group:
             chat = _Chat(settings, options, runner, keyboard, status, group)
             with runner.notices.redirected_to(chat.print_line):
                 return await chat.run()
-
-
-def _history_file(settings: Settings) -> Path:
-    is_server = is_postgres(settings.store)
-    place = Path(settings.folder) / FOLDER if is_server else Path(settings.store).parent
-    return place / "chat_history"
 
 
 class _Chat:
@@ -152,6 +147,7 @@ class _Chat:
             keyboard.loop.actions = {
                 "s-tab": self._start(self._cycle_mode),
                 "c-b": self._shells.move_to_background,
+                "c-t": self._start(self._show_tasks),
                 "c-o": self._start(self._show_transcript),
                 input_loop.QUEUED: self._start(self._steering.send_soon),
             }
@@ -277,6 +273,9 @@ class _Chat:
     async def _steer(self, message: str) -> None:
         if self._session is not None:
             await self._session.send(await self._expand(unescape_message(message)))
+
+    async def _show_tasks(self) -> None:
+        await self._set_up(ParsedSlashCommand("todos", ""))
 
     async def _show_transcript(self) -> None:
         if self._session is None or self._keyboard.loop is None:

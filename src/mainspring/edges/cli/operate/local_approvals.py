@@ -15,6 +15,7 @@ from mainspring.edges.cli.render.renderer import key_argument
 from mainspring.edges.cli.run.approval_prompt import caller_path
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.log.session_log import SessionLog
+from mainspring.log.upcast import read_payload
 from mainspring.runtime.approvals import Answer, submit_answer
 from mainspring.runtime.session.recent_sessions import PEOPLES_ORIGINS, sessions_of_origins
 from mainspring.runtime.session.session_summary import ThreadPendingCall, read_pending_calls
@@ -40,8 +41,11 @@ async def local_approvals(log: SessionLog) -> list[LocalApproval]:
         asked = (call for thread in activity.threads.values() for call in thread.calls.values())
         if not any(call.state in ("asked", "client") for call in asked) or not log.is_own(row):
             continue
+        answered = await _answered(log, row.id)
         for pending in await read_pending_calls(log, row):
             call = pending.call
+            if call.id in answered:
+                continue
             text = call.preview or key_argument(call.input)
             approvals.append(
                 LocalApproval(
@@ -53,6 +57,16 @@ async def local_approvals(log: SessionLog) -> list[LocalApproval]:
                 )
             )
     return approvals
+
+
+async def _answered(log: SessionLog, session_id: str) -> set[str]:
+    """The calls whose answers no process has read yet."""
+    payloads = [
+        read_payload(item.type, item.body, item.version)
+        for item in await log.store.pending(session_id)
+    ]
+    ids = (getattr(payload, "tool_use_id", None) for payload in payloads)
+    return {id_ for id_ in ids if id_ is not None}
 
 
 def approval_cells(approval: LocalApproval) -> list[StyledText]:
