@@ -21,6 +21,7 @@ import growth
 import mcp_calls
 import memory
 import monty
+import session_lists
 import skills
 import snapshots
 import start
@@ -59,6 +60,7 @@ BENCHES = {
     "dreams": dreams.measure,
     "subagents": subagents.measure,
     "events": events.measure,
+    "lists": session_lists.measure,
     "start": start.measure,
     "mcp": mcp_calls.measure,
     "evals": evals.measure,

@@ -26,7 +26,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, select_manifests
 from mainspring.runtime.subagent import Subagent
 
-MAX_INSTRUCTION_CHARS = 40_000
+MAX_INSTRUCTION_CHARS = 40_000  # about 10,000 tokens; longer ones are a finding
 _RULE_LINE = re.compile(
     r"^[\s>*+\-\d.)]*(?:\*\*)?"
     r"(?P<verb>always|must|never|do not|don't|must not|avoid|prefer)\b[\s:*]*(?P<rest>.{3,200})$",
@@ -73,7 +73,7 @@ def _instruction_rules(text: str) -> Iterator[tuple[int, tuple[frozenset[str], b
             yield number, (topic, rule["verb"].lower() in _NEGATIVE)
 
 
-_MAX_LABEL_CHARS = 80
+_MAX_LABEL_CHARS = 80  # of a part in the report
 _NOT_YET_SUPPORTED = "it is read and kept, but not supported yet"
 _FOREIGN = {
     "agent.json": "LangChain's description of an agent; agent.yaml is ours",
@@ -185,11 +185,18 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
         supported += [f"evidence that it needs: {evidence}"] if evidence else []
         supported += [f"reads {', '.join(settings.resources)}"] if settings.resources else []
         supported += ["its own input as a tool"] if settings.input_schema else []
-        supported += [f"memory {settings.memory}"] if settings.memory != "on" else []
+        supported += _memory_words(settings.memory)
         supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
         name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]
     )
+
+
+def _memory_words(memory: manifest.ManifestMemory) -> list[str]:
+    learning = memory.learning
+    by_model = f"a model learns, for at most ${learning.max_usd} a session"
+    learns = {"rules": [], "off": ["it does not learn by itself"], "model": [by_model]}
+    return [*([f"memory {memory.mode}"] if memory.mode != "on" else []), *learns[learning.by]]
 
 
 def _instructions(loaded: AgentFolder) -> PartReport:
