@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from mainspring.edges.cli.render.printing import StyledText, diff_style, plural
 
-_MAX_DIFF_ROWS = 16
-_MAX_OUTPUT_ROWS = 5
+_MAX_DIFF_ROWS = 16  # less than half of a usual window, so that the reply stays in view
+_MAX_OUTPUT_ROWS = 5  # enough to see what kind of output it is
 _MAX_FAILURE_ROWS = 15
 """The reason for a failure is usually at the end of more lines."""
 _MAX_DIFFED_CHARS = 100_000
