@@ -49,6 +49,7 @@ from mainspring.edges.cli.run.line_completion import (
     save_clipboard_image,
 )
 from mainspring.edges.cli.run.output_above import OutputAbove
+from mainspring.edges.cli.run.pager import Pager
 from mainspring.edges.cli.run.questions import TerminalQuestions
 
 _STYLE = Style.from_dict(
@@ -227,6 +228,12 @@ class InputLoop:
                 yield
             finally:
                 self.above.is_owned = self._application.is_running
+
+    async def page(self, lines: Sequence[str]) -> None:
+        """Let the user scroll through lines; what others print meanwhile is shown afterwards."""
+        async with in_terminal():
+            pager = Pager(lines, create_input(), self._application.output)
+            await pager.application.run_async(handle_sigint=False)
 
     def toggle_vi(self) -> bool:
         """Returns whether the keys are those of vi now."""
