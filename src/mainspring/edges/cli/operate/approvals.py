@@ -216,9 +216,9 @@ async def _answer(
         return await _answer_local(settings, ids, answer, json=json)
     async with open_approvals(settings, tenant) as context:
         approvals = await _find_approvals(context, ids, everything=len(ids) == 1)
-        if len(approvals) > 1 and not yes:
-            if not _confirm_answers(settings, approvals, answer.result):
-                return 1
+        is_asked = len(approvals) > 1 and not yes
+        if is_asked and not _confirm_answers(settings, approvals, answer.result):
+            return 1
         results = await context.approvals.answer_all(
             context.who, [approval.id for approval in approvals], answer
         )
