@@ -21,6 +21,7 @@ import growth
 import mcp_calls
 import memory
 import monty
+import redaction
 import skills
 import snapshots
 import start
@@ -65,6 +66,7 @@ BENCHES = {
     "gate": gate.measure,
     "evolve": evolve.measure,
     "workflows": workflows.measure,
+    "redaction": redaction.measure,
 }
 
 
