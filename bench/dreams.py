@@ -24,9 +24,9 @@ from mainspring.core.sender import Origin, Sender
 from mainspring.improve.dreams.dream_log import create_dream
 from mainspring.improve.dreams.dreamer import Dreamer
 from mainspring.improve.dreams.folder_store import FolderStore, SuiteTest, folder_texts
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.statistics import mean_interval
-from mainspring.improve.evals.suite_files import read_suite
+from mainspring.improve.evals.suites.suite_files import read_suite
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_folder import MemoryFolder

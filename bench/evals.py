@@ -23,10 +23,10 @@ from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Reply, Request
 from mainspring.core.ports import ExecRequest, ExecResult
-from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.graders import Bounds, Contains
-from mainspring.improve.evals.judge_bias import LabelledPair, fit_length_bias, pair_verdict
-from mainspring.improve.evals.runner import RunSettings, SuiteRunner
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.runner import RunSettings, SuiteRunner
+from mainspring.improve.evals.scoring.judge_bias import LabelledPair, fit_length_bias, pair_verdict
 from mainspring.improve.evals.statistics import paired_test
 from mainspring.improve.evals.suite import Case, Suite, SuiteFile
 

@@ -13,7 +13,7 @@ from report import Measure, note
 from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
 from mainspring.improve.evals.gate.baseline import baseline_of
 from mainspring.improve.evals.gate.decision import GateResult, gate
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.improve.evals.suite import Case, Suite
 
 WORLDS = 4_000

@@ -14,12 +14,12 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 from report import Measure, median, note
 
-from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.http import HttpTransport
-from mainspring.capabilities.mcp.http_responses import open_http
-from mainspring.capabilities.mcp.messages import Implementation
-from mainspring.capabilities.mcp.transport import Transport
+from mainspring.capabilities.mcp.protocol.client import McpClient
+from mainspring.capabilities.mcp.protocol.messages import Implementation
+from mainspring.capabilities.mcp.protocol.transport import Transport
+from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
+from mainspring.capabilities.mcp.transports.http import HttpTransport
+from mainspring.capabilities.mcp.transports.http_responses import open_http
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 
 CALLS = 300

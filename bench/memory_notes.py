@@ -18,9 +18,9 @@ from mainspring.retrieval.passage_index import Vectors
 from mainspring.retrieval.passage_vectors import PassageVectors
 from mainspring.retrieval.static_vectors import read_static_table
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note, note_path
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
 
 # a fact as somebody would note it; a question that shares a word with it; one in other words only
 FACTS = {

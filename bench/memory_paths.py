@@ -17,8 +17,8 @@ from mainspring.core.events import AgentMessage, SessionCreated, UserMessage
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite.store import open_sqlite
-from mainspring.runtime.memory.memory_index import MemoryIndex
-from mainspring.runtime.memory.past_sessions import search_sessions_of
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
+from mainspring.runtime.memory.search.past_sessions import search_sessions_of
 
 
 @dataclass(slots=True)

@@ -11,7 +11,7 @@ import anyio
 from report import Measure, as_table, median, percentile
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap, find_bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.ports import ExecRequest
 

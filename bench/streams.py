@@ -25,7 +25,7 @@ from mainspring.core.events import AgentMessage, UserMessage
 from mainspring.core.sender import Origin, Sender
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import ApiCall, Empty, Route, routes_of
-from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
+from mainspring.edges.api.routes.run.events import EventRoutes, StreamRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.principal import Principal
@@ -34,10 +34,10 @@ from mainspring.service.authorization.authentication import AuthenticationResult
 from mainspring.service.resources.agents import Agents, CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment, Environments
 from mainspring.service.sessions.dependencies import SessionDependencies
-from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.event_streams import EventStreams
-from mainspring.service.sessions.preview_deltas import LocalDeltas
+from mainspring.service.sessions.events.event_pages import EventPages
+from mainspring.service.sessions.events.event_streams import EventStreams
+from mainspring.service.sessions.events.preview_deltas import LocalDeltas
 from mainspring.service.sessions.resource_types import ResourceLookups
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import SessionRecord

@@ -17,8 +17,8 @@ from report import Measure, median, percentile
 
 from mainspring.config import read_settings
 from mainspring.core.model import TextDelta
-from mainspring.edges.cli.file_index import FileIndex
-from mainspring.edges.cli.renderer import EventRenderer
+from mainspring.edges.cli.chat.file_index import FileIndex
+from mainspring.edges.cli.render.renderer import EventRenderer
 
 TOKENS, WINDOW, ROUNDS = 20_000, 1_000, 5
 MAX_RATIO = 1.2

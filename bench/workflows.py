@@ -22,11 +22,11 @@ from mainspring.core.events import WorkflowNodeEnded
 from mainspring.core.sender import Sender
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import RunRequest, run_workflow, start_run
+from mainspring.runtime.workflows.format.workflow_reader import read_workflow
 from mainspring.runtime.workflows.run_context import RunLimits
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
-from mainspring.runtime.workflows.workflow_reader import read_workflow
 from mainspring.testing import says
 
 CHECKED, RUN, SLOW, FLAT = 1000, 200, 100, 10_000

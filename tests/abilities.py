@@ -15,8 +15,8 @@ from mainspring.capabilities.sandbox.backend_selection import (
     SandboxSettings,
     select_backend,
 )
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.config import CONTAINER_IS_BOUNDARY
 from mainspring.core.errors import SandboxFailed
 

@@ -15,8 +15,8 @@ import struct
 import sys
 from collections.abc import Iterable
 
-from mainspring.capabilities.sandbox.agent import install_filter
-from mainspring.capabilities.sandbox.seccomp import MACHINES
+from mainspring.capabilities.sandbox.backends.agent import install_filter
+from mainspring.capabilities.sandbox.backends.seccomp import MACHINES
 
 _REFUSED = ("unshare", "setns", "mount", "umount2", "pivot_root", "keyctl", "bpf")
 _REFUSED_TOO = (298 if os.uname().machine == "x86_64" else 241, 428, 429, 430, 431, 432, 442)

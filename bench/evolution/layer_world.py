@@ -10,12 +10,12 @@ from evolution.recommender import LAYERS, TRACKS, result
 from mainspring.core.events import EvolutionResult
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
-from mainspring.improve.evolution.evolve_settings import PRESETS
 from mainspring.improve.evolution.improver import Plan
 from mainspring.improve.evolution.meter import Meter
 from mainspring.improve.evolution.observation import Trial
 from mainspring.improve.evolution.ports import ProposalRequest
-from mainspring.improve.evolution.static_checks import StaticChecks
+from mainspring.improve.evolution.tracks.evolve_settings import PRESETS
+from mainspring.improve.evolution.tracks.static_checks import StaticChecks
 
 HARNESS = "harness.py"
 Bundle = Any  # the worlds are not typed

@@ -14,7 +14,7 @@ import anyio
 from evolution.own_traps import PROGRAM, RUN
 from mainspring.config import read_settings
 from mainspring.improve.evolution.candidate import Candidate
-from mainspring.improve.evolution.evolve_settings import EvolveSettings
+from mainspring.improve.evolution.tracks.evolve_settings import EvolveSettings
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 Case = Mapping[str, Any]

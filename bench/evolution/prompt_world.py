@@ -8,12 +8,12 @@ from evolution import ports
 from mainspring.core.events import EvolutionFact, EvolutionResult
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
-from mainspring.improve.evolution.evolve_settings import PRESETS
 from mainspring.improve.evolution.improver import Plan
 from mainspring.improve.evolution.meter import Meter
 from mainspring.improve.evolution.observation import Trial
 from mainspring.improve.evolution.ports import ProposalRequest
-from mainspring.improve.evolution.static_checks import StaticChecks
+from mainspring.improve.evolution.tracks.evolve_settings import PRESETS
+from mainspring.improve.evolution.tracks.static_checks import StaticChecks
 
 FILE = "AGENTS.md"
 Facade = Any  # the worlds are not typed

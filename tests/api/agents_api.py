@@ -11,8 +11,8 @@ from tests.api.api_server import Served, served
 
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.skills import SkillRoutes
+from mainspring.edges.api.routes.define.agents import AgentRoutes
+from mainspring.edges.api.routes.define.skills import SkillRoutes
 from mainspring.log.records import Records
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.skill_resources import Skills

@@ -16,7 +16,7 @@ from tests.service.schedule_setup import Jobs
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.approvals import ApprovalRoutes
+from mainspring.edges.api.routes.run.approvals import ApprovalRoutes
 from mainspring.log.records import Put, RecordChange, RecordRow
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.approvals.approvals import Approvals

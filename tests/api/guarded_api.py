@@ -16,11 +16,11 @@ from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.audit import AuditRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.halts import HaltRoutes
-from mainspring.edges.api.routes.keys import KeyRoutes
-from mainspring.edges.api.routes.tenants import TenantRoutes
+from mainspring.edges.api.routes.define.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.operate.audit import AuditRoutes
+from mainspring.edges.api.routes.operate.halts import HaltRoutes
+from mainspring.edges.api.routes.operate.keys import KeyRoutes
+from mainspring.edges.api.routes.operate.tenants import TenantRoutes
 from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.api_keys import CreateKey, Keys, NewKey, ensure_first_key

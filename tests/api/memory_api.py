@@ -6,7 +6,7 @@ import anthropic
 import pytest
 
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.define.memory_stores import MemoryRoutes, MemoryStoreRoutes
 from mainspring.log.records import Records
 from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.retrieval.sqlite_passages import SqlitePassages

@@ -13,8 +13,12 @@ from tests.api.api_server import Tags
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import MetricsObserver, access_log
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes, operations_application
+from mainspring.edges.api.routes.define.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.operate.health import (
+    HealthRoutes,
+    MetricsRoutes,
+    operations_application,
+)
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import Store
 from mainspring.service.authorization.authentication import (

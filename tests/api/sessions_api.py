@@ -24,12 +24,12 @@ from mainspring.core.errors import NotFound
 from mainspring.core.tool import Traits
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.events import EventRoutes
-from mainspring.edges.api.routes.resources import ResourceRoutes
-from mainspring.edges.api.routes.sessions import SessionRoutes
-from mainspring.edges.api.routes.threads import ThreadRoutes
+from mainspring.edges.api.routes.define.agents import AgentRoutes
+from mainspring.edges.api.routes.define.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.run.events import EventRoutes
+from mainspring.edges.api.routes.run.resources import ResourceRoutes
+from mainspring.edges.api.routes.run.sessions import SessionRoutes
+from mainspring.edges.api.routes.run.threads import ThreadRoutes
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Session
 from mainspring.service.approvals.approval_policy import AnswerPermission
@@ -37,8 +37,8 @@ from mainspring.service.authorization.authentication import AuthenticationResult
 from mainspring.service.resources.agents import Agents
 from mainspring.service.resources.environments import Environments
 from mainspring.service.sessions.dependencies import SessionDependencies
-from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.events.event_pages import EventPages
 from mainspring.service.sessions.resource_types import FileContent, MemoryStoreInfo, ResourceLookups
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_resources import SessionResources

@@ -19,13 +19,13 @@ from mainspring.core.errors import NotFound
 from mainspring.core.model import Delta, Reply, TextDelta
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.events import StreamRoutes
+from mainspring.edges.api.routes.run.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.streaming_redactor import BOUNDARIES
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.event_streams import EventStreams, StreamLimits
-from mainspring.service.sessions.preview_deltas import (
+from mainspring.service.sessions.events.event_streams import EventStreams, StreamLimits
+from mainspring.service.sessions.events.preview_deltas import (
     Deltas,
     LocalDeltas,
     PreviewPiece,

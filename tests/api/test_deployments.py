@@ -12,7 +12,7 @@ from tests.service.schedule_setup import Works, works
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.edges.api.routes.define.deployments import DeploymentRoutes, DeploymentRunRoutes
 from mainspring.service.resources.environments import Environments
 
 CRON = {"type": "cron", "expression": "0 20 * * 5", "timezone": "America/New_York"}

@@ -7,7 +7,7 @@ from anthropic import AsyncAnthropic
 from tests.api.api_server import Served, ids, served
 
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.define.environments import EnvironmentRoutes
 from mainspring.service.resources.environments import Environments
 
 

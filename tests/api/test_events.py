@@ -25,8 +25,8 @@ from mainspring.core.errors import Forbidden
 from mainspring.core.events import AgentToolUse, StatusRunning, UserMessage
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_policy import AnswerPermission
-from mainspring.service.sessions.event_content import SendConfirmation
 from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.events.event_content import SendConfirmation
 from mainspring.testing import Model, Scripted, calls, says
 
 

@@ -14,7 +14,7 @@ from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.file_transfer import content_disposition
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.files import FileRoutes
+from mainspring.edges.api.routes.define.files import FileRoutes
 from mainspring.service.resources.file_resources import (
     Files,
     NewFile,

@@ -19,13 +19,13 @@ from yarl import URL
 from mainspring.core.ids import new_id
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.events import StreamRoutes
+from mainspring.edges.api.routes.run.events import StreamRoutes
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.service.access.api_keys import CreateKey, Keys
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.authorization.authentication import KEY_CACHE_SECONDS, Authenticator
-from mainspring.service.sessions.event_content import MAX_FILE_BYTES
+from mainspring.service.sessions.events.event_content import MAX_FILE_BYTES
 from mainspring.service.storage.pagination import encode_cursor
 from mainspring.service.webhooks.webhook_signing import signed_headers
 from mainspring.testing import Scripted, says

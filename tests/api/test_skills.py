@@ -13,7 +13,7 @@ from anthropic.types.beta import BetaManagedAgentsSession, BetaSkill
 from tests.api.api_server import Served, collect, ids, served
 
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.skills import SkillRoutes
+from mainspring.edges.api.routes.define.skills import SkillRoutes
 from mainspring.runtime.packages.package_contents import PackageLimits
 from mainspring.service.resources.skill_resources import Skills
 

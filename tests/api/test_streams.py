@@ -27,8 +27,8 @@ from mainspring.core.events import ThreadCreated
 from mainspring.core.tool import Traits
 from mainspring.edges.api.sse import StreamTiming
 from mainspring.log.session_log import SessionLog
-from mainspring.service.sessions.event_streams import StreamLimits
-from mainspring.service.sessions.preview_deltas import PreviewStarted
+from mainspring.service.sessions.events.event_streams import StreamLimits
+from mainspring.service.sessions.events.preview_deltas import PreviewStarted
 from mainspring.testing import Scripted, calls, says
 
 WORDS = "The quick brown fox jumps over the lazy dog, and then it sleeps."

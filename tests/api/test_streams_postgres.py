@@ -14,7 +14,7 @@ from mainspring.log.postgres import open_postgres
 from mainspring.log.postgres.broadcast import open_broadcast
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import retry_unavailable
-from mainspring.service.sessions.preview_deltas import PreviewPublisher, SharedDeltas
+from mainspring.service.sessions.events.preview_deltas import PreviewPublisher, SharedDeltas
 from mainspring.testing import Scripted, says
 
 

@@ -13,7 +13,7 @@ from tests.service.schedule_setup import Works, works
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.triggers import TriggerRoutes
+from mainspring.edges.api.routes.operate.triggers import TriggerRoutes
 from mainspring.service.schedules.trigger_intake import MAX_PAYLOAD_BYTES
 from mainspring.service.webhooks.webhook_signing import signed_headers
 

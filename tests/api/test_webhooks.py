@@ -15,7 +15,7 @@ from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core import clock
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.webhooks import WebhookRoutes
+from mainspring.edges.api.routes.operate.webhooks import WebhookRoutes
 from mainspring.service.storage.repository import Notification
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 

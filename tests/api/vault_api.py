@@ -14,7 +14,7 @@ from anthropic.types.beta.vaults.credential_create_params import Auth
 from mainspring.capabilities.network.outbound_http import OutboundHttpClient
 from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
+from mainspring.edges.api.routes.define.vaults import CredentialRoutes, VaultRoutes
 from mainspring.log.records import Records
 from mainspring.service.storage.repository import Notification
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe

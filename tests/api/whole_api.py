@@ -16,7 +16,7 @@ from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.request_observers import AuditObserver
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import all_routes
-from mainspring.edges.api.routes.health import HealthRoutes, MetricsRoutes
+from mainspring.edges.api.routes.operate.health import HealthRoutes, MetricsRoutes
 from mainspring.edges.dashboard.sign_in import CookieAccess
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
 from mainspring.service.access.audit import Audit

@@ -23,12 +23,12 @@ from mainspring.capabilities.vault.aes_seal import AesSeal
 from mainspring.config import read_settings
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
-from mainspring.edges.api.routes.sessions import SessionRoutes
-from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.edges.api.routes.work import WorkRoutes
+from mainspring.edges.api.routes.define.agents import AgentRoutes
+from mainspring.edges.api.routes.define.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.define.skills import SkillRoutes
+from mainspring.edges.api.routes.run.events import EventRoutes, StreamRoutes
+from mainspring.edges.api.routes.run.sessions import SessionRoutes
+from mainspring.edges.api.routes.run.work import WorkRoutes
 from mainspring.harness.authorizer import AllowAll
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Runtime, Session
@@ -45,10 +45,10 @@ from mainspring.service.self_hosted.work_queue import WorkQueue, needs_worker
 from mainspring.service.self_hosted.work_tokens import WorkTokens
 from mainspring.service.sessions.agent_mapper import SessionSpec, map_session
 from mainspring.service.sessions.dependencies import SessionDependencies
-from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.event_streams import EventStreams
-from mainspring.service.sessions.preview_deltas import LocalDeltas
+from mainspring.service.sessions.events.event_pages import EventPages
+from mainspring.service.sessions.events.event_streams import EventStreams
+from mainspring.service.sessions.events.preview_deltas import LocalDeltas
 from mainspring.service.sessions.resource_types import MemoryStoreInfo, ResourceLookups
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions

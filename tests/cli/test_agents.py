@@ -12,7 +12,7 @@ from tests.written_files import write_file
 from mainspring.config import Settings, read_settings
 from mainspring.core.clock import now
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import agents
+from mainspring.edges.cli.agent_files import agents
 from mainspring.runtime.agent_folder.folder_versions import list_versions, record_version
 
 Out: TypeAlias = pytest.CaptureFixture[str]

@@ -13,7 +13,7 @@ from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
 from tests.written_files import write_file
 
-from mainspring.edges.cli.file_index import FileIndex
+from mainspring.edges.cli.chat.file_index import FileIndex
 from mainspring.runtime.corrections import Corrections
 
 PNG = base64.b64decode(

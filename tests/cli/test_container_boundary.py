@@ -16,7 +16,7 @@ from tests.fork_server import Run
 from tests.sandbox.attacks.attack_targets import fresh_root
 from tests.service_e2e.service_processes import staged
 
-from mainspring.capabilities.sandbox.session_uids import available_uids
+from mainspring.capabilities.sandbox.backends.session_uids import available_uids
 from mainspring.config import CONTAINER_IS_BOUNDARY
 from mainspring.core.events import SandboxOpened
 

@@ -13,9 +13,9 @@ from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound
-from mainspring.edges.cli import deployments, webhooks
+from mainspring.edges.cli.operate import deployments, webhooks
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import Notification
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 

@@ -11,8 +11,8 @@ from tests.fork_server import Run
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.init import init
-from mainspring.edges.cli.model_discovery import find_models
+from mainspring.edges.cli.agent_files.init import init
+from mainspring.edges.cli.run.model_discovery import find_models
 from mainspring.runtime.agent_folder.manifest import Permissions, read_manifest
 from mainspring.wiring.settings_files import load_policy
 

@@ -23,7 +23,7 @@ from mainspring.core.events import (
     UserMessage,
 )
 from mainspring.core.sender import Origin, OriginType, Sender
-from mainspring.improve.evals.run_log import create_run
+from mainspring.improve.evals.runs.run_log import create_run
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite

@@ -6,16 +6,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from mainspring.edges.cli.markdown_blocks import (
+from mainspring.edges.cli.render.markdown_blocks import (
     BlockSplitter,
     CodeLine,
     ListItem,
     MarkdownBlock,
     MarkdownPiece,
 )
-from mainspring.edges.cli.markdown_stream import LiveRows
-from mainspring.edges.cli.printing import sanitize_text
-from mainspring.edges.cli.renderer import key_argument
+from mainspring.edges.cli.render.markdown_stream import LiveRows
+from mainspring.edges.cli.render.printing import sanitize_text
+from mainspring.edges.cli.render.renderer import key_argument
 
 LINES = st.sampled_from(
     [

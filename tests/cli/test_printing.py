@@ -13,7 +13,7 @@ from tests.cli.terminal import at_terminal
 
 from mainspring.core.content import TextBlock
 from mainspring.core.events import SessionCreated, UserMessage
-from mainspring.edges.cli.printing import escape_json, sanitize_line, sanitize_text
+from mainspring.edges.cli.render.printing import escape_json, sanitize_line, sanitize_text
 
 STEERING = "\u009b31m\u0085\u202e\u2066\u200e\u061c\u200b\u2028\ufeff\x1b]0;x\x07\x7f"
 CONTROLS = {item for item in STEERING if not item.isprintable()}

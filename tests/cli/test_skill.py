@@ -13,8 +13,8 @@ from tests.written_files import write_file
 from mainspring.config import Settings, read_settings
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound
 from mainspring.core.events import SkillUsed
-from mainspring.edges.cli import skill as acts
-from mainspring.edges.cli import skill_install as installing
+from mainspring.edges.cli.agent_files import skill as acts
+from mainspring.edges.cli.agent_files import skill_install as installing
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.wiring.user_vault import store_key

@@ -15,8 +15,8 @@ from mainspring import InvalidInput, Session, tool
 from mainspring.capabilities.providers.scripted import ScriptAnswer
 from mainspring.config import read_settings
 from mainspring.core.model import Request
-from mainspring.edges.cli import slash_output
-from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.chat import slash_output
+from mainspring.edges.cli.render.printing import Screen
 from mainspring.function_tools.wrap import renamed, with_approval
 from mainspring.runtime.command_results import (
     AgentsResult,

@@ -10,8 +10,8 @@ from mainspring.config import read_settings
 from mainspring.core.envelope import Event
 from mainspring.core.events import StatusIdle, StatusRunning, ThreadCreated
 from mainspring.core.model import Request
-from mainspring.edges.cli.renderer import EventRenderer
-from mainspring.edges.cli.subagent_tree import SubagentTree
+from mainspring.edges.cli.render.renderer import EventRenderer
+from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.testing import calls, says
 
 CHILDREN = ("explore", "general")

@@ -10,7 +10,7 @@ from tests.fork_server import Run
 from tests.written_files import write_file
 
 from mainspring.config import Settings, read_settings
-from mainspring.edges.cli import validate as validate_command
+from mainspring.edges.cli.agent_files import validate as validate_command
 from mainspring.wiring.agent_selection import validate
 from mainspring.wiring.settings_files import trust
 

@@ -17,7 +17,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.model import Request, ToolResultBlock, ToolSpec, ToolUse, User
 from mainspring.core.tool import SAFE_READ, Call, InDoubtPolicy, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
-from mainspring.harness.crash_recovery import IN_DOUBT_TEXT
+from mainspring.harness.tool_calls.crash_recovery import IN_DOUBT_TEXT
 
 
 class Deed(NamedTuple):

@@ -19,7 +19,7 @@ from mainspring.function_tools.wrap import with_approval
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Ended
-from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
+from mainspring.harness.tool_calls.tool_pipeline import APPROVAL_VOID_REASON
 
 
 @dataclass

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.fixtures_postgres import Postgres
 
 from mainspring.log.postgres.broadcast import Broadcast, open_broadcast, pack_messages
-from mainspring.service.sessions.preview_deltas import (
+from mainspring.service.sessions.events.preview_deltas import (
     PreviewPiece,
     PreviewStarted,
     PreviewText,

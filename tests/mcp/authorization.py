@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 import aiohttp
 from tests.mcp.loopback_server import Answer, Asked, Fields, LoopbackServer
 
-from mainspring.capabilities.mcp.oauth import Browser, ClientConfig, Grant, OAuthClient
-from mainspring.capabilities.mcp.oauth_device import DeviceScreen
-from mainspring.capabilities.mcp.oauth_grants import OAuthGrant
+from mainspring.capabilities.mcp.login.oauth import Browser, ClientConfig, Grant, OAuthClient
+from mainspring.capabilities.mcp.login.oauth_device import DeviceScreen
+from mainspring.capabilities.mcp.login.oauth_grants import OAuthGrant
 from mainspring.core import clock
 from mainspring.core.errors import McpFailed
 from mainspring.core.ports import HttpReply

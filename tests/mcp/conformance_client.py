@@ -11,16 +11,16 @@ import msgspec
 from tests.mcp.authorization import agreeing_grant
 from tests.mcp.peers import http_client
 
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.login.oauth import ClientConfig
+from mainspring.capabilities.mcp.login.oauth_grants import OAuthGrant
+from mainspring.capabilities.mcp.protocol.client import McpClient
+from mainspring.capabilities.mcp.protocol.messages import (
     SKILLS_EXTENSION,
     SkillEntry,
     SkillFile,
     ToolDefinition,
     decode_result,
 )
-from mainspring.capabilities.mcp.oauth import ClientConfig
-from mainspring.capabilities.mcp.oauth_grants import OAuthGrant
 from mainspring.capabilities.mcp.server_skills import load_skill, read_skill_file
 from mainspring.core.errors import McpFailed
 from mainspring.harness.context.frontmatter import read_frontmatter

@@ -13,7 +13,7 @@ import anyio
 import msgspec
 from tests.mcp.conformance_tools import PNG, TOOLS, Arguments, Handler, schema_of, text_field
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     SKILLS_EXTENSION,
     EmbeddedResource,
     Image,

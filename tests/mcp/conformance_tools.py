@@ -6,7 +6,7 @@ import anyio
 import msgspec
 from msgspec import Raw
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     Audio,
     EmbeddedResource,
     Image,

@@ -28,9 +28,9 @@ from tests.mcp.scripted_server import (
     scripted_client,
 )
 
-from mainspring.capabilities.mcp.client import ClientLimits, McpClient, Progress, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
-from mainspring.capabilities.mcp.messages import CallResult, Era
+from mainspring.capabilities.mcp.protocol.client import ClientLimits, McpClient, Progress, ToolList
+from mainspring.capabilities.mcp.protocol.messages import CallResult, Era
 from mainspring.capabilities.mcp.tools import definition_text, server_tools, tool_result
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered

@@ -11,13 +11,13 @@ import anyio
 import pytest
 from anyio.abc import Process
 
-from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
-from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
-from mainspring.capabilities.mcp.http import HttpTransport
-from mainspring.capabilities.mcp.http_responses import open_http
-from mainspring.capabilities.mcp.messages import Era, Implementation
-from mainspring.capabilities.mcp.server_auth import ServerAuth
-from mainspring.capabilities.mcp.transport import Transport
+from mainspring.capabilities.mcp.protocol.client import ClientLimits, InputHandler, McpClient
+from mainspring.capabilities.mcp.protocol.messages import Era, Implementation
+from mainspring.capabilities.mcp.protocol.transport import Transport
+from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
+from mainspring.capabilities.mcp.transports.http import HttpTransport
+from mainspring.capabilities.mcp.transports.http_responses import open_http
+from mainspring.capabilities.mcp.transports.server_auth import ServerAuth
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.log.task_groups import unwrap_single_error
 

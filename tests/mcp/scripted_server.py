@@ -8,9 +8,9 @@ import anyio
 import msgspec
 from tests.mcp.peers import running_client
 
-from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
-from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
-from mainspring.capabilities.mcp.messages import Era
+from mainspring.capabilities.mcp.protocol.client import ClientLimits, InputHandler, McpClient
+from mainspring.capabilities.mcp.protocol.messages import Era
+from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
 
 Fields: TypeAlias = dict[str, object]
 Respond: TypeAlias = Callable[[Fields], "list[object]"]

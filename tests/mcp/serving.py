@@ -17,10 +17,10 @@ from tests.fork_server import open_command, run
 from tests.mcp.peers import LocalProgram, open_http, running_client
 from tests.written_files import write_file
 
-from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.http import HttpTransport
-from mainspring.capabilities.mcp.messages import CallResult, Era
+from mainspring.capabilities.mcp.protocol.client import McpClient
+from mainspring.capabilities.mcp.protocol.messages import CallResult, Era
+from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
+from mainspring.capabilities.mcp.transports.http import HttpTransport
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 
 ADMIN_KEY = "an-admin-key-for-tests-and-nothing-else-0123456789"

@@ -12,10 +12,10 @@ from aiohttp.test_utils import TestServer
 from tests.mcp.peers import no_headers, running_client
 from tests.mcp.scripted_server import Fields, legacy, result
 
-from mainspring.capabilities.mcp.channel import Channel, ChannelTransport
-from mainspring.capabilities.mcp.http_responses import open_http
-from mainspring.capabilities.mcp.sse import open_sse
-from mainspring.capabilities.mcp.websocket import open_websocket
+from mainspring.capabilities.mcp.transports.channel import Channel, ChannelTransport
+from mainspring.capabilities.mcp.transports.http_responses import open_http
+from mainspring.capabilities.mcp.transports.sse import open_sse
+from mainspring.capabilities.mcp.transports.websocket import open_websocket
 from mainspring.capabilities.providers.sse_decoder import SseDecoder
 from mainspring.core.errors import McpFailed
 

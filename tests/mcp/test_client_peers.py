@@ -19,8 +19,8 @@ from tests.mcp.peers import (
     stdio_client,
 )
 
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.messages import CallResult, Content, Era, Image, Text
+from mainspring.capabilities.mcp.protocol.client import McpClient
+from mainspring.capabilities.mcp.protocol.messages import CallResult, Content, Era, Image, Text
 from mainspring.core.errors import McpFailed
 
 Kind = Literal["stdio", "http"]

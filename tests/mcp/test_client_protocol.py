@@ -17,7 +17,7 @@ from tests.mcp.scripted_server import (
     scripted_client,
 )
 
-from mainspring.capabilities.mcp.client import ClientLimits
+from mainspring.capabilities.mcp.protocol.client import ClientLimits
 from mainspring.core.errors import McpFailed
 
 QUICK = ClientLimits(connect_seconds=0.3, probe_seconds=0.1, request_seconds=0.1, call_seconds=0.1)

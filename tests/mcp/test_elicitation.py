@@ -10,11 +10,11 @@ import pytest
 from tests.mcp.peers import CLIENT
 from tests.mcp.scripted_server import Fields, Respond, ScriptedProgram, legacy, modern, result
 
-from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
-from mainspring.capabilities.mcp.client import ClientLimits
 from mainspring.capabilities.mcp.elicitation import Elicitations
-from mainspring.capabilities.mcp.messages import CallResult
+from mainspring.capabilities.mcp.protocol.client import ClientLimits
+from mainspring.capabilities.mcp.protocol.messages import CallResult
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
+from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered
 from mainspring.core.tool import Call, Question

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from tests.mcp.conformance_server import ConformanceFeatures, conformance_server
 
-from mainspring.capabilities.mcp.messages import META
+from mainspring.capabilities.mcp.protocol.messages import META
 from mainspring.capabilities.mcp.server.connection import Connection, Connections
 from mainspring.capabilities.mcp.server.refusals import RequestRefused
 from mainspring.capabilities.mcp.server.request_state import (

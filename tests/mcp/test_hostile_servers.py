@@ -13,8 +13,12 @@ import msgspec
 import pytest
 from tests.row_checks import for_each
 
-from mainspring.capabilities.mcp.client import Progress, ToolList
-from mainspring.capabilities.mcp.messages import CallResult, ToolAnnotations, ToolDefinition
+from mainspring.capabilities.mcp.protocol.client import Progress, ToolList
+from mainspring.capabilities.mcp.protocol.messages import (
+    CallResult,
+    ToolAnnotations,
+    ToolDefinition,
+)
 from mainspring.capabilities.mcp.tools import (
     ServerTools,
     definition_text,

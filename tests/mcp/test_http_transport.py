@@ -13,7 +13,7 @@ from aiohttp.test_utils import TestServer
 from tests.mcp.peers import http_client
 from tests.mcp.scripted_server import DISCOVERED, INITIALIZED, Fields, error, result
 
-from mainspring.capabilities.mcp.client import ClientLimits, InputHandler, McpClient
+from mainspring.capabilities.mcp.protocol.client import ClientLimits, InputHandler, McpClient
 from mainspring.capabilities.mcp.tools import tool_result
 from mainspring.core.content import plain_text
 from mainspring.core.errors import McpFailed

@@ -12,9 +12,9 @@ from tests.mcp.authorization import Agreeing, AuthorizingServer, MemoryGrants, a
 from tests.mcp.loopback_server import Answer, Asked, loopback_server
 from tests.mcp.peers import http_client
 
-from mainspring.capabilities.mcp.oauth import ClientConfig
-from mainspring.capabilities.mcp.oauth_device import DeviceScreen
-from mainspring.capabilities.mcp.server_auth import Refusal
+from mainspring.capabilities.mcp.login.oauth import ClientConfig
+from mainspring.capabilities.mcp.login.oauth_device import DeviceScreen
+from mainspring.capabilities.mcp.transports.server_auth import Refusal
 from mainspring.capabilities.network.outbound_http import GuardedFetch
 from mainspring.config import read_settings
 from mainspring.core.errors import McpFailed, NetworkRefused

@@ -2,7 +2,7 @@
 
 from tests.row_checks import for_each
 
-from mainspring.capabilities.mcp.package_request import package_request
+from mainspring.capabilities.mcp.programs.package_request import package_request
 
 
 @for_each(

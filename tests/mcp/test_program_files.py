@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.written_files import write_file
 
-from mainspring.capabilities.mcp.program_files import (
+from mainspring.capabilities.mcp.programs.program_files import (
     ProgramPlaces,
     VisibleProgram,
     visible_program,

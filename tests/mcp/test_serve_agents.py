@@ -19,7 +19,7 @@ from tests.mcp.serving import (
 )
 from tests.written_files import write_file
 
-from mainspring.capabilities.mcp.messages import Era
+from mainspring.capabilities.mcp.protocol.messages import Era
 from mainspring.core.errors import McpFailed
 
 

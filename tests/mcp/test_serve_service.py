@@ -7,7 +7,7 @@ import pytest
 from tests.mcp.serving import Person, fields_of, keyed_client, text_of
 from tests.service_e2e.service_processes import TOOLS, Served, Stage, bash, staged
 
-from mainspring.capabilities.mcp.messages import Era
+from mainspring.capabilities.mcp.protocol.messages import Era
 from mainspring.core.errors import McpFailed
 
 

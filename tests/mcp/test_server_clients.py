@@ -11,8 +11,8 @@ import pytest
 from tests.mcp.conformance_server import conformance_server
 from tests.mcp.peers import PYTHON, http_client, needs_sdk, stdio_client
 
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.messages import Era
+from mainspring.capabilities.mcp.protocol.client import McpClient
+from mainspring.capabilities.mcp.protocol.messages import Era
 from mainspring.core.errors import McpFailed
 
 SDK_CLIENT = Path(__file__).with_name("sdk_client.py")

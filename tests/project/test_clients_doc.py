@@ -13,7 +13,7 @@ from tests.api.conftest import Platform, platform
 from tests.cli.upstream import Part, call, people_and_model
 
 from mainspring.core import clock
-from mainspring.improve.evals.new_suite import write_first_suite
+from mainspring.improve.evals.suites.new_suite import write_first_suite
 from mainspring.service.webhooks.webhook_signing import signed_headers
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import yaml
 
 import mainspring
 from mainspring import config
-from mainspring.edges.api.routes.health import HEALTHZ, METRICS, READYZ
+from mainspring.edges.api.routes.operate.health import HEALTHZ, METRICS, READYZ
 from mainspring.edges.cli.app import LazyGroup, app
 from mainspring.files.session_owner import CAPABILITIES_FOR_UIDS
 

@@ -16,7 +16,7 @@ from tests.races.canaries import Canaries
 from tests.races.other_uid import ROOT
 from tests.races.race_run import Sandbox, open_scene
 
-from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
 
 ORDINARY_UID = 1500
 _MINUTES = 10

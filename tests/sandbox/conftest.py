@@ -10,7 +10,7 @@ import pytest
 from tests.abilities import require_bubblewrap, require_sandbox
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.ports import ExecRequest, ExecResult
 

@@ -18,8 +18,8 @@ from tests.sandbox.conftest import sh
 from tests.written_files import write_file
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.keeper_connection import start_keeper
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.keeper_process.keeper_connection import start_keeper
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest
@@ -251,7 +251,7 @@ def test_an_ordinary_user_gets_the_same_sandbox():
     import_paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
     script = (
         "import anyio, os, sys; from pathlib import Path\n"
-        "from mainspring.capabilities.sandbox.bwrap import Bubblewrap, find_bubblewrap\n"
+        "from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap, find_bubblewrap\n"
         "from mainspring.capabilities.sandbox.backend import SandboxLimits, SandboxSpec\n"
         "from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox\n"
         "from mainspring.core.ports import ExecRequest\n"

@@ -7,8 +7,8 @@ from pathlib import Path
 import anyio
 import pytest
 
-from mainspring.capabilities.sandbox import confined_process
-from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.backends import confined_process
+from mainspring.capabilities.sandbox.backends.confined_process import run_confined
 
 ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 

@@ -18,7 +18,7 @@ from tests.sandbox.conftest import sh
 from tests.written_files import write_file
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.landlock import Landlock
+from mainspring.capabilities.sandbox.backends.landlock import Landlock
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 

@@ -7,7 +7,7 @@ import anyio
 import pytest
 
 from mainspring.capabilities.sandbox.backend import MIB, SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.docker import Docker, container_name, run_command
+from mainspring.capabilities.sandbox.backends.docker import Docker, container_name, run_command
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest

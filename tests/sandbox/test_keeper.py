@@ -18,9 +18,9 @@ from mainspring.capabilities.sandbox.backend import (
     SandboxSpec,
     module_command,
 )
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
-from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
-from mainspring.capabilities.sandbox.keeper_connection import start_keeper
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.keeper_process.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.keeper_process.keeper_connection import start_keeper
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
@@ -28,7 +28,7 @@ from mainspring.core.ports import ExecRequest, ExecResult
 HARNESS = """
 import anyio, sys
 from pathlib import Path
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed

@@ -5,7 +5,7 @@ from tests.abilities import require_bubblewrap
 from tests.sandbox.conftest import limited, sh
 
 from mainspring.capabilities.sandbox.backend import MIB, Backend, SandboxLimits, SandboxSpec
-from mainspring.capabilities.sandbox.execution import HeadTailBuffer
+from mainspring.capabilities.sandbox.keeper_process.execution import HeadTailBuffer
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.capabilities.sandbox.wire import Frames, frame, pack, unpack
 from mainspring.core.ports import ExecRequest, ExecResult

@@ -14,10 +14,10 @@ from tests.sandbox.attacks.attack_targets import fresh_root
 from tests.written_files import write_file
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.landlock import Landlock
-from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.landlock import Landlock
+from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.session_uids import session_uid
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
-from mainspring.capabilities.sandbox.session_uids import session_uid
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.macos import profile
+from mainspring.capabilities.sandbox.backends.macos import profile
 from mainspring.core.errors import SandboxFailed
 
 WORK = Path("/Users/me/work")

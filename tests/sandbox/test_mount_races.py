@@ -10,7 +10,7 @@ import pytest
 from tests.sandbox.conftest import sh
 
 from mainspring.capabilities.sandbox.backend import SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest

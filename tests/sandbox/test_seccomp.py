@@ -8,9 +8,9 @@ import struct
 import pytest
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
-from mainspring.capabilities.sandbox.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.seccomp import AF_UNIX, MACHINES, seccomp_program
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
-from mainspring.capabilities.sandbox.seccomp import AF_UNIX, MACHINES, seccomp_program
 from mainspring.core.ports import ExecRequest
 
 CALL = """

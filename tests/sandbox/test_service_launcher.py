@@ -15,8 +15,8 @@ from tests.confined_command import run_confined
 from tests.environ import clean_environ
 from tests.sandbox.conftest import SERVICE_UID
 
-from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
-from mainspring.capabilities.sandbox.session_uids import available_uids
+from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.session_uids import available_uids
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or landlock_abi() < ENOUGH_ABI or os.geteuid() != 0,
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 ROOT = "import os; os.setgid(0); os.setuid(0); {}"
 LIBC = "import ctypes, sys; libc = ctypes.CDLL(None); sys.exit({} != 0)"
 GAIN = (
-    "import struct; from mainspring.capabilities.sandbox.linux_capabilities import *;"
+    "import struct; from mainspring.capabilities.sandbox.backends.linux_capabilities import *;"
     " set_capabilities(range(38))"
 )
 ATTACKS = {
@@ -95,7 +95,7 @@ print("done", flush=True)
 LAUNCH = """
 import os, socket, subprocess, sys
 from pathlib import Path
-from mainspring.capabilities.sandbox.service_launcher import Server, run_server
+from mainspring.capabilities.sandbox.backends.service_launcher import Server, run_server
 code, attacks, own, uid, listener = sys.argv[1:]
 listening = socket.socket(socket.AF_UNIX); listening.bind("\\0" + listener); listening.listen()
 os.environ["SECRET"] = "of the launcher"
@@ -193,4 +193,4 @@ def test_the_server_of_a_container_runs_commands_with_uids_of_their_own(
     assert (project / ".mainspring").stat().st_uid == SERVICE_UID
 
 
-COMMAND = "from mainspring.edges.cli.container_launcher import main; main()"
+COMMAND = "from mainspring.edges.cli.operate.container_launcher import main; main()"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from mainspring.capabilities.sandbox.session_uids import SessionUids
+from mainspring.capabilities.sandbox.backends.session_uids import SessionUids
 from mainspring.core.errors import SandboxFailed
 
 CROWDED = range(5000, 5012)

@@ -13,12 +13,12 @@ from tests.sandbox.conftest import sh
 from tests.sandbox.test_keeper import keeper_of, wait_until
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec
-from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
-from mainspring.capabilities.sandbox.stale_keepers import (
+from mainspring.capabilities.sandbox.keeper_process.stale_keepers import (
     end_keeper_if_stale,
     end_stale_keepers,
     stamp,
 )
+from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.core.ports import ExecRequest
 
 

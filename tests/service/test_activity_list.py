@@ -11,7 +11,7 @@ from tests.api.sessions_api import session
 
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route import routes_of
-from mainspring.edges.api.routes.session_insights import ActivityRoutes
+from mainspring.edges.api.routes.run.session_insights import ActivityRoutes
 from mainspring.log.sqlite import store as sqlite_store
 from mainspring.service.sessions.activity_list import ActivityList
 

@@ -17,8 +17,8 @@ from mainspring.service.approvals.approval_policy import AnswerPermission, SetAp
 from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import ApprovalAnswer
 from mainspring.service.jobs.dispatcher import Job
-from mainspring.service.sessions.event_content import SendConfirmation, SendInterrupt
 from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.events.event_content import SendConfirmation, SendInterrupt
 from mainspring.service.storage.repository import ListQuery
 
 Deed: TypeAlias = Literal[

@@ -34,8 +34,8 @@ from mainspring.service.approvals.approvals import ApprovalAnswer, Approvals
 from mainspring.service.approvals.reconciliation import NoNotifications
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
-from mainspring.service.sessions.event_content import SendConfirmation, SendInterrupt
 from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.events.event_content import SendConfirmation, SendInterrupt
 from mainspring.service.sessions.session_params import ForkSession
 from mainspring.service.storage.repository import ListQuery, Notification
 from mainspring.testing import Scripted, calls, says

@@ -26,15 +26,15 @@ from mainspring.core.events import (
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.log.writer import Writer
-from mainspring.service.sessions.event_pages import EventPages, ListEvents, event_query
-from mainspring.service.sessions.event_streams import (
+from mainspring.service.sessions.events.event_pages import EventPages, ListEvents, event_query
+from mainspring.service.sessions.events.event_streams import (
     EventStream,
     EventStreams,
     StreamMessage,
     StreamRequest,
 )
-from mainspring.service.sessions.preview_deltas import LocalDeltas
-from mainspring.service.sessions.wire_events import EventView, WireEvent
+from mainspring.service.sessions.events.preview_deltas import LocalDeltas
+from mainspring.service.sessions.events.wire_events import EventView, WireEvent
 
 BASH = AgentToolUse(name="bash", input={"command": "ls"})
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))

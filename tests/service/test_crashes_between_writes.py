@@ -37,8 +37,8 @@ from mainspring.service.jobs.parking import KIND as PARKED
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
 from mainspring.service.service import Service, build_service
-from mainspring.service.sessions.event_content import SendMessage
-from mainspring.service.sessions.preview_deltas import SharedDeltas
+from mainspring.service.sessions.events.event_content import SendMessage
+from mainspring.service.sessions.events.preview_deltas import SharedDeltas
 from mainspring.service.sessions.session_listing import ListSessions
 from mainspring.service.sessions.session_params import CreateSession, ForkSession
 from mainspring.service.sessions.sessions import Sessions

@@ -29,7 +29,7 @@ from mainspring.service.schedules.deployment_types import (
     ScheduleParams,
     UpdateDeployment,
 )
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.sessions.resource_types import RepositoryResourceParams
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook

@@ -11,7 +11,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.schedules.cron import SchedulePolicy
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_deliveries import RetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook

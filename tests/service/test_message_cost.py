@@ -12,7 +12,7 @@ from mainspring.core.sender import Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment, SelfHostedConfig
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.wiring.service_assembly import open_service

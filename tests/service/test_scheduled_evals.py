@@ -24,8 +24,8 @@ from mainspring.core.events import (
 )
 from mainspring.edges.api.app import Api, http_server
 from mainspring.edges.api.route_table import all_routes
-from mainspring.improve.evals.run_log import list_runs, read_run
-from mainspring.improve.evals.trend import REFERENCE_RUNS
+from mainspring.improve.evals.reports.trend import REFERENCE_RUNS
+from mainspring.improve.evals.runs.run_log import list_runs, read_run
 from mainspring.log.session_lease import hold_session
 from mainspring.service.evals.scheduled_evals import TASK
 from mainspring.service.jobs.dispatcher import Job

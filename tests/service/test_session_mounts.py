@@ -20,7 +20,7 @@ from mainspring.service.sessions.resource_types import (
     RepositoryResource,
     SessionResource,
 )
-from mainspring.service.sessions.session_mounts import Mounts
+from mainspring.service.sessions.workspaces.session_mounts import Mounts
 from mainspring.wiring.service_workspaces import open_git_cloner, open_mounts
 
 LOOPBACK = (ip_network("127.0.0.0/8"),)

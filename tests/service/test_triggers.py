@@ -21,7 +21,7 @@ from mainspring.service.schedules.triggers import (
     check_template,
     fill_template,
 )
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.webhooks.webhook_signing import (
     GitHubSignature,
     SignatureScheme,

@@ -16,9 +16,9 @@ from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, encode_payloa
 from mainspring.core.events import KnownPayload
 from mainspring.log.blobs import digest_of
 from mainspring.log.store import InboxItem
-from mainspring.service.sessions.call_verdicts import CallVerdict
-from mainspring.service.sessions.wire_content import NO_BLOBS, Blobs
-from mainspring.service.sessions.wire_events import (
+from mainspring.service.sessions.events.call_verdicts import CallVerdict
+from mainspring.service.sessions.events.wire_content import NO_BLOBS, Blobs
+from mainspring.service.sessions.events.wire_events import (
     PUBLIC_TYPES,
     WireEvent,
     wire_event,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.service.fixed_clock import person
 
-from mainspring.capabilities.sandbox.session_uids import session_uid, session_uids
+from mainspring.capabilities.sandbox.backends.session_uids import session_uid, session_uids
 from mainspring.config import Settings, read_settings
 from mainspring.core import clock
 from mainspring.core.events import AgentToolUse, StatusIdle, StatusRunning, StopReason
@@ -19,9 +19,12 @@ from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment
-from mainspring.service.sessions.expired_workspaces import EXPIRED_SUFFIX, ExpiredWorkspaceSweeper
 from mainspring.service.sessions.session_params import CreateSession
-from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, WorkspaceExpiry
+from mainspring.service.sessions.workspaces.expired_workspaces import (
+    EXPIRED_SUFFIX,
+    ExpiredWorkspaceSweeper,
+)
+from mainspring.service.sessions.workspaces.workspace_expiry import CLEAR_TASK, WorkspaceExpiry
 from mainspring.service.storage.repository import Notification
 from mainspring.wiring import sandboxes as sandbox_pools
 from mainspring.wiring.service_assembly import open_service

@@ -32,7 +32,7 @@ from tests.service_e2e.service_processes import (
 from mainspring.harness.state.projection_cache import Projections
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
-from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
+from mainspring.service.sessions.workspaces.workspace_expiry import WorkspaceExpiry
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ import anyio
 import pytest
 from tests.service_e2e.service_processes import SECONDS, Stage, bash, begun, upto_idle
 
-from mainspring.capabilities.sandbox.session_uids import release_session_uid, session_uid
+from mainspring.capabilities.sandbox.backends.session_uids import release_session_uid, session_uid
 
 READ_ALL = """
 import os, sys

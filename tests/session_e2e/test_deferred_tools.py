@@ -11,7 +11,7 @@ from mainspring.capabilities.providers.scripted import calls
 from mainspring.core.events import ToolsLoaded
 from mainspring.core.tool import Tool
 from mainspring.function_tools.define import tool
-from mainspring.runtime.memory.vector_settings import set_vectors
+from mainspring.runtime.memory.search.vector_settings import set_vectors
 
 
 def numbered_tool(number: int, *, server: str = "") -> Tool:

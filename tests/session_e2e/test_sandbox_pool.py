@@ -9,7 +9,7 @@ from tests.abilities import require_network
 from tests.session_e2e.session_setup import MODEL, Scene, at_work, begin
 
 from mainspring.capabilities.providers.scripted import calls
-from mainspring.capabilities.sandbox.keeper_connection import connect_to_keeper
+from mainspring.capabilities.sandbox.keeper_process.keeper_connection import connect_to_keeper
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.config import Settings, read_settings
 from mainspring.core.content import TextBlock

@@ -29,7 +29,7 @@ from mainspring.core.tool import Call, InDoubtPolicy, Tool, ToolResult, Traits
 from mainspring.harness.authorizer import AllowAll, Decision
 from mainspring.harness.state.thread import JUDGEMENT, Thread
 from mainspring.harness.stop_reasons import Ended
-from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
+from mainspring.harness.tool_calls.tool_pipeline import APPROVAL_VOID_REASON
 
 RAN = events.HookRan(hook_event="PreToolUse", handler="check", outcome="ok")
 

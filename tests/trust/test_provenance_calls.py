@@ -114,5 +114,5 @@ def test_macs_are_made_only_where_our_own_process_writes():
     }
     assert _calls("item_mac") == {PROVENANCE, "log/session_log.py", "runtime/adoption.py"}
     assert _calls("record_mac") == {PROVENANCE, "log/sql_rows.py"}
-    assert _calls("adopt_everything") == {"edges/cli/adopt.py", "testing/replay.py"}
+    assert _calls("adopt_everything") == {"edges/cli/run/adopt.py", "testing/replay.py"}
     assert _calls("is_trusted_file") == {"wiring/providers.py"}

@@ -13,7 +13,7 @@ from tests.written_files import write_file
 
 from mainspring.capabilities.git.worktrees import GitWorktrees
 from mainspring.capabilities.sandbox import readonly_mounts
-from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.backends.confined_process import run_confined
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.core.ports import ClosedWorktree, Worktree
 from mainspring.wiring.worktrees import open_worktrees

@@ -11,7 +11,7 @@ import pytest
 from tests.repositories import git, repository
 
 from mainspring.capabilities.git.worktrees import GitWorktrees
-from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.backends.confined_process import run_confined
 from mainspring.core.errors import ToolEnvironmentError
 from mainspring.wiring.worktrees import open_worktrees
 

@@ -20,7 +20,7 @@ from mainspring.core.errors import NotFound, OutsideWorkspace
 from mainspring.log.records import Remove
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.resources.file_resources import Files
-from mainspring.service.sessions.output_files import KIND, OutputLimits, SessionOutputs
+from mainspring.service.sessions.workspaces.output_files import KIND, OutputLimits, SessionOutputs
 from mainspring.service.storage.repository import ListQuery
 
 

@@ -1,6 +1,6 @@
 """The uids that programs of sessions run under if the harness is root, or has the capabilities of
 root that this takes; and to whom new files in a session's folder belong. It claims no uid: see
-`capabilities/sandbox/session_uids.py`.
+`capabilities/sandbox/backends/session_uids.py`.
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from mainspring.core import events
 from mainspring.core.tool import ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.context.compaction import compact_on_request
-from mainspring.harness.crash_recovery import INTERRUPTED_TEXT, in_doubt_policy, recovery_events
 from mainspring.harness.limits import continuation
 from mainspring.harness.model_outage import note_rescheduled
 from mainspring.harness.outcomes import close_interrupted, evaluate_outcome
@@ -23,8 +22,13 @@ from mainspring.harness.speculative_reads import SpeculativeReads
 from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
 from mainspring.harness.stop_reasons import Continue, Ended, Step, stop_reason
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_pipeline import settle
-from mainspring.harness.tool_rounds import run_round
+from mainspring.harness.tool_calls.crash_recovery import (
+    INTERRUPTED_TEXT,
+    in_doubt_policy,
+    recovery_events,
+)
+from mainspring.harness.tool_calls.tool_pipeline import settle
+from mainspring.harness.tool_calls.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
 from mainspring.log.task_groups import background_tasks, retry_unavailable
 

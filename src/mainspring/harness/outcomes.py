@@ -37,8 +37,8 @@ from mainspring.harness.state.outcome_state import OpenOutcome
 from mainspring.harness.state.thread_tree import add_usage
 from mainspring.harness.stop_reasons import Continue
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_call import new_call
-from mainspring.harness.tool_pipeline import authorize_call
+from mainspring.harness.tool_calls.tool_call import new_call
+from mainspring.harness.tool_calls.tool_pipeline import authorize_call
 
 PURPOSE = "grade"
 _COMMAND = re.compile(r"^[ \t]*(?:[-*+]|\d+[.)])[ \t]+run:[ \t]*(\S.*)$", re.MULTILINE)

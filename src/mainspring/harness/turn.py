@@ -34,7 +34,7 @@ from mainspring.harness.reply_announcer import ReplyAnnouncer
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_pipeline import begin_speculative
+from mainspring.harness.tool_calls.tool_pipeline import begin_speculative
 
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000

@@ -16,7 +16,7 @@ from statistics import fmean
 from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.harness.state.utility import fold_utility
-from mainspring.runtime.memory.extraction import (
+from mainspring.runtime.memory.learning.extraction import (
     MemoryCandidate,
     MemoryEvidence,
     extract_candidates,

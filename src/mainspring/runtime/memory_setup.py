@@ -17,13 +17,13 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.model import Request, User
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread import EXTRACT, RECALL
-from mainspring.runtime.memory.index_files import IndexFiles
+from mainspring.runtime.memory.learning.media_notes import Caption
 from mainspring.runtime.memory.manifest import manifest_picker
-from mainspring.runtime.memory.media_notes import Caption
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
-from mainspring.runtime.memory.past_sessions import PastSessions
 from mainspring.runtime.memory.recall import Recall, UtilityValues
+from mainspring.runtime.memory.search.index_files import IndexFiles
+from mainspring.runtime.memory.search.past_sessions import PastSessions
 from mainspring.runtime.memory.session_learning import learn_from_run, save_before_compaction
 from mainspring.runtime.memory.session_memory import TEAM, WAKE_UP_TOKENS, SessionMemory
 from mainspring.runtime.model_question import read_reply, reply_text, text_request

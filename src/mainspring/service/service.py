@@ -75,11 +75,10 @@ from mainspring.service.service_groups import (
     WorkflowServices,
 )
 from mainspring.service.sessions.dependencies import END_TASK, SessionDependencies
-from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.event_streams import EventStreams
-from mainspring.service.sessions.output_files import SessionOutputs
-from mainspring.service.sessions.preview_deltas import Deltas
+from mainspring.service.sessions.events.event_pages import EventPages
+from mainspring.service.sessions.events.event_streams import EventStreams
+from mainspring.service.sessions.events.preview_deltas import Deltas
 from mainspring.service.sessions.resource_types import (
     MemoryStoreInfo,
     ResourceLookups,
@@ -88,11 +87,12 @@ from mainspring.service.sessions.resource_types import (
 from mainspring.service.sessions.session_commands import SessionCommands
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.session_resources import SessionResources
-from mainspring.service.sessions.session_skills import SessionSkills
 from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.workspace_expiry import CLEAR_TASK
-from mainspring.service.sessions.workspace_expiry import KIND as EXPIRY
+from mainspring.service.sessions.workspaces.output_files import SessionOutputs
+from mainspring.service.sessions.workspaces.session_skills import SessionSkills
+from mainspring.service.sessions.workspaces.workspace_expiry import CLEAR_TASK
+from mainspring.service.sessions.workspaces.workspace_expiry import KIND as EXPIRY
 from mainspring.service.storage.repository import Seal, delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials

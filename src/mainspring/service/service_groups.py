@@ -30,14 +30,14 @@ from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
 from mainspring.service.self_hosted.work_queue import WorkQueue
 from mainspring.service.self_hosted.work_tokens import WorkTokens
-from mainspring.service.sessions.event_pages import EventPages
 from mainspring.service.sessions.event_sender import EventSender
-from mainspring.service.sessions.event_streams import EventStreams
-from mainspring.service.sessions.output_files import SessionOutputs
+from mainspring.service.sessions.events.event_pages import EventPages
+from mainspring.service.sessions.events.event_streams import EventStreams
 from mainspring.service.sessions.session_commands import SessionCommands
 from mainspring.service.sessions.session_resources import SessionResources
 from mainspring.service.sessions.session_threads import Threads
 from mainspring.service.sessions.sessions import Sessions
+from mainspring.service.sessions.workspaces.output_files import SessionOutputs
 from mainspring.service.vaults.credential_validation import CredentialValidator
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.mcp_logins import McpLogins

@@ -32,16 +32,20 @@ from mainspring.service.schedules.deployment_store import FIRE_TASK
 from mainspring.service.service import Service
 from mainspring.service.service_groups import SessionServices, WebhookServices
 from mainspring.service.sessions.dependencies import END_TASK
-from mainspring.service.sessions.expired_workspaces import (
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
+from mainspring.service.sessions.workspaces.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
 )
-from mainspring.service.sessions.output_files import OutputFolder
-from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
-from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.sessions.session_runs import RunRedaction, RunServices, SessionRuns
-from mainspring.service.sessions.session_skills import SessionSkills
-from mainspring.service.sessions.workspace_expiry import CLEAR_TASK, RETENTION, WorkspaceExpiry
+from mainspring.service.sessions.workspaces.output_files import OutputFolder
+from mainspring.service.sessions.workspaces.session_mounts import ForkWorkspaces, Mounts
+from mainspring.service.sessions.workspaces.session_skills import SessionSkills
+from mainspring.service.sessions.workspaces.workspace_expiry import (
+    CLEAR_TASK,
+    RETENTION,
+    WorkspaceExpiry,
+)
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER

@@ -27,7 +27,7 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.state.thread import Thread
 from mainspring.harness.stop_reasons import Continue, Ended
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_pipeline import denial_text
+from mainspring.harness.tool_calls.tool_pipeline import denial_text
 from mainspring.runtime.replay.recorded_call import RecordedCall, key_of
 from mainspring.runtime.replay.recording import LIMIT_REASONS, Recording, side_reply
 from mainspring.runtime.replay.replay_cursor import HOOK_STOPPED, RecordedCrash, ReplayCursor

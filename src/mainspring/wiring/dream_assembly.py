@@ -17,7 +17,7 @@ from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.improve.dreams.dreamer import Dreamer
 from mainspring.improve.dreams.folder_store import FolderStore, SuiteTest
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.runtime.memory.recall import utility_reader
 from mainspring.runtime.run_options import RunOptions

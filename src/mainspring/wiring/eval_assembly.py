@@ -22,8 +22,8 @@ from mainspring.core import ids
 from mainspring.core.ports import ExecRequest, ExecResult
 from mainspring.harness.context.summary import SUMMARY_OPENING
 from mainspring.improve.evals.drill import fallback_models
-from mainspring.improve.evals.grading_context import RunProgram
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.runner import SuiteRunner
+from mainspring.improve.evals.scoring.grading_context import RunProgram
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.runtime_assembly import open_runtime

@@ -20,17 +20,17 @@ from mainspring.config import read_settings as read_all_settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, ProviderFailed
 from mainspring.core.sender import Sender, local_user
-from mainspring.improve.evals.judge_calls import new_request
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.runner import SuiteRunner
+from mainspring.improve.evals.scoring.judge_calls import new_request
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import named_suite
-from mainspring.improve.evolution.campaign_views import CampaignDetail, campaign_detail
-from mainspring.improve.evolution.evolve_settings import FILE as EVOLVE_FILE
-from mainspring.improve.evolution.evolve_settings import EvolveSettings, read_settings
+from mainspring.improve.evals.suites.suite_files import named_suite
+from mainspring.improve.evolution.campaigns.campaign_views import CampaignDetail, campaign_detail
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.improve.evolution.metric_trials import Metric
 from mainspring.improve.evolution.model_proposer import AskImprover
-from mainspring.improve.evolution.program import ProgramFile, program_suite, read_program
+from mainspring.improve.evolution.tracks.evolve_settings import FILE as EVOLVE_FILE
+from mainspring.improve.evolution.tracks.evolve_settings import EvolveSettings, read_settings
+from mainspring.improve.evolution.tracks.program import ProgramFile, program_suite, read_program
 from mainspring.runtime.model_question import complete, reply_text
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.run_arguments import is_in_event_loop

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from mainspring.capabilities.mcp import package_cache
-from mainspring.capabilities.mcp.package_cache import PackageCache, find_toolchain
-from mainspring.capabilities.mcp.package_request import Installer, package_requests
+from mainspring.capabilities.mcp.programs import package_cache
+from mainspring.capabilities.mcp.programs.package_cache import PackageCache, find_toolchain
+from mainspring.capabilities.mcp.programs.package_request import Installer, package_requests
 from mainspring.capabilities.sandbox.backend import SYSTEM_FOLDERS, find_agent_interpreter
 from mainspring.capabilities.sandbox.sandbox_environment import (
     EnvironmentPackages,

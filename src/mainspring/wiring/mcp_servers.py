@@ -14,18 +14,12 @@ from typing import Literal
 from anyio import to_thread
 
 from mainspring import __version__
-from mainspring.capabilities.mcp import oauth_grants
-from mainspring.capabilities.mcp.oauth import Browser, OAuthClient
-from mainspring.capabilities.mcp.oauth_device import DeviceScreen
-from mainspring.capabilities.mcp.oauth_documents import parse_client_config
-from mainspring.capabilities.mcp.oauth_grants import OAuthGrant, StoredGrants
-from mainspring.capabilities.mcp.server_auth import (
-    BearerToken,
-    HelperHeaders,
-    Learn,
-    ServerAuth,
-    StaticHeaders,
-)
+from mainspring.capabilities.mcp.login import oauth_grants
+from mainspring.capabilities.mcp.login.oauth import Browser, OAuthClient
+from mainspring.capabilities.mcp.login.oauth_device import DeviceScreen
+from mainspring.capabilities.mcp.login.oauth_documents import parse_client_config
+from mainspring.capabilities.mcp.login.oauth_grants import OAuthGrant, StoredGrants
+from mainspring.capabilities.mcp.protocol.transport import MAX_MESSAGE_BYTES, Transport
 from mainspring.capabilities.mcp.server_requests import make_sample
 from mainspring.capabilities.mcp.session_servers import (
     ServerAccess,
@@ -33,9 +27,15 @@ from mainspring.capabilities.mcp.session_servers import (
     ServerPool,
     SessionServers,
 )
-from mainspring.capabilities.mcp.traced_transport import Trace
-from mainspring.capabilities.mcp.transport import MAX_MESSAGE_BYTES, Transport
-from mainspring.capabilities.mcp.url_transport import open_url
+from mainspring.capabilities.mcp.transports.server_auth import (
+    BearerToken,
+    HelperHeaders,
+    Learn,
+    ServerAuth,
+    StaticHeaders,
+)
+from mainspring.capabilities.mcp.transports.traced_transport import Trace
+from mainspring.capabilities.mcp.transports.url_transport import open_url
 from mainspring.capabilities.network.outbound_http import GuardedFetch, guarded_connector
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.providers.sse_decoder import SseDecoder

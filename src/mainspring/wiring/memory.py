@@ -18,15 +18,15 @@ from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime import memory_setup
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
 from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
-from mainspring.runtime.memory.index_files import IndexFiles
 from mainspring.runtime.memory.memory_files import ContentSeal
 from mainspring.runtime.memory.memory_folder import FolderOptions, MemoryFolder
 from mainspring.runtime.memory.memory_mode import MemoryMode, strictest_memory
 from mainspring.runtime.memory.memory_quota import read_quota, read_wake_up_tokens
 from mainspring.runtime.memory.memory_tools import memory_tools
 from mainspring.runtime.memory.recall import Recall, utility_reader
+from mainspring.runtime.memory.search.index_files import IndexFiles
+from mainspring.runtime.memory.search.vector_settings import open_vectors, set_vectors
 from mainspring.runtime.memory.session_memory import TEAM, WAKE_UP_TOKENS, SessionMemory
-from mainspring.runtime.memory.vector_settings import open_vectors, set_vectors
 from mainspring.runtime.memory_setup import AGENT, USER, MemorySources
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.session_paths import memory_places

@@ -20,10 +20,10 @@ from mainspring.runtime.definition_files.settings_file import is_for_sandbox
 from mainspring.runtime.session.session_paths import SessionPaths, StateFolders
 
 if TYPE_CHECKING:
-    from mainspring.capabilities.mcp import package_request
+    from mainspring.capabilities.mcp.programs import package_request
     from mainspring.capabilities.network import rules as network
 else:
-    package_request = LazyModule("mainspring.capabilities.mcp.package_request")
+    package_request = LazyModule("mainspring.capabilities.mcp.programs.package_request")
     network = LazyModule("mainspring.capabilities.network.rules")
 
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.capabilities.mcp.api_login import ApiLogin
+from mainspring.capabilities.mcp.login.api_login import ApiLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.tools.client_tools import client_tools
@@ -26,7 +26,7 @@ from mainspring.service.service import (
     Service,
     build_service,
 )
-from mainspring.service.sessions.preview_deltas import Deltas, LocalDeltas, SharedDeltas
+from mainspring.service.sessions.events.preview_deltas import Deltas, LocalDeltas, SharedDeltas
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.memory import open_store_passages

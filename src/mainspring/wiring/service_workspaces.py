@@ -11,7 +11,7 @@ from mainspring.capabilities.git.git_clone import GitCloner
 from mainspring.capabilities.network.addresses import Resolver, resolve_allowed, system_resolver
 from mainspring.capabilities.network.rules import Network
 from mainspring.capabilities.sandbox import readonly_mounts
-from mainspring.capabilities.sandbox.session_uids import release_session_uid
+from mainspring.capabilities.sandbox.backends.session_uids import release_session_uid
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.served_files import ServedFiles
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
@@ -20,9 +20,9 @@ from mainspring.core.ports import Snapshots
 from mainspring.log.records import Records
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
-from mainspring.service.sessions.expired_workspaces import WorkspaceCleaner
 from mainspring.service.sessions.resource_types import FileContent
-from mainspring.service.sessions.session_mounts import ForkWorkspaces, Mounts
+from mainspring.service.sessions.workspaces.expired_workspaces import WorkspaceCleaner
+from mainspring.service.sessions.workspaces.session_mounts import ForkWorkspaces, Mounts
 from mainspring.wiring.sandbox_settings import session_paths, state_folders
 from mainspring.wiring.sandboxes import SandboxPool
 

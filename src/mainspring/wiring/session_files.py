@@ -9,7 +9,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from mainspring.capabilities.sandbox import readonly_mounts
-from mainspring.capabilities.sandbox.session_uids import release_session_uid
+from mainspring.capabilities.sandbox.backends.session_uids import release_session_uid
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.capabilities.git.git_config import paths_named_by_git
 from mainspring.capabilities.monty.python_tool import LazyInterpreter
-from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.backends.confined_process import run_confined
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
 from mainspring.capabilities.tools.ask_user import ASK_USER, CLIENT_INPUT_CHECKS, EXIT_PLAN
@@ -54,8 +54,8 @@ if TYPE_CHECKING:
     from mainspring.capabilities.hooks import config as hook_config
     from mainspring.capabilities.network.rules import Network
     from mainspring.runtime.export_sessions.transcript_files import TranscriptFiles
-    from mainspring.runtime.memory import vector_settings
     from mainspring.runtime.memory.recall import Recall
+    from mainspring.runtime.memory.search import vector_settings
     from mainspring.runtime.memory.session_memory import SessionMemory
     from mainspring.runtime.memory_setup import MemorySources
     from mainspring.runtime.saved_environments import SavedEnvironment
@@ -65,7 +65,7 @@ else:
     mcp_servers = LazyModule("mainspring.wiring.mcp_servers")  # most sessions have none
     mcp_packages = LazyModule("mainspring.wiring.mcp_packages")
     memories = LazyModule("mainspring.wiring.memory")
-    vector_settings = LazyModule("mainspring.runtime.memory.vector_settings")
+    vector_settings = LazyModule("mainspring.runtime.memory.search.vector_settings")
     saved_environment = LazyModule("mainspring.wiring.saved_environment")
     hook_config = LazyModule("mainspring.capabilities.hooks.config")
     session_hooks = LazyModule("mainspring.wiring.session_hooks")  # most sessions have none

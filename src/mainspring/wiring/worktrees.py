@@ -7,7 +7,7 @@ from pathlib import Path
 
 from mainspring.capabilities.git.untrusted_git import open_repository
 from mainspring.capabilities.git.worktrees import GitWorktrees
-from mainspring.capabilities.sandbox.confined_process import run_confined
+from mainspring.capabilities.sandbox.backends.confined_process import run_confined
 from mainspring.capabilities.sandbox.readonly_mounts import remove_folder
 from mainspring.config import FOLDER
 from mainspring.core.errors import ToolEnvironmentError

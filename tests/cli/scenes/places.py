@@ -27,7 +27,7 @@ from mainspring.core.content import TextBlock
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import Notification
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 

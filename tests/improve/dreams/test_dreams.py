@@ -16,9 +16,9 @@ from mainspring.core.sender import Sender
 from mainspring.improve.dreams.dream_log import dream_session, list_dreams, read_edits
 from mainspring.improve.dreams.dreamer import Dreamer, DreamStore
 from mainspring.log.verify import verify
-from mainspring.runtime.memory.extraction import MemoryCandidate, extract_candidates
-from mainspring.runtime.memory.learnings_folder import ERRORS, promote, record_learnings
-from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
+from mainspring.runtime.memory.learning.extraction import MemoryCandidate, extract_candidates
+from mainspring.runtime.memory.learning.learnings_folder import ERRORS, promote, record_learnings
+from mainspring.runtime.memory.learning.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note
 

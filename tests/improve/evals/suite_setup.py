@@ -10,11 +10,11 @@ from tests.environ import boundary
 
 from mainspring.config import Settings, read_settings
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import EvalRun
-from mainspring.improve.evals.runner import RunSettings, SuiteRunner
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.run_log import EvalRun
+from mainspring.improve.evals.runs.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import Case, Script, SuiteFile
-from mainspring.improve.evals.suite_files import read_suite
+from mainspring.improve.evals.suites.suite_files import read_suite
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 

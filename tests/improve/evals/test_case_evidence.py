@@ -12,16 +12,17 @@ from tests.improve.evals.suite_setup import MODEL, AgentWithSuite
 from mainspring.core import clock
 from mainspring.core.events import EvalCaseEnded, EvalRunCreated, EvalRunEnded
 from mainspring.core.ids import SESSION, new_id
-from mainspring.edges.cli import eval as eval_command
-from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
-from mainspring.edges.cli.eval_report import ReportFiles
-from mainspring.improve.evals.case_evidence import case_evidence
-from mainspring.improve.evals.comparison import case_results, compare, summarize
+from mainspring.edges.cli.evals import eval as eval_command
+from mainspring.edges.cli.evals.eval import RunningArguments, SelectionArguments
+from mainspring.edges.cli.evals.eval_report import ReportFiles
 from mainspring.improve.evals.exchange.inspect_log import inspect_log
 from mainspring.improve.evals.exchange.skill_creator import benchmark_files
 from mainspring.improve.evals.gate.baseline import baseline_of, read_baseline
+from mainspring.improve.evals.gate.case_evidence import case_evidence
+from mainspring.improve.evals.gate.comparison import case_results, compare, summarize
 from mainspring.improve.evals.gate.decision import baseline_check, gate, plan_notes
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.reports.trend import run_rate
+from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.improve.evals.statistics import (
     Passes,
     fewer_passes_p,
@@ -29,7 +30,6 @@ from mainspring.improve.evals.statistics import (
     tarone_divisor,
 )
 from mainspring.improve.evals.suite import Case, Gate, Suite
-from mainspring.improve.evals.trend import run_rate
 
 Outcomes = dict[str, str]
 """The trials by case: `p`, `f` and `e` for passed, failed and error."""

@@ -8,8 +8,8 @@ import pytest
 from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import eval_exchange
-from mainspring.edges.cli.eval_report import ReportFiles, report
+from mainspring.edges.cli.evals import eval_exchange
+from mainspring.edges.cli.evals.eval_report import ReportFiles, report
 from mainspring.improve.evals.exchange.formats import read_imported_suite
 from mainspring.improve.evals.exchange.skill_creator import WITH, WITHOUT
 from mainspring.improve.evals.gate.baseline import read_baseline
@@ -25,7 +25,7 @@ from mainspring.improve.evals.graders import (
     Trajectory,
 )
 from mainspring.improve.evals.suite import Script
-from mainspring.improve.evals.suite_files import read_suite
+from mainspring.improve.evals.suites.suite_files import read_suite
 
 NOW = datetime(2026, 11, 17, tzinfo=UTC)
 PROMPTFOO = """\

@@ -4,12 +4,12 @@ import pytest
 from tests.improve.evals.suite_setup import AgentWithSuite, results_of
 
 from mainspring.core.sender import local_user
-from mainspring.edges.cli import eval as eval_command
-from mainspring.edges.cli.eval_trend import show_trend
-from mainspring.improve.evals.labels import read_labels
-from mainspring.improve.evals.runner import RunSettings
-from mainspring.improve.evals.suite_files import read_suite
-from mainspring.improve.evals.trend import REFERENCE_RUNS
+from mainspring.edges.cli.evals import eval as eval_command
+from mainspring.edges.cli.evals.eval_trend import show_trend
+from mainspring.improve.evals.reports.trend import REFERENCE_RUNS
+from mainspring.improve.evals.runs.runner import RunSettings
+from mainspring.improve.evals.scoring.labels import read_labels
+from mainspring.improve.evals.suites.suite_files import read_suite
 from mainspring.runtime.feedback import feedback_on_last_message
 
 FRESH = RunSettings(fresh=True)

@@ -12,18 +12,18 @@ import pytest
 from tests.improve.evals.suite_setup import MODEL, AgentWithSuite
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import eval as eval_command
-from mainspring.edges.cli import eval_health
-from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
-from mainspring.edges.cli.eval_report import ReportFiles
-from mainspring.improve.evals.comparison import compare
+from mainspring.edges.cli.evals import eval as eval_command
+from mainspring.edges.cli.evals import eval_health
+from mainspring.edges.cli.evals.eval import RunningArguments, SelectionArguments
+from mainspring.edges.cli.evals.eval_report import ReportFiles
 from mainspring.improve.evals.evaluation import evaluate
 from mainspring.improve.evals.gate.baseline import baseline_of, encode_baseline, read_baseline
+from mainspring.improve.evals.gate.comparison import compare
 from mainspring.improve.evals.gate.decision import gate
-from mainspring.improve.evals.html_report import html_page
-from mainspring.improve.evals.report_files import junit, markdown
-from mainspring.improve.evals.run_log import list_runs
-from mainspring.improve.evals.suite_health import check_health
+from mainspring.improve.evals.quality.suite_health import check_health
+from mainspring.improve.evals.reports.html_report import html_page
+from mainspring.improve.evals.reports.report_files import junit, markdown
+from mainspring.improve.evals.runs.run_log import list_runs
 
 HOSTILE = "<script>alert(1)</script> `code` | ]]> & \x1b[31m"
 CASES = [

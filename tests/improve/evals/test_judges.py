@@ -10,20 +10,20 @@ from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, outcomes, res
 from tests.row_checks import for_each
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import eval_labels
-from mainspring.improve.evals.calibration import answer_context, calibrate_judges
+from mainspring.edges.cli.evals import eval_labels
 from mainspring.improve.evals.graders import Pairwise
-from mainspring.improve.evals.judge_bias import LabelledPair, fit_length_bias, pair_verdict
-from mainspring.improve.evals.judges import Judges, model_family, read_pair, read_verdict
-from mainspring.improve.evals.labels import (
+from mainspring.improve.evals.quality.calibration import answer_context, calibrate_judges
+from mainspring.improve.evals.quality.pair_calibration import PairReport
+from mainspring.improve.evals.runs.runner import RunSettings
+from mainspring.improve.evals.scoring.judge_bias import LabelledPair, fit_length_bias, pair_verdict
+from mainspring.improve.evals.scoring.judges import Judges, model_family, read_pair, read_verdict
+from mainspring.improve.evals.scoring.labels import (
     Label,
     add_label,
     read_calibrations,
     read_labels,
     save_calibration,
 )
-from mainspring.improve.evals.pair_calibration import PairReport
-from mainspring.improve.evals.runner import RunSettings
 
 MET = '{"reason": "It is there.", "verdict": "met"}'
 MALFORMED = [

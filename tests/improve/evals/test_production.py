@@ -29,8 +29,8 @@ from mainspring.improve.evals.production import (
     production_graders,
 )
 from mainspring.improve.evals.production_score import production_score
-from mainspring.improve.evals.run_log import existing_runs
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.run_log import existing_runs
+from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.log.session_lease import hold_session
 from mainspring.runtime.agent_folder.production_settings import ManifestGrade

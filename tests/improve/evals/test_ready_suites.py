@@ -7,11 +7,11 @@ import pytest
 from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, scripts
 
 from mainspring.harness.context.xray import render_message
-from mainspring.improve.evals.new_suite import write_suite
+from mainspring.improve.evals.quality.suite_health import check_health
 from mainspring.improve.evals.ready.safety import DIMENSIONS, INJECTION, safety_suite
 from mainspring.improve.evals.ready.suites import READY_SUITES
-from mainspring.improve.evals.suite_files import read_suite
-from mainspring.improve.evals.suite_health import check_health
+from mainspring.improve.evals.suites.new_suite import write_suite
+from mainspring.improve.evals.suites.suite_files import read_suite
 from mainspring.runtime.session.xrays import read_shots
 
 

@@ -4,9 +4,9 @@ import pytest
 from tests.improve.evals.suite_setup import AgentWithSuite, outcomes, results_of, scripts
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import eval as eval_command
-from mainspring.improve.evals.runner import RunSettings
-from mainspring.improve.evals.suite_files import read_suite
+from mainspring.edges.cli.evals import eval as eval_command
+from mainspring.improve.evals.runs.runner import RunSettings
+from mainspring.improve.evals.suites.suite_files import read_suite
 from mainspring.improve.evals.trajectory import read_trajectory
 
 STAMP = "2026-11-17"

@@ -14,7 +14,7 @@ from tests.environ import clean_environ
 from tests.improve.evals.suite_setup import MODEL, AgentWithSuite, new_agent, outcomes
 
 from mainspring.core.events import EvalCaseEnded, ModelRequestEnded
-from mainspring.improve.evals.run_log import EvalRun, list_runs, read_run
+from mainspring.improve.evals.runs.run_log import EvalRun, list_runs, read_run
 
 CASES, TRIALS = 8, 2
 STEPS: list[object] = [

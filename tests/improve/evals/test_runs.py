@@ -9,10 +9,10 @@ from tests.improve.evals.suite_setup import AgentWithSuite, new_agent, outcomes,
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded, MemoryRecalled, UtilityCredited
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import EvalRun, list_runs, read_run
-from mainspring.improve.evals.runner import RunSettings
-from mainspring.improve.evals.trial_credit import credit_trial
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.run_log import EvalRun, list_runs, read_run
+from mainspring.improve.evals.runs.runner import RunSettings
+from mainspring.improve.evals.runs.trial_credit import credit_trial
 from mainspring.runtime.session.session_summary import origin_of
 
 

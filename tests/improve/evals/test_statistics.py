@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.improve.evals.comparison import CaseResult, compare, summarize
+from mainspring.improve.evals.gate.comparison import CaseResult, compare, summarize
 from mainspring.improve.evals.statistics import (
     cohen_kappa,
     mcnemar_mid_p,

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from mainspring.core.errors import InvalidInput
-from mainspring.improve.evals.suite_files import SuiteProblems, find_suites, read_suite
+from mainspring.improve.evals.suites.suite_files import SuiteProblems, find_suites, read_suite
 
 GOOD = """\
 trials: 2

@@ -7,10 +7,10 @@ import pytest
 from tests.improve.evals.suite_setup import MODEL, AgentWithSuite
 
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli import eval as eval_command
-from mainspring.edges.cli.eval import RunningArguments, SelectionArguments
-from mainspring.edges.cli.eval_report import ReportFiles
-from mainspring.improve.evals.comparison import CaseResult, compare, summarize
+from mainspring.edges.cli.evals import eval as eval_command
+from mainspring.edges.cli.evals.eval import RunningArguments, SelectionArguments
+from mainspring.edges.cli.evals.eval_report import ReportFiles
+from mainspring.improve.evals.gate.comparison import CaseResult, compare, summarize
 from mainspring.improve.evals.topologies import Topology, TopologyResult, advice
 
 TASK = "How much is 6 x 7?"

@@ -5,10 +5,10 @@ from random import Random
 
 from tests.improve.evals.suite_setup import AgentWithSuite
 
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import existing_runs
-from mainspring.improve.evals.runner import RunSettings
-from mainspring.improve.evals.trend import REFERENCE_RUNS, RunRate, suite_trend, trend
+from mainspring.improve.evals.reports.trend import REFERENCE_RUNS, RunRate, suite_trend, trend
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.run_log import existing_runs
+from mainspring.improve.evals.runs.runner import RunSettings
 
 RUNS = 20
 TRIALS = 50

@@ -8,9 +8,9 @@ import yaml
 from tests.environ import boundary
 
 from mainspring.config import Settings, read_settings
-from mainspring.improve.evals.suite_files import read_suite
-from mainspring.improve.evolution.evolve_settings import read_settings as read_evolve
+from mainspring.improve.evals.suites.suite_files import read_suite
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.tracks.evolve_settings import read_settings as read_evolve
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 TOPICS = {

@@ -13,11 +13,11 @@ from tests.improve.evolution.support_agent import (
 )
 
 from mainspring.core.errors import InvalidInput
-from mainspring.improve.evolution.campaign_log import (
+from mainspring.improve.evolution.campaigns.campaign_log import (
     read_candidate,
     read_ledger,
 )
-from mainspring.improve.evolution.campaign_views import approval_hash
+from mainspring.improve.evolution.campaigns.campaign_views import approval_hash
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from tests import fork_server
 from tests.environ import clean_environ
 from tests.improve.evolution.support_agent import change, opened, write_support_agent
 
-from mainspring.improve.evolution.campaign_log import read_ledger
+from mainspring.improve.evolution.campaigns.campaign_log import read_ledger
 from mainspring.runtime.agent_folder.canary import read_canary
 
 ASKED = "Do you know about the shipping of my lamp, please?"

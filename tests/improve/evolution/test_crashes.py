@@ -12,7 +12,7 @@ import pytest
 from tests.improve.evolution.test_programs import opened, write_doubling
 
 from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult
-from mainspring.improve.evolution.campaign_log import Campaign
+from mainspring.improve.evolution.campaigns.campaign_log import Campaign
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 
 Ask = Callable[[str, str, str], Awaitable[tuple[str, Decimal]]]

@@ -12,7 +12,7 @@ from mainspring.core import events
 from mainspring.core.content import TextBlock
 from mainspring.core.sender import Origin, OriginType
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
-from mainspring.improve.evolution.learning import Draft
+from mainspring.improve.evolution.tracks.learning import Draft
 from mainspring.log.session_lease import hold_session
 
 RELEASE = ("make build", "make check", "make publish")

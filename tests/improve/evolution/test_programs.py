@@ -13,8 +13,8 @@ from tests.environ import boundary
 from mainspring.config import read_settings
 from mainspring.core.errors import InvalidInput
 from mainspring.improve.evolution.candidate import Candidate
-from mainspring.improve.evolution.evolve_settings import EvolveSettings
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.tracks.evolve_settings import EvolveSettings
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 
 RUNNER = """\

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from tests.improve.evolution.support_agent import TOPICS, change, opened, write_support_agent
 
-from mainspring.improve.evolution.campaign_views import promotion_diff
+from mainspring.improve.evolution.campaigns.campaign_views import promotion_diff
 
 RULES = " ".join(rule for _, rule in TOPICS.values())
 TRACKS = {

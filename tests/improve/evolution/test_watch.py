@@ -15,7 +15,7 @@ from tests.improve.evolution.support_agent import (
 )
 
 from mainspring.core.events import FeedbackGiven, RatedSubject
-from mainspring.improve.evolution.campaign_log import read_ledger
+from mainspring.improve.evolution.campaigns.campaign_log import read_ledger
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.improve.evolution.watch import VersionWatch, WatchReport
 from mainspring.log.session_lease import hold_session

@@ -12,7 +12,7 @@ from mainspring.capabilities.tools.html_text import html_to_text
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.runtime.knowledge.documents import PART_BYTES, read_document
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
-from mainspring.runtime.memory.memory_index import open_passages
+from mainspring.runtime.memory.search.memory_index import open_passages
 
 GUIDE = "# Returns\n\nGoods are sent back within 30 days.\n\n## Refunds\n\nMoney in two weeks.\n"
 PAGE = "<html><body><h1>Shipping</h1><p>Parcels leave at noon.</p><script>x</script></body></html>"

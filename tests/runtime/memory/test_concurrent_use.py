@@ -13,9 +13,9 @@ from mainspring.core.sender import Sender
 from mainspring.retrieval.sqlite_passages import SqlitePassages
 from mainspring.runtime.memory.memory_doctor import examine
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.memory_versions import Change
 from mainspring.runtime.memory.note import Note
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
 
 SECONDS = 60
 CHANGE = Change(author=Sender(kind="agent", id="writer"), reason="test")

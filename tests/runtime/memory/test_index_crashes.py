@@ -10,7 +10,7 @@ from random import Random
 import pytest
 from tests.runtime.memory.memory_setup import ANNA, a_note, memory_folder
 
-from mainspring.runtime.memory.memory_index import MemoryIndex
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
 
 KILLS = 6
 WORDS = [f"word{number}" for number in range(40)]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from tests.runtime.memory.memory_setup import ANNA, a_note, memory_folder
 
-from mainspring.runtime.memory.memory_index import MemoryIndex, note_parts
 from mainspring.runtime.memory.note import parse_note
+from mainspring.runtime.memory.search.memory_index import MemoryIndex, note_parts
 
 
 def test_an_edit_by_hand_is_found_by_the_next_search(tmp_path: Path):

@@ -16,12 +16,12 @@ from mainspring.core.envelope import Event
 from mainspring.core.sender import Origin, Sender
 from mainspring.improve.dreams.model_lessons import read_facts
 from mainspring.improve.session_lessons import SessionRecord, lessons
-from mainspring.runtime.memory.consolidation import RULE_TYPES, Consolidation
-from mainspring.runtime.memory.extraction import MemoryCandidate
-from mainspring.runtime.memory.memory_edits import apply_edits
+from mainspring.runtime.memory.learning.consolidation import RULE_TYPES, Consolidation
+from mainspring.runtime.memory.learning.extraction import MemoryCandidate
+from mainspring.runtime.memory.learning.memory_edits import apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.memory_versions import Change
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
 from mainspring.runtime.memory.session_learning import edit_key
 from mainspring.runtime.memory.session_memory import SessionMemory
 

@@ -14,9 +14,9 @@ from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.manifest import ManifestEntry, manifest_picker, picked_memories
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryIndex
 from mainspring.runtime.memory.note import CONFLICTS, Note
 from mainspring.runtime.memory.recall import RECALL_TOKENS, Recall, UtilityValues, decay
+from mainspring.runtime.memory.search.memory_index import MemoryIndex
 from mainspring.runtime.memory.session_memory import WAKE_UP_TOKENS, SessionMemory, token_count
 from mainspring.runtime.utility.ranking import Utility
 

@@ -13,10 +13,14 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import GENESIS, Event, encode_payload
 from mainspring.core.events import KnownPayload
 from mainspring.core.sender import Origin, Sender
-from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.consolidation import MAX_LINKS, Consolidation
-from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence, extract_candidates
-from mainspring.runtime.memory.memory_edits import apply_edits, edit_diff
+from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.learning.consolidation import MAX_LINKS, Consolidation
+from mainspring.runtime.memory.learning.extraction import (
+    MemoryCandidate,
+    MemoryEvidence,
+    extract_candidates,
+)
+from mainspring.runtime.memory.learning.memory_edits import apply_edits, edit_diff
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import CONFLICTS, NoteType, Trust
 from mainspring.runtime.memory.session_learning import edit_key

@@ -13,10 +13,10 @@ from tests.runtime.memory.memory_setup import AGENT, a_note, memory_folder
 from tests.runtime.memory.test_session_learning import AGENT as LEARNER
 from tests.runtime.memory.test_session_learning import TUESDAY, log_of
 
-from mainspring.runtime.memory.extraction import extract_candidates
+from mainspring.runtime.memory.learning.extraction import extract_candidates
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex
 from mainspring.runtime.memory.note import CONFLICTS, INDEX_FILE
+from mainspring.runtime.memory.search.memory_index import MemoryHit, MemoryIndex
 from mainspring.runtime.memory.session_learning import learn
 
 

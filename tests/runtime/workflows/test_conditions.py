@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.workflows.references import (
+from mainspring.runtime.workflows.format.references import (
     Output,
     Reference,
     condition_holds,

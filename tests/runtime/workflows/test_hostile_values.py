@@ -12,8 +12,8 @@ from tests.runtime.workflows.fake_steps import FakeSteps, files_of, play, says
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.workflows.program_text import bash_program, script_program
-from mainspring.runtime.workflows.references import Reference
+from mainspring.runtime.workflows.format.program_text import bash_program, script_program
+from mainspring.runtime.workflows.format.references import Reference
 
 PIECES = (
     *("$(touch OWNED)", "`touch OWNED`", "; touch OWNED #", "| touch OWNED", "&& touch OWNED"),

@@ -21,9 +21,9 @@ from anyio.abc import TaskGroup
 from msgspec import Struct
 from yarl import URL
 
-from mainspring.capabilities.mcp import messages
-from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text, clean_value
-from mainspring.capabilities.mcp.messages import CallResult, decode_result
+from mainspring.capabilities.mcp.protocol import messages
+from mainspring.capabilities.mcp.protocol.foreign_text import clean_line, clean_text, clean_value
+from mainspring.capabilities.mcp.protocol.messages import CallResult, decode_result
 from mainspring.capabilities.mcp.server_requests import RequestHandlers
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal, StoredRounds
 from mainspring.core.errors import McpFailed

@@ -9,9 +9,9 @@ import re
 import shlex
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-from mainspring.capabilities.mcp import messages
-from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text
-from mainspring.capabilities.mcp.messages import Prompt
+from mainspring.capabilities.mcp.protocol import messages
+from mainspring.capabilities.mcp.protocol.foreign_text import clean_line, clean_text
+from mainspring.capabilities.mcp.protocol.messages import Prompt
 from mainspring.capabilities.mcp.server_connection import ServerConnection
 from mainspring.capabilities.mcp.tools import content_text, plain_name, resource_text
 from mainspring.core.errors import McpFailed

@@ -11,16 +11,16 @@ import anyio
 from anyio import CancelScope
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.client import (
+from mainspring.capabilities.mcp.elicitation import Elicitations, Questions
+from mainspring.capabilities.mcp.protocol.client import (
     ClientLimits,
     McpClient,
     Progress,
     ToolList,
 )
-from mainspring.capabilities.mcp.elicitation import Elicitations, Questions
-from mainspring.capabilities.mcp.era import ServerInfo
-from mainspring.capabilities.mcp.messages import CallResult, Era, Implementation
-from mainspring.capabilities.mcp.transport import Transport
+from mainspring.capabilities.mcp.protocol.era import ServerInfo
+from mainspring.capabilities.mcp.protocol.messages import CallResult, Era, Implementation
+from mainspring.capabilities.mcp.protocol.transport import Transport
 from mainspring.core.errors import McpFailed, ToolEnvironmentError
 from mainspring.core.tool import Call
 

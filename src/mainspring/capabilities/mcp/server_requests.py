@@ -9,9 +9,9 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.capabilities.mcp import messages
-from mainspring.capabilities.mcp.foreign_text import clean_text
-from mainspring.capabilities.mcp.messages import Content, Text, decode_result
+from mainspring.capabilities.mcp.protocol import messages
+from mainspring.capabilities.mcp.protocol.foreign_text import clean_text
+from mainspring.capabilities.mcp.protocol.messages import Content, Text, decode_result
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import McpFailed, ProviderFailed
 from mainspring.core.events import KnownPayload

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias, cast
 from urllib.parse import unquote
 
-from mainspring.capabilities.mcp.client import McpClient
-from mainspring.capabilities.mcp.foreign_text import clean_line, clean_text
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.client import McpClient
+from mainspring.capabilities.mcp.protocol.foreign_text import clean_line, clean_text
+from mainspring.capabilities.mcp.protocol.messages import (
     SKILLS_EXTENSION,
     ResourceContent,
     SkillEntry,

@@ -16,14 +16,13 @@ import anyio
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.channel import ChannelTransport, LineChannel
-from mainspring.capabilities.mcp.client import ClientLimits, ToolList
 from mainspring.capabilities.mcp.elicitation import Elicitations
-from mainspring.capabilities.mcp.foreign_text import clean_line
-from mainspring.capabilities.mcp.messages import Implementation
-from mainspring.capabilities.mcp.package_cache import PackageCache, ServerProgram
+from mainspring.capabilities.mcp.programs.package_cache import PackageCache, ServerProgram
+from mainspring.capabilities.mcp.protocol.client import ClientLimits, ToolList
+from mainspring.capabilities.mcp.protocol.foreign_text import clean_line
+from mainspring.capabilities.mcp.protocol.messages import Implementation
+from mainspring.capabilities.mcp.protocol.transport import Transport
 from mainspring.capabilities.mcp.references import message_context, resource_tool
-from mainspring.capabilities.mcp.server_auth import Learn, ServerAuth
 from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerConnection
 from mainspring.capabilities.mcp.server_ports import (
     Entry,
@@ -48,8 +47,9 @@ from mainspring.capabilities.mcp.tools import (
     server_tools,
     tool_prefix,
 )
-from mainspring.capabilities.mcp.traced_transport import Trace, TracedTransport
-from mainspring.capabilities.mcp.transport import Transport
+from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
+from mainspring.capabilities.mcp.transports.server_auth import Learn, ServerAuth
+from mainspring.capabilities.mcp.transports.traced_transport import Trace, TracedTransport
 from mainspring.core.errors import InvalidInput, McpFailed
 from mainspring.core.events import ErrorDetail, KnownPayload, RetryStatus, SessionFailed
 from mainspring.core.ids import new_id

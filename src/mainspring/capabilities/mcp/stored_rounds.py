@@ -14,7 +14,7 @@ import msgspec
 from anyio import to_thread
 from msgspec import Struct
 
-from mainspring.capabilities.mcp.messages import InputRound
+from mainspring.capabilities.mcp.protocol.messages import InputRound
 from mainspring.core.errors import InvalidInput, MainspringError, McpFailed
 from mainspring.core.tool import Call
 

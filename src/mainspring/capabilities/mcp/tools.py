@@ -14,15 +14,15 @@ from typing import TypeAlias, cast
 
 import msgspec
 
-from mainspring.capabilities.mcp.client import Progress, ToolList
 from mainspring.capabilities.mcp.elicitation import Questions
-from mainspring.capabilities.mcp.foreign_text import (
+from mainspring.capabilities.mcp.protocol.client import Progress, ToolList
+from mainspring.capabilities.mcp.protocol.foreign_text import (
     clean_description,
     clean_line,
     clean_text,
     clean_value,
 )
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     Audio,
     CallResult,
     Content,

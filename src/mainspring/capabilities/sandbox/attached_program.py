@@ -9,7 +9,7 @@ from contextlib import suppress
 import anyio
 from anyio import CancelScope
 
-from mainspring.capabilities.sandbox.keeper_connection import KeeperConnection
+from mainspring.capabilities.sandbox.keeper_process.keeper_connection import KeeperConnection
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest

@@ -19,13 +19,13 @@ from msgspec import Struct
 
 from mainspring import error_table
 from mainspring.capabilities.sandbox.backend import Backend, Unsandboxed, find_agent_interpreter
-from mainspring.capabilities.sandbox.bwrap import OPTIONAL, Bubblewrap, find_bubblewraps
+from mainspring.capabilities.sandbox.backends.bwrap import OPTIONAL, Bubblewrap, find_bubblewraps
+from mainspring.capabilities.sandbox.backends.docker import Docker
+from mainspring.capabilities.sandbox.backends.landlock import Landlock
+from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.macos import Seatbelt
 from mainspring.capabilities.sandbox.canaries import canary_failure, probe_spec
-from mainspring.capabilities.sandbox.docker import Docker
-from mainspring.capabilities.sandbox.execution_records import boot_id
-from mainspring.capabilities.sandbox.landlock import Landlock
-from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
-from mainspring.capabilities.sandbox.macos import Seatbelt
+from mainspring.capabilities.sandbox.keeper_process.execution_records import boot_id
 from mainspring.core.clock import Clock, now
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.files.atomic_file import write_atomic

@@ -23,15 +23,15 @@ from mainspring.capabilities.sandbox.backend import (
     check_private_paths,
     describe_sandbox,
 )
-from mainspring.capabilities.sandbox.execution import LOST_RESULT
-from mainspring.capabilities.sandbox.execution_records import ExecutionRecords
-from mainspring.capabilities.sandbox.keeper_connection import (
+from mainspring.capabilities.sandbox.keeper_process.execution import LOST_RESULT
+from mainspring.capabilities.sandbox.keeper_process.execution_records import ExecutionRecords
+from mainspring.capabilities.sandbox.keeper_process.keeper_connection import (
     KeeperConnection,
     connect_to_keeper,
     environment_pairs,
     start_keeper,
 )
-from mainspring.capabilities.sandbox.stale_keepers import end_keeper_if_stale, stamp
+from mainspring.capabilities.sandbox.keeper_process.stale_keepers import end_keeper_if_stale, stamp
 from mainspring.capabilities.sandbox.wire import MAX_FRAME, SOCKET, frame, pack, unpack
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import (

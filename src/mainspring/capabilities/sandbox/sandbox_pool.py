@@ -22,6 +22,7 @@ from msgspec import Struct, field
 
 from mainspring.capabilities.sandbox.backend import Backend, SandboxSpec, describe_sandbox
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
+from mainspring.capabilities.sandbox.keeper_process.stale_keepers import end_stale_keepers
 from mainspring.capabilities.sandbox.sandbox_client import (
     KeeperSandbox,
     SandboxServices,
@@ -39,7 +40,6 @@ from mainspring.capabilities.sandbox.sandbox_session import (
     SessionServices,
     check_protected_paths,
 )
-from mainspring.capabilities.sandbox.stale_keepers import end_stale_keepers
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.events import KnownPayload, NetworkRequested

@@ -15,8 +15,8 @@ from anyio import to_thread
 
 from mainspring.capabilities.sandbox.backend import Backend
 from mainspring.capabilities.sandbox.backend_selection import SandboxSettings, select_backend
-from mainspring.capabilities.sandbox.bwrap import find_bubblewrap
-from mainspring.capabilities.sandbox.landlock_rules import ENOUGH_ABI, landlock_abi
+from mainspring.capabilities.sandbox.backends.bwrap import find_bubblewrap
+from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.core.errors import SandboxFailed
 from mainspring.files.session_owner import available_uids, missing_capabilities
 

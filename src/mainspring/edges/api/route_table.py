@@ -6,38 +6,38 @@ from mainspring import __version__
 from mainspring.config import FOLDER
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route, routes_of
-from mainspring.edges.api.routes.agents import AgentRoutes
-from mainspring.edges.api.routes.alarms import AlarmRoutes
-from mainspring.edges.api.routes.approvals import ApprovalRoutes
-from mainspring.edges.api.routes.audit import AuditRoutes
-from mainspring.edges.api.routes.campaigns import CampaignRoutes
-from mainspring.edges.api.routes.deployments import DeploymentRoutes, DeploymentRunRoutes
-from mainspring.edges.api.routes.dreams import DreamRoutes
-from mainspring.edges.api.routes.environments import EnvironmentRoutes
-from mainspring.edges.api.routes.events import EventRoutes, StreamRoutes
-from mainspring.edges.api.routes.files import FileRoutes
-from mainspring.edges.api.routes.halts import HaltRoutes, ParkedRoutes
-from mainspring.edges.api.routes.keys import KeyRoutes
-from mainspring.edges.api.routes.mcp_logins import McpLoginRoutes
-from mainspring.edges.api.routes.memory_stores import MemoryRoutes, MemoryStoreRoutes
-from mainspring.edges.api.routes.openapi import OpenApiRoutes
-from mainspring.edges.api.routes.resources import ResourceRoutes
-from mainspring.edges.api.routes.session_insights import (
+from mainspring.edges.api.routes.define.agents import AgentRoutes
+from mainspring.edges.api.routes.define.campaigns import CampaignRoutes
+from mainspring.edges.api.routes.define.deployments import DeploymentRoutes, DeploymentRunRoutes
+from mainspring.edges.api.routes.define.dreams import DreamRoutes
+from mainspring.edges.api.routes.define.environments import EnvironmentRoutes
+from mainspring.edges.api.routes.define.files import FileRoutes
+from mainspring.edges.api.routes.define.memory_stores import MemoryRoutes, MemoryStoreRoutes
+from mainspring.edges.api.routes.define.skills import SkillRoutes
+from mainspring.edges.api.routes.define.vaults import CredentialRoutes, VaultRoutes
+from mainspring.edges.api.routes.define.workflows import WorkflowRoutes, WorkflowRunRoutes
+from mainspring.edges.api.routes.operate.alarms import AlarmRoutes
+from mainspring.edges.api.routes.operate.audit import AuditRoutes
+from mainspring.edges.api.routes.operate.halts import HaltRoutes, ParkedRoutes
+from mainspring.edges.api.routes.operate.keys import KeyRoutes
+from mainspring.edges.api.routes.operate.mcp_logins import McpLoginRoutes
+from mainspring.edges.api.routes.operate.openapi import OpenApiRoutes
+from mainspring.edges.api.routes.operate.tenants import TenantRoutes
+from mainspring.edges.api.routes.operate.triggers import TriggerRoutes
+from mainspring.edges.api.routes.operate.webhooks import WebhookRoutes
+from mainspring.edges.api.routes.run.approvals import ApprovalRoutes
+from mainspring.edges.api.routes.run.events import EventRoutes, StreamRoutes
+from mainspring.edges.api.routes.run.resources import ResourceRoutes
+from mainspring.edges.api.routes.run.session_insights import (
     ActivityRoutes,
     CostRoutes,
     InsightRoutes,
     PolicyRoutes,
 )
-from mainspring.edges.api.routes.session_transfers import MoveRoutes
-from mainspring.edges.api.routes.sessions import CommandRoutes, SessionRoutes
-from mainspring.edges.api.routes.skills import SkillRoutes
-from mainspring.edges.api.routes.tenants import TenantRoutes
-from mainspring.edges.api.routes.threads import ThreadRoutes
-from mainspring.edges.api.routes.triggers import TriggerRoutes
-from mainspring.edges.api.routes.vaults import CredentialRoutes, VaultRoutes
-from mainspring.edges.api.routes.webhooks import WebhookRoutes
-from mainspring.edges.api.routes.work import WorkRoutes
-from mainspring.edges.api.routes.workflows import WorkflowRoutes, WorkflowRunRoutes
+from mainspring.edges.api.routes.run.session_transfers import MoveRoutes
+from mainspring.edges.api.routes.run.sessions import CommandRoutes, SessionRoutes
+from mainspring.edges.api.routes.run.threads import ThreadRoutes
+from mainspring.edges.api.routes.run.work import WorkRoutes
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.edges.dashboard.sign_in import SignInRoutes
 from mainspring.edges.dashboard.view_routes import ChangeRoutes, ListedSessionRoutes, LogRoutes

@@ -15,7 +15,7 @@ from aiohttp import web
 from mainspring.core.errors import MainspringError, StoreFailed
 from mainspring.edges.api.errors import error_body, http_status
 from mainspring.log.task_groups import run_in_background
-from mainspring.service.sessions.event_streams import StreamMessage
+from mainspring.service.sessions.events.event_streams import StreamMessage
 
 _LOG = logging.getLogger("mainspring.api")
 HEADERS = {

@@ -14,7 +14,7 @@ import typer
 from mainspring.config import Settings, read_settings
 from mainspring.core import errors
 from mainspring.edges.cli.commands import Action
-from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.render.printing import Screen
 
 FAILED_STATUS = 1
 INTERRUPTED_STATUS = 130

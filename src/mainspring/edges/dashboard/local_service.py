@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from mainspring.capabilities.mcp.api_login import ApiLogin
+from mainspring.capabilities.mcp.login.api_login import ApiLogin
 from mainspring.capabilities.network.outbound_http import HttpPoster, OutboundHttpClient
 from mainspring.capabilities.tools.client_tools import client_tools
 from mainspring.capabilities.vault.aes_seal import AesSeal
@@ -20,7 +20,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.service import Infrastructure, Service, build_service
-from mainspring.service.sessions.preview_deltas import LocalDeltas
+from mainspring.service.sessions.events.preview_deltas import LocalDeltas
 from mainspring.service.views.local_records import LocalRecords
 from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry

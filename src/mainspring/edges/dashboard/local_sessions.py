@@ -15,12 +15,12 @@ from anyio import CapacityLimiter, Event
 from anyio.abc import TaskGroup
 
 from mainspring.core.errors import LeaseHeld, MainspringError, NotFound, SessionNotFound
-from mainspring.edges.cli.session_runner import SessionRunner
+from mainspring.edges.cli.run.session_runner import SessionRunner
 from mainspring.log.store import all_sessions
 from mainspring.service.jobs.dispatcher import Backlog, FailureHandler, Job, JobHandler
 from mainspring.service.jobs.worker import WAKE_TASK
 from mainspring.service.service import Service
-from mainspring.service.sessions.preview_deltas import PreviewPublisher
+from mainspring.service.sessions.events.preview_deltas import PreviewPublisher
 from mainspring.service.views.local_records import LOCAL_TENANT
 
 _LOG = logging.getLogger("mainspring.ui")

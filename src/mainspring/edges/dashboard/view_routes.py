@@ -11,10 +11,10 @@ from aiohttp import web
 from msgspec import Meta, Struct
 
 from mainspring.edges.api.route import ApiCall, Empty, RouteOptions, route
-from mainspring.edges.api.routes.events import LAST_EVENT_ID_HEADER, log_position
+from mainspring.edges.api.routes.run.events import LAST_EVENT_ID_HEADER, log_position
 from mainspring.edges.api.sse import STREAM_TIMING, StreamTiming, send_stream
-from mainspring.service.sessions.event_streams import EventStreams, StreamRequest
-from mainspring.service.sessions.preview_deltas import PreviewKind
+from mainspring.service.sessions.events.event_streams import EventStreams, StreamRequest
+from mainspring.service.sessions.events.preview_deltas import PreviewKind
 from mainspring.service.sessions.session_listing import ListSessions, TwoWayPage
 from mainspring.service.storage.pagination import Page
 from mainspring.service.views.change_feed import ChangeFeed, Changes, ChangesQuery

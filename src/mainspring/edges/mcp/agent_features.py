@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     SKILLS_EXTENSION,
     ResourceContent,
     ResourceTemplate,

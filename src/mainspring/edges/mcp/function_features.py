@@ -17,7 +17,7 @@ import anyio
 import msgspec
 from anyio import from_thread
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     Content,
     Image,
     Prompt,

@@ -14,7 +14,7 @@ import anyio
 from aiohttp import web
 from anyio import CancelScope
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     HEADER_MISMATCH,
     INVALID_REQUEST,
     METHOD_NOT_FOUND,

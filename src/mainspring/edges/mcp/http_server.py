@@ -14,7 +14,7 @@ from typing import ClassVar
 from aiohttp import web
 
 from mainspring import __version__
-from mainspring.capabilities.mcp.messages import Implementation
+from mainspring.capabilities.mcp.protocol.messages import Implementation
 from mainspring.capabilities.mcp.server.dispatcher import McpServer
 from mainspring.capabilities.mcp.server.features import Features
 from mainspring.capabilities.mcp.server.request_state import StateSigner

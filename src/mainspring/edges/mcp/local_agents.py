@@ -14,7 +14,7 @@ from anyio import CancelScope
 from mainspring.core.errors import Forbidden, InvalidInput, LeaseHeld, NotFound, SessionNotFound
 from mainspring.core.sender import Origin
 from mainspring.core.tool import Tool
-from mainspring.edges.cli.session_runner import SessionRunner
+from mainspring.edges.cli.run.session_runner import SessionRunner
 from mainspring.edges.mcp.agent_host import (
     PendingApproval,
     PublishedAgent,

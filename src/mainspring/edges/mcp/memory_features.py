@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import msgspec
 
-from mainspring.capabilities.mcp.messages import ToolAnnotations, ToolDefinition
+from mainspring.capabilities.mcp.protocol.messages import ToolAnnotations, ToolDefinition
 from mainspring.capabilities.mcp.server.exchange import Exchange
 from mainspring.capabilities.mcp.server.features import ToolReply
 from mainspring.core import ids

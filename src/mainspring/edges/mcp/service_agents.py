@@ -36,7 +36,7 @@ from mainspring.service.approvals.approval_record import Approval
 from mainspring.service.approvals.approvals import ApprovalAnswer
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.service_groups import ResourceServices, SessionServices
-from mainspring.service.sessions.event_content import SendInterrupt, SendMessage
+from mainspring.service.sessions.events.event_content import SendInterrupt, SendMessage
 from mainspring.service.sessions.session_listing import ListSessions
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_view import LoadedSession

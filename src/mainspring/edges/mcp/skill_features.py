@@ -14,7 +14,7 @@ from urllib.parse import quote, unquote
 import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     Prompt,
     PromptArgument,
     PromptMessage,

@@ -26,7 +26,7 @@ from mainspring.core.events import (
 from mainspring.core.sender import Origin, Sender
 from mainspring.improve.listed_sessions import create_listed, read_list
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.memory.memory_edits import MemoryEdit
+from mainspring.runtime.memory.learning.memory_edits import MemoryEdit
 
 DreamStatus: TypeAlias = Literal["running", "proposed", "applied", "rolled_back"]
 _EDITS = msgspec.json.Decoder(tuple[MemoryEdit, ...])

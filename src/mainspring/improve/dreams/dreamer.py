@@ -37,13 +37,13 @@ from mainspring.improve.dreams.dream_log import (
 )
 from mainspring.improve.dreams.memory_upkeep import Upkeep, archive_outdated
 from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
-from mainspring.improve.evals.judge_calls import RunBudget, new_request
+from mainspring.improve.evals.scoring.judge_calls import RunBudget, new_request
 from mainspring.improve.session_lessons import SessionRecord, lessons
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
-from mainspring.runtime.memory.consolidation import Consolidation
-from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit
+from mainspring.runtime.memory.learning.consolidation import Consolidation
+from mainspring.runtime.memory.learning.memory_edits import AppliedEdits, MemoryEdit
 from mainspring.runtime.memory.recall import UtilityValues
 from mainspring.runtime.model_question import complete, reply_text
 from mainspring.runtime.session_context import Models

@@ -17,9 +17,9 @@ from mainspring.core.events import DreamScore
 from mainspring.core.sender import Sender
 from mainspring.improve.dreams.dreamer import DreamStore
 from mainspring.improve.evals.evaluation import evaluate
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit, apply_edits
+from mainspring.runtime.memory.learning.memory_edits import AppliedEdits, MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change
 

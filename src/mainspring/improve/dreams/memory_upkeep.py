@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import date, datetime
 
 from mainspring.retrieval.stems import stems
-from mainspring.runtime.memory.consolidation import ARCHIVE, Consolidation
-from mainspring.runtime.memory.memory_index import note_time
+from mainspring.runtime.memory.learning.consolidation import ARCHIVE, Consolidation
 from mainspring.runtime.memory.note import Note
 from mainspring.runtime.memory.recall import HALF_LIVES, UtilityValues
+from mainspring.runtime.memory.search.memory_index import note_time
 from mainspring.runtime.utility.ranking import reliability
 
 _EXPIRES = "valid_to"

@@ -16,8 +16,12 @@ from mainspring.core import events, ids
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.improve.session_lessons import SessionRecord
-from mainspring.runtime.memory.absolute_dates import make_dates_absolute
-from mainspring.runtime.memory.extraction import MemoryCandidate, MemoryEvidence, is_from_person
+from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.learning.extraction import (
+    MemoryCandidate,
+    MemoryEvidence,
+    is_from_person,
+)
 from mainspring.runtime.memory.note import NoteType
 
 AskDream: TypeAlias = Callable[[str, str, str], Awaitable[str | None]]

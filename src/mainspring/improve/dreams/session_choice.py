@@ -11,7 +11,7 @@ from mainspring.improve.dreams.dream_log import list_dreams, read_dream
 from mainspring.improve.dreams.dreamer import MAX_SESSIONS
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
-from mainspring.runtime.memory.extraction import is_learned_from
+from mainspring.runtime.memory.learning.extraction import is_learned_from
 
 DUE_SESSIONS = 5
 DUE_AFTER = timedelta(hours=24)

@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.gate.baseline import baseline_of
 from mainspring.improve.evals.gate.decision import GateResult, gate
-from mainspring.improve.evals.run_log import EvalRun, existing_runs, newest_finished_run
-from mainspring.improve.evals.runner import Plan, RunSettings, SuiteRunner
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.run_log import EvalRun, existing_runs, newest_finished_run
+from mainspring.improve.evals.runs.runner import Plan, RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 
 LISTED_AS = " (drill)"

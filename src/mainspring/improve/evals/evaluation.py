@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.comparison import CaseResults, Summary, case_results, summarize
-from mainspring.improve.evals.runner import RunSettings, SuiteRunner
+from mainspring.improve.evals.gate.comparison import CaseResults, Summary, case_results, summarize
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 
 

@@ -48,13 +48,13 @@ from mainspring.improve.evals.graders import (
     Trajectory,
     grader_name,
 )
-from mainspring.improve.evals.grading import grade_trial, is_passed, reward
-from mainspring.improve.evals.grading_context import GradingContext
-from mainspring.improve.evals.judge_calls import RunBudget, judge_asker
-from mainspring.improve.evals.judges import Judges
-from mainspring.improve.evals.labels import read_calibrations
-from mainspring.improve.evals.run_log import create_run, fold_run
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.run_log import create_run, fold_run
+from mainspring.improve.evals.runs.runner import SuiteRunner
+from mainspring.improve.evals.scoring.grading import grade_trial, is_passed, reward
+from mainspring.improve.evals.scoring.grading_context import GradingContext
+from mainspring.improve.evals.scoring.judge_calls import RunBudget, judge_asker
+from mainspring.improve.evals.scoring.judges import Judges
+from mainspring.improve.evals.scoring.labels import read_calibrations
 from mainspring.improve.evals.suite import ENCODER, Case, SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
 from mainspring.log.session_lease import hold_session

@@ -9,10 +9,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.comparison import case_results, summarize
-from mainspring.improve.evals.grading import meets_constraints
+from mainspring.improve.evals.gate.comparison import case_results, summarize
 from mainspring.improve.evals.production import LISTED_AS
-from mainspring.improve.evals.run_log import existing_runs, newest_finished_run
+from mainspring.improve.evals.runs.run_log import existing_runs, newest_finished_run
+from mainspring.improve.evals.scoring.grading import meets_constraints
 from mainspring.improve.evals.statistics import Interval, mean_interval
 from mainspring.log.session_log import SessionLog
 

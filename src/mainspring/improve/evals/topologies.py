@@ -15,14 +15,14 @@ import msgspec
 from mainspring.core.envelope import event_types
 from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.events import ThreadCreated
-from mainspring.improve.evals.comparison import (
+from mainspring.improve.evals.gate.comparison import (
     Comparison,
     Summary,
     case_results,
     compare,
     summarize,
 )
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent import AnyAgent
 from mainspring.runtime.subagent import GENERAL, Subagent

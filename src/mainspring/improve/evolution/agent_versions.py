@@ -18,7 +18,7 @@ from mainspring.core.events import (
     VersionCreated,
 )
 from mainspring.core.sender import Sender
-from mainspring.improve.evolution.campaign_log import (
+from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
     CampaignsPaused,
     Ledger,
@@ -26,9 +26,9 @@ from mainspring.improve.evolution.campaign_log import (
     read_candidate,
     read_ledger,
 )
-from mainspring.improve.evolution.campaign_views import approval_hash
+from mainspring.improve.evolution.campaigns.campaign_views import approval_hash
 from mainspring.improve.evolution.candidate import Candidate
-from mainspring.improve.evolution.folder_texts import copy_with, write_texts
+from mainspring.improve.evolution.tracks.folder_texts import copy_with, write_texts
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent_folder.canary import Canary, canary_place, write_canary
 from mainspring.runtime.agent_folder.folder_versions import record_version

@@ -10,8 +10,8 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import EvolutionTrack
-from mainspring.improve.evolution.campaign_log import list_campaigns, read_campaign
-from mainspring.improve.evolution.static_checks import text_problem
+from mainspring.improve.evolution.campaigns.campaign_log import list_campaigns, read_campaign
+from mainspring.improve.evolution.tracks.static_checks import text_problem
 from mainspring.log.session_log import SessionLog
 
 ASSETS_FILE = "assets.jsonl"

@@ -26,13 +26,13 @@ from mainspring.core.events import (
 )
 from mainspring.core.sender import Sender
 from mainspring.files.atomic_file import read_bounded
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.run_log import MAX_EARLIER_RUNS, existing_runs
-from mainspring.improve.evals.runner import RunSettings
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.run_log import MAX_EARLIER_RUNS, existing_runs
+from mainspring.improve.evals.runs.runner import RunSettings
 from mainspring.improve.evals.suite import Case, SuiteFile
 from mainspring.improve.evolution.agent_versions import AgentVersions
 from mainspring.improve.evolution.assets import ASSETS_FILE, Asset, list_assets, read_assets
-from mainspring.improve.evolution.campaign_log import (
+from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
     agent_of,
     campaign_session,
@@ -42,24 +42,24 @@ from mainspring.improve.evolution.campaign_log import (
     read_ledger,
     store_candidate,
 )
+from mainspring.improve.evolution.campaigns.journal import Journal
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
 from mainspring.improve.evolution.drift import CONFIRM, DRIFT
-from mainspring.improve.evolution.evolve_settings import PRESETS, EvolveSettings
-from mainspring.improve.evolution.folder_texts import read_texts, track_of
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
 from mainspring.improve.evolution.improver import Improver, Plan
-from mainspring.improve.evolution.journal import Journal
-from mainspring.improve.evolution.learning import Learning
 from mainspring.improve.evolution.metric_trials import Metric, MetricTrials
 from mainspring.improve.evolution.model_proposer import AskImprover
 from mainspring.improve.evolution.ports import RunTrials
-from mainspring.improve.evolution.program import ProgramFile
-from mainspring.improve.evolution.program_history import ProgramHistory
 from mainspring.improve.evolution.recorded_ports import RecordedPorts
 from mainspring.improve.evolution.sealed_gate import GatePolicy, stream_policy
 from mainspring.improve.evolution.search import SearchPolicy
-from mainspring.improve.evolution.static_checks import StaticChecks, case_quotes
+from mainspring.improve.evolution.tracks.evolve_settings import PRESETS, EvolveSettings
+from mainspring.improve.evolution.tracks.folder_texts import read_texts, track_of
+from mainspring.improve.evolution.tracks.learning import Learning
+from mainspring.improve.evolution.tracks.program import ProgramFile
+from mainspring.improve.evolution.tracks.program_history import ProgramHistory
+from mainspring.improve.evolution.tracks.static_checks import StaticChecks, case_quotes
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent_folder.manifest import agent_name

@@ -17,14 +17,14 @@ from anyio import to_thread
 from mainspring.core import ids
 from mainspring.core.errors import SessionNotFound
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.case_selection import Selection
-from mainspring.improve.evals.runner import RunSettings, SuiteRunner
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import Script, SuiteFile
 from mainspring.improve.evolution.candidate import Candidate
-from mainspring.improve.evolution.folder_texts import copy_with
 from mainspring.improve.evolution.meter import BudgetReached
 from mainspring.improve.evolution.observation import Observation, Trial
 from mainspring.improve.evolution.session_facts import observation_of
+from mainspring.improve.evolution.tracks.folder_texts import copy_with
 from mainspring.log.session_log import SessionLog
 
 OpenRunner: TypeAlias = Callable[[Path], AbstractAsyncContextManager[SuiteRunner]]

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from mainspring.improve.evals.quality.suite_health import NOTHING
 from mainspring.improve.evals.suite import Case, Script
-from mainspring.improve.evals.suite_health import NOTHING
 
 MAX_CASES = 12
 """Cases of each control: enough to tell 10 % from 90 %, and seconds of time."""

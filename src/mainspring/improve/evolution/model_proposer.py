@@ -9,10 +9,10 @@ from decimal import Decimal
 from typing import TypeAlias
 
 from mainspring.improve.evolution.candidate import Candidate
-from mainspring.improve.evolution.folder_texts import PLAYBOOK, track_of
 from mainspring.improve.evolution.observation import Observation, TrackName
-from mainspring.improve.evolution.playbook import add_bullet, count_bullets
 from mainspring.improve.evolution.ports import ProposalRequest
+from mainspring.improve.evolution.tracks.folder_texts import PLAYBOOK, track_of
+from mainspring.improve.evolution.tracks.playbook import add_bullet, count_bullets
 
 AskImprover: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, Decimal]]]
 """Takes the id of the request, a system prompt and a question; returns the answer and its cost."""

@@ -14,23 +14,23 @@ from mainspring.core.clock import Clock
 from mainspring.core.events import EvolutionProposed, EvolutionScreened, EvolutionTested
 from mainspring.improve.evals.suite import Suite
 from mainspring.improve.evolution.assets import Asset, hints
-from mainspring.improve.evolution.campaign_log import (
+from mainspring.improve.evolution.campaign_text import step_lines
+from mainspring.improve.evolution.campaigns.campaign_log import (
     CampaignsPaused,
     read_candidate,
     read_ledger,
 )
-from mainspring.improve.evolution.campaign_text import step_lines
+from mainspring.improve.evolution.campaigns.journal import Journal
 from mainspring.improve.evolution.candidate import Candidate
-from mainspring.improve.evolution.evolve_settings import EvolveSettings
 from mainspring.improve.evolution.improver import Fact as Finding
 from mainspring.improve.evolution.improver import Plan
-from mainspring.improve.evolution.journal import Journal
 from mainspring.improve.evolution.meter import BudgetReached, CallKind, Meter
 from mainspring.improve.evolution.metric_controls import controls
 from mainspring.improve.evolution.model_proposer import AskImprover, propose
 from mainspring.improve.evolution.observation import Observation, Trial
 from mainspring.improve.evolution.ports import ProposalRequest, RunTrials
-from mainspring.improve.evolution.program_history import ProgramHistory
+from mainspring.improve.evolution.tracks.evolve_settings import EvolveSettings
+from mainspring.improve.evolution.tracks.program_history import ProgramHistory
 from mainspring.log.session_log import SessionLog
 
 

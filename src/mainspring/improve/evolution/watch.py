@@ -24,11 +24,16 @@ from mainspring.core.events import (
 )
 from mainspring.core.sender import OriginType
 from mainspring.improve.evals.production import LISTED_AS
-from mainspring.improve.evals.run_log import existing_runs
-from mainspring.improve.evolution.campaign_log import Campaign, Ledger, read_campaign, read_ledger
+from mainspring.improve.evals.runs.run_log import existing_runs
+from mainspring.improve.evolution.campaigns.campaign_log import (
+    Campaign,
+    Ledger,
+    read_campaign,
+    read_ledger,
+)
 from mainspring.improve.evolution.drift import DRIFT, DriftAlarm
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
-from mainspring.improve.evolution.learning import remembers
+from mainspring.improve.evolution.tracks.learning import remembers
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
 from mainspring.runtime.agent_folder.manifest import agent_name

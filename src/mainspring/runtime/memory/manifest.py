@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.events import KnownPayload
-from mainspring.runtime.memory.consolidation import ARCHIVE
+from mainspring.runtime.memory.learning.consolidation import ARCHIVE
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE
 

@@ -20,7 +20,6 @@ from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.tool import Call, Question, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryHit
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import (
     RULE_TYPES,
@@ -32,6 +31,7 @@ from mainspring.runtime.memory.note import (
     render_note,
     text_diff,
 )
+from mainspring.runtime.memory.search.memory_index import MemoryHit
 from mainspring.runtime.memory.session_memory import NOT_VERIFIED, TEAM, SessionMemory, quoted
 
 MemoryScope = Literal["agent", "user", "team"]

@@ -18,8 +18,8 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
-from mainspring.runtime.memory.extraction import MemoryEvidence
-from mainspring.runtime.memory.memory_edits import finish_edit, version_id_of
+from mainspring.runtime.memory.learning.extraction import MemoryEvidence
+from mainspring.runtime.memory.learning.memory_edits import finish_edit, version_id_of
 from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion, locked

@@ -17,11 +17,11 @@ from anyio import fail_after, to_thread
 from mainspring.core.errors import InvalidInput, NotFound, ProviderFailed
 from mainspring.core.events import ContextAdded, KnownPayload
 from mainspring.log.session_log import SessionLog
-from mainspring.runtime.memory.consolidation import ARCHIVE
+from mainspring.runtime.memory.learning.consolidation import ARCHIVE
 from mainspring.runtime.memory.manifest import PickMemories, manifest_entries
-from mainspring.runtime.memory.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.note import NoteType, content_hash
 from mainspring.runtime.memory.recall_query import RecallQuery
+from mainspring.runtime.memory.search.memory_index import MemoryHit, note_time
 from mainspring.runtime.memory.session_memory import SessionMemory, token_count
 from mainspring.runtime.utility.ranking import CANDIDATES, CHOSEN, Utility, choose, reliability
 from mainspring.runtime.utility.utility_table import UtilityTable, update_utility

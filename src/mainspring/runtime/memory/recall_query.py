@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 
 from mainspring.retrieval.stems import stems
-from mainspring.runtime.memory.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
 
 _NEGATED = re.compile(
     r"\b(?:not about|not the|nothing (?:about|to do with)|except(?: for)?|other than|apart from"

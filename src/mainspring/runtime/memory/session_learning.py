@@ -18,16 +18,16 @@ from mainspring.core.events import KnownPayload, MemoryWritten
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
-from mainspring.runtime.memory.consolidation import Consolidation
-from mainspring.runtime.memory.extraction import MemoryCandidate, extract_candidates
-from mainspring.runtime.memory.learnings_folder import promote, record_learnings
-from mainspring.runtime.memory.media_notes import media_notes, media_to_remember
-from mainspring.runtime.memory.memory_edits import MemoryEdit, apply_edits
+from mainspring.runtime.memory.learning.consolidation import Consolidation
+from mainspring.runtime.memory.learning.extraction import MemoryCandidate, extract_candidates
+from mainspring.runtime.memory.learning.learnings_folder import promote, record_learnings
+from mainspring.runtime.memory.learning.media_notes import media_notes, media_to_remember
+from mainspring.runtime.memory.learning.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryHit
 from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
 from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust, note_path, parse_note
 from mainspring.runtime.memory.proposals import proposal_of, propose
+from mainspring.runtime.memory.search.memory_index import MemoryHit
 from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 
 _NEARBY = 20

@@ -24,7 +24,6 @@ from mainspring.core.events import ContextAdded, KnownPayload, MemoryRecalled
 from mainspring.core.sender import Sender
 from mainspring.harness.state.session_state import AGENT_IN_SESSION
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_index import MemoryHit, MemoryIndex, note_time
 from mainspring.runtime.memory.note import (
     CONFLICTS,
     INDEX_FILE,
@@ -33,7 +32,8 @@ from mainspring.runtime.memory.note import (
     has_git_conflict,
     parse_note,
 )
-from mainspring.runtime.memory.past_sessions import SESSION, PastMessage, PastSessions
+from mainspring.runtime.memory.search.memory_index import MemoryHit, MemoryIndex, note_time
+from mainspring.runtime.memory.search.past_sessions import SESSION, PastMessage, PastSessions
 
 TEAM = "team"
 """The scope of memories that people share; a person must agree to each addition."""

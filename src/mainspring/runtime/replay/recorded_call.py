@@ -12,7 +12,7 @@ from mainspring.core import events
 from mainspring.core.content import Block, plain_text
 from mainspring.core.tool import InDoubtPolicy
 from mainspring.harness.authorizer import Decision
-from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
+from mainspring.harness.tool_calls.crash_recovery import INTERRUPTED_TEXT
 
 CallEnding: TypeAlias = Literal["settled", "crashed", "interrupted"]
 """The outcome of one attempt at a call."""

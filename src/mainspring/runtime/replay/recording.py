@@ -13,12 +13,12 @@ from mainspring.core.model import FailedOver, Reply, ToolSpec
 from mainspring.harness.context.conversation_digest import DIGEST_HEADING
 from mainspring.harness.context.working_state import WORKING_STATE
 from mainspring.harness.context.xray import ModelCall
-from mainspring.harness.crash_recovery import INTERRUPTED_TEXT
-from mainspring.harness.effect_snapshots import SNAPSHOT_FAILED
 from mainspring.harness.state.open_call import CallResult, call_id_of
 from mainspring.harness.state.repetition import LOOP_ERROR
 from mainspring.harness.state.thread import END_ONLY
-from mainspring.harness.tool_pipeline import APPROVAL_VOID_REASON
+from mainspring.harness.tool_calls.crash_recovery import INTERRUPTED_TEXT
+from mainspring.harness.tool_calls.effect_snapshots import SNAPSHOT_FAILED
+from mainspring.harness.tool_calls.tool_pipeline import APPROVAL_VOID_REASON
 from mainspring.runtime.replay.recorded_call import CallEnding, CallFact, RecordedCall
 
 CLIENT_EVENTS = (

@@ -23,8 +23,8 @@ from mainspring.core.events import SkillUsed
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tool import Call
 from mainspring.harness.thread_context import ThreadContext
-from mainspring.harness.tool_call import new_call
-from mainspring.harness.tool_pipeline import authorize_call
+from mainspring.harness.tool_calls.tool_call import new_call
+from mainspring.harness.tool_calls.tool_pipeline import authorize_call
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.substitution import SkillSubstitution

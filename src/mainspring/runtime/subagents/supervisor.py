@@ -24,12 +24,12 @@ from mainspring.core.events import (
 )
 from mainspring.core.tool import Tool
 from mainspring.harness import hook_events
-from mainspring.harness.crash_recovery import closing_events
 from mainspring.harness.loop import run
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.stop_reasons import Ended, stop_reason
 from mainspring.harness.thread_context import ThreadContext
+from mainspring.harness.tool_calls.crash_recovery import closing_events
 from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session_context import SessionContext

@@ -28,13 +28,13 @@ from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.budget import BudgetTier
 from mainspring.harness.context.history_tools import history_read, history_search
 from mainspring.harness.context.request_builder import PromptPrefix
-from mainspring.harness.deduplication import CALL_TYPES, deduplicated
 from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, parse_mode, stricter_mode
 from mainspring.harness.permissions.tool_names import canonical_name
 from mainspring.harness.state.thread import OUTPUT_TOOL, Thread
 from mainspring.harness.state.thread_tree import ThreadNode
 from mainspring.harness.thread_context import NamedModel, SiblingThreads, ThreadContext
+from mainspring.harness.tool_calls.deduplication import CALL_TYPES, deduplicated
 from mainspring.harness.toolbox import Toolbox
 from mainspring.runtime.agent import Agent, AgentSubagent, AnyAgent, prefix_of, tools_of
 from mainspring.runtime.session_context import (

@@ -16,9 +16,9 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.definition_files.json_file import as_object
-from mainspring.runtime.workflows.definition import Loop, all_nodes
 from mainspring.runtime.workflows.engine import RunRequest, run_workflow, start_run
-from mainspring.runtime.workflows.references import find_references, value_text
+from mainspring.runtime.workflows.format.definition import Loop, all_nodes
+from mainspring.runtime.workflows.format.references import find_references, value_text
 from mainspring.runtime.workflows.run_context import RunLimits
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate
 from mainspring.runtime.workflows.run_files import RunFiles

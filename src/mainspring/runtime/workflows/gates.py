@@ -9,7 +9,7 @@ from mainspring.core import ids
 from mainspring.core.events import ApprovalVoided, Evidence
 from mainspring.harness.state.open_approval import OpenApproval
 from mainspring.runtime.approvals import CHANGED_REASON, ApprovalQuestion, evidence_of
-from mainspring.runtime.workflows.definition import Node
+from mainspring.runtime.workflows.format.definition import Node
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.step_runner import ProgramStep, StepResult

@@ -9,11 +9,11 @@ import msgspec
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import WorkflowNodeStarted
 from mainspring.runtime.definition_files.json_file import as_object
-from mainspring.runtime.workflows.definition import Loop, Node
+from mainspring.runtime.workflows.format.definition import Loop, Node
+from mainspring.runtime.workflows.format.references import fill_text, parse_json
 from mainspring.runtime.workflows.gates import GateAnswer, ask_gate, rejected
 from mainspring.runtime.workflows.loops import is_signalled, unmet, without_signal
 from mainspring.runtime.workflows.node_steps import run_agent, run_program
-from mainspring.runtime.workflows.references import fill_text, parse_json
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.scheduler import GraphRun, RunNode, final_output

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from mainspring.runtime.workflows.definition import Loop
+from mainspring.runtime.workflows.format.definition import Loop
 
 _MAX_SIGNAL_CHARS = 200_000
 """The end of an answer that is searched for the signal."""

@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from mainspring.core.errors import InvalidInput, NotFound, ToolEnvironmentError
 from mainspring.core.events import WorkflowNodeReset, WorkflowNodeStarted
-from mainspring.runtime.workflows.definition import Node
+from mainspring.runtime.workflows.format.definition import Node
+from mainspring.runtime.workflows.format.references import fill_text, value_text
 from mainspring.runtime.workflows.gates import GateAnswer, ask_gate, given_answer, rejected
 from mainspring.runtime.workflows.iterations import run_group, run_loop
 from mainspring.runtime.workflows.node_steps import run_agent, run_program
-from mainspring.runtime.workflows.references import fill_text, value_text
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.scheduler import GraphRun

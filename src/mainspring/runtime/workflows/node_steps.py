@@ -8,13 +8,18 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.workflows.definition import Node, input_variable
-from mainspring.runtime.workflows.program_text import Program, bash_program, script_program
-from mainspring.runtime.workflows.references import VARIABLES, Reference, fill_text, value_text
+from mainspring.runtime.workflows.format.definition import Node, input_variable
+from mainspring.runtime.workflows.format.program_text import Program, bash_program, script_program
+from mainspring.runtime.workflows.format.references import (
+    VARIABLES,
+    Reference,
+    fill_text,
+    value_text,
+)
+from mainspring.runtime.workflows.format.structure import node_texts
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope, bound_values
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
-from mainspring.runtime.workflows.structure import node_texts
 
 MAX_TIMEOUT_MS = 600_000
 """The longest time of one program; the sandbox allows no more by default."""

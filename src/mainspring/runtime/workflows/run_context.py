@@ -25,8 +25,8 @@ from mainspring.core.events.session import RetryStatus
 from mainspring.core.events.workflow import NodeStatus
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
-from mainspring.runtime.workflows.definition import Node
-from mainspring.runtime.workflows.references import Reference
+from mainspring.runtime.workflows.format.definition import Node
+from mainspring.runtime.workflows.format.references import Reference
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.run_scope import Scope, referenced_paths, value_reader
 from mainspring.runtime.workflows.run_state import RunState

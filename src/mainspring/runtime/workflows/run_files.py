@@ -10,8 +10,8 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.workflows.definition import Workflow
-from mainspring.runtime.workflows.workflow_reader import read_workflow
+from mainspring.runtime.workflows.format.definition import Workflow
+from mainspring.runtime.workflows.format.workflow_reader import read_workflow
 
 
 class RunFiles(Struct, frozen=True, kw_only=True):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.json_file import as_object
-from mainspring.runtime.workflows.definition import Node, Workflow
-from mainspring.runtime.workflows.references import (
+from mainspring.runtime.workflows.format.definition import Node, Workflow
+from mainspring.runtime.workflows.format.references import (
     Output,
     Reference,
     fill_text,

@@ -25,7 +25,7 @@ from mainspring.core.events import (
     WorkflowRunRunning,
 )
 from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
-from mainspring.runtime.workflows.references import Output
+from mainspring.runtime.workflows.format.references import Output
 
 RunStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 _RESULTS: dict[str, RunStatus] = {

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.core.events import Evidence
 from mainspring.harness.state.open_approval import OpenApproval
-from mainspring.runtime.workflows.definition import Node, Workflow
+from mainspring.runtime.workflows.format.definition import Node, Workflow
 from mainspring.runtime.workflows.run_state import NodeState, RunState
 
 

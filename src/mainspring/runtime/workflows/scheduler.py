@@ -10,8 +10,8 @@ from typing import Literal, TypeAlias
 import anyio
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.workflows.definition import Node, TriggerRule
-from mainspring.runtime.workflows.references import condition_holds
+from mainspring.runtime.workflows.format.definition import Node, TriggerRule
+from mainspring.runtime.workflows.format.references import condition_holds
 from mainspring.runtime.workflows.run_context import RunContext
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.step_runner import StepResult

@@ -35,10 +35,10 @@ from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session_context import SetupRequest, ToolboxFactory
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import Subagent
-from mainspring.runtime.workflows.definition import EFFORTS, Node
+from mainspring.runtime.workflows.format.definition import EFFORTS, Node
+from mainspring.runtime.workflows.format.program_text import MAX_VARIABLE_BYTES
+from mainspring.runtime.workflows.format.references import parse_json
 from mainspring.runtime.workflows.program_model import NAME, TOOL, ProgramModel
-from mainspring.runtime.workflows.program_text import MAX_VARIABLE_BYTES
-from mainspring.runtime.workflows.references import parse_json
 from mainspring.runtime.workflows.run_budget import run_budget
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 

@@ -9,7 +9,7 @@ from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
-from mainspring.runtime.workflows.definition import Node, Workflow
+from mainspring.runtime.workflows.format.definition import Node, Workflow
 
 StepStatus: TypeAlias = Literal["completed", "failed", "waiting", "cancelled"]
 

@@ -11,13 +11,13 @@ import anyio
 import msgspec
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.workflows.definition import Node, Workflow
-from mainspring.runtime.workflows.references import fill_text, parse_json
+from mainspring.runtime.workflows.format.definition import Node, Workflow
+from mainspring.runtime.workflows.format.references import fill_text, parse_json
+from mainspring.runtime.workflows.format.structure import node_texts
 from mainspring.runtime.workflows.run_context import RunContext, run_folder_name
 from mainspring.runtime.workflows.run_scope import Scope, Stop, bound_values
 from mainspring.runtime.workflows.scheduler import GraphRun, RunNode, final_output
 from mainspring.runtime.workflows.step_runner import StepResult
-from mainspring.runtime.workflows.structure import node_texts
 
 _WAITING = StepResult(status="waiting")
 _MAX_ITEMS = 1000

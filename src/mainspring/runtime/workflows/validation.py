@@ -13,9 +13,9 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.runtime.agent_folder.validation import FolderReport, PartReport
 from mainspring.runtime.definition_files.finding import Finding
-from mainspring.runtime.workflows.definition import Node, Workflow, all_nodes
-from mainspring.runtime.workflows.program_text import bash_program
-from mainspring.runtime.workflows.structure import execution_layers, missing_dependencies
+from mainspring.runtime.workflows.format.definition import Node, Workflow, all_nodes
+from mainspring.runtime.workflows.format.program_text import bash_program
+from mainspring.runtime.workflows.format.structure import execution_layers, missing_dependencies
 from mainspring.runtime.workflows.workflow_files import (
     WorkflowFile,
     WorkflowFiles,

@@ -13,15 +13,15 @@ from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.error_table import with_hints
 from mainspring.files.atomic_file import read_bounded
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
-from mainspring.runtime.workflows.definition import Node, Workflow, all_nodes
-from mainspring.runtime.workflows.node_reader import is_command_name
-from mainspring.runtime.workflows.node_steps import is_inline
-from mainspring.runtime.workflows.run_files import RunFiles
-from mainspring.runtime.workflows.workflow_reader import (
+from mainspring.runtime.workflows.format.definition import Node, Workflow, all_nodes
+from mainspring.runtime.workflows.format.node_reader import is_command_name
+from mainspring.runtime.workflows.format.workflow_reader import (
     MAX_FILE_BYTES,
     ReadWorkflow,
     read_workflow,
 )
+from mainspring.runtime.workflows.node_steps import is_inline
+from mainspring.runtime.workflows.run_files import RunFiles
 
 PINS_FILE = ".mainspring/workflows.json"
 """The path below the user's home folder, so that a project cannot trust itself."""

@@ -37,7 +37,7 @@ from mainspring.service.approvals.reconciliation import (
 )
 from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.dependencies import WakeSession
-from mainspring.service.sessions.earlier_answers import answer_client_id, answered_by
+from mainspring.service.sessions.events.earlier_answers import answer_client_id, answered_by
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
-from mainspring.runtime.memory.memory_edits import AppliedEdits, MemoryEdit, RefusedEdit
+from mainspring.runtime.memory.learning.memory_edits import AppliedEdits, MemoryEdit, RefusedEdit
 from mainspring.runtime.memory.memory_versions import MemoryVersion
 from mainspring.service.memory_stores.memories import Memories, MemoryListing
 from mainspring.service.memory_stores.memory_records import (

@@ -65,7 +65,7 @@ from mainspring.service.storage.repository import (
 )
 
 if TYPE_CHECKING:
-    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.improve.evals.runs.runner import SuiteRunner
     from mainspring.service.dreams import suite_score
 else:
     suite_score = LazyModule("mainspring.service.dreams.suite_score")  # most have no suite

@@ -15,10 +15,10 @@ from anyio import to_thread
 from mainspring.core.events import DreamScore
 from mainspring.improve.dreams.dreamer import DreamStore
 from mainspring.improve.dreams.folder_store import SuiteTest
-from mainspring.improve.evals.runner import SuiteRunner
+from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import named_suite
-from mainspring.runtime.memory.memory_edits import MemoryEdit
+from mainspring.improve.evals.suites.suite_files import named_suite
+from mainspring.runtime.memory.learning.memory_edits import MemoryEdit
 from mainspring.runtime.run_options import RunOptions
 
 

@@ -27,10 +27,11 @@ from mainspring.service.schedules.local_schedule import TENANT
 from mainspring.service.storage.repository import SESSION_KIND
 
 if TYPE_CHECKING:
-    from mainspring.improve.evals import production, suite_files
+    from mainspring.improve.evals import production
+    from mainspring.improve.evals.suites import suite_files
 else:
     production = LazyModule("mainspring.improve.evals.production")  # most folders grade nothing
-    suite_files = LazyModule("mainspring.improve.evals.suite_files")
+    suite_files = LazyModule("mainspring.improve.evals.suites.suite_files")
 
 LEVELS_WINDOW = timedelta(days=7)
 """The age up to which sessions are compared with the objectives."""

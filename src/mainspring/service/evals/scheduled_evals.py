@@ -35,7 +35,7 @@ from mainspring.service.sessions.session_record import ListCostBudget
 from mainspring.service.storage.repository import Repository
 
 if TYPE_CHECKING:
-    from mainspring.improve.evals.runner import SuiteRunner
+    from mainspring.improve.evals.runs.runner import SuiteRunner
     from mainspring.improve.evals.suite import SuiteFile
     from mainspring.service.evals import suite_runs
 else:

@@ -8,13 +8,13 @@ from decimal import Decimal
 from pathlib import Path
 
 from mainspring.core.errors import InvalidInput
-from mainspring.improve.evals.case_selection import Selection
 from mainspring.improve.evals.drill import Drill, fallback_models
-from mainspring.improve.evals.run_log import EvalRun, existing_runs
-from mainspring.improve.evals.runner import RunSettings, SuiteRunner
+from mainspring.improve.evals.reports.trend import REFERENCE_RUNS, suite_trend
+from mainspring.improve.evals.runs.case_selection import Selection
+from mainspring.improve.evals.runs.run_log import EvalRun, existing_runs
+from mainspring.improve.evals.runs.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
-from mainspring.improve.evals.suite_files import named_suite
-from mainspring.improve.evals.trend import REFERENCE_RUNS, suite_trend
+from mainspring.improve.evals.suites.suite_files import named_suite
 from mainspring.service.schedules.deployment_types import EvalAction
 
 _RUNS_LOOKED_AT = 200

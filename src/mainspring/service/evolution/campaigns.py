@@ -23,8 +23,8 @@ from mainspring.service.storage.pagination import Page, Position, cut_page, deco
 from mainspring.service.views.log_windows import DEFAULT_TEXT_CHARS, LogEvent, TextChars, log_event
 
 if TYPE_CHECKING:
-    from mainspring.improve.evolution import campaign_log, campaign_views
-    from mainspring.improve.evolution.campaign_views import (
+    from mainspring.improve.evolution.campaigns import campaign_log, campaign_views
+    from mainspring.improve.evolution.campaigns.campaign_views import (
         CampaignDetail,
         CampaignView,
         EvolutionStatus,
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     )
     from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 else:
-    campaign_log = LazyModule("mainspring.improve.evolution.campaign_log")
-    campaign_views = LazyModule("mainspring.improve.evolution.campaign_views")
+    campaign_log = LazyModule("mainspring.improve.evolution.campaigns.campaign_log")
+    campaign_views = LazyModule("mainspring.improve.evolution.campaigns.campaign_views")
 
 TASK = "campaign"
 _MAX_EVENTS = 500

@@ -32,8 +32,8 @@ from mainspring.core.events import (
     StopReason,
     UserMessage,
 )
-from mainspring.harness.crash_recovery import closing_events, recovery_events
 from mainspring.harness.state.thread_tree import ThreadTree
+from mainspring.harness.tool_calls.crash_recovery import closing_events, recovery_events
 from mainspring.log.records import RecordQuery
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog

@@ -1,5 +1,5 @@
 """Search over the memories of a store: a derived index that is updated before each search, like
-that of memory folders (`runtime/memory/memory_index.py`)."""
+that of memory folders (`runtime/memory/search/memory_index.py`)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import NotFound
 from mainspring.retrieval.passage_index import Container, Passage, PassageHit, PassageIndex
-from mainspring.runtime.memory.memory_index import note_parts, note_time
 from mainspring.runtime.memory.note import parse_note
+from mainspring.runtime.memory.search.memory_index import note_parts, note_time
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_records import MemoryObject
 

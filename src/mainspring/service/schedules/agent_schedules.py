@@ -33,7 +33,7 @@ from mainspring.service.schedules.local_schedule import (
     find_by_metadata,
     folder_environment,
 )
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import ListQuery, Seal, all_pages
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox

@@ -12,7 +12,7 @@ from mainspring.core.events import TextRubric
 from mainspring.core.ids import AgentId, EnvironmentId, MemoryStoreId, VaultId
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
 from mainspring.service.schedules.cron import CronSchedule, SchedulePolicy
-from mainspring.service.sessions.event_content import SendMessage, SendOutcome, SendSystem
+from mainspring.service.sessions.events.event_content import SendMessage, SendOutcome, SendSystem
 from mainspring.service.sessions.resource_types import (
     Checkout,
     FileResourceParams,

@@ -20,8 +20,8 @@ from mainspring.service.schedules.deployment_types import (
     InitialEvent,
     WorkflowAction,
 )
-from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.sessions.resource_types import ResourceParams
 from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_record import ListCostBudget

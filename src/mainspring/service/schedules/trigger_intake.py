@@ -31,7 +31,7 @@ from mainspring.service.schedules.triggers import (
     Triggers,
     fill_template,
 )
-from mainspring.service.sessions.event_content import SendMessage
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import IndexColumns, Repository
 from mainspring.service.webhooks.webhook_signing import SignedRequest, SlackSignature, delivery_key
 

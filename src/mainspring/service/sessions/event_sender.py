@@ -27,7 +27,7 @@ from mainspring.log.store import InboxItem
 from mainspring.runtime.feedback import check_subject
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import SelfHostedConfig
-from mainspring.service.sessions.earlier_answers import (
+from mainspring.service.sessions.events.earlier_answers import (
     EarlierAnswers,
     answer_client_id,
     answer_key,
@@ -35,7 +35,7 @@ from mainspring.service.sessions.earlier_answers import (
     conflicting_answer,
     is_answer,
 )
-from mainspring.service.sessions.event_content import (
+from mainspring.service.sessions.events.event_content import (
     SendConfirmation,
     SendCustomResult,
     SendResult,
@@ -44,11 +44,11 @@ from mainspring.service.sessions.event_content import (
     to_payload,
     with_shared_file_limit,
 )
+from mainspring.service.sessions.events.wire_events import EventRenderer, WireEvent
 from mainspring.service.sessions.resource_types import ResourceLookups
 from mainspring.service.sessions.session_record import ACCEPTED_KIND, AcceptedRequest, SessionRecord
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.wire_events import EventRenderer, WireEvent
 from mainspring.service.storage.repository import IndexColumns, Repository
 
 _ACCOMPANIED = UserMessage | UserToolResult | UserCustomToolResult

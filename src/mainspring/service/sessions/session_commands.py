@@ -21,8 +21,8 @@ from mainspring.runtime.slash_commands import (
     similar_names,
 )
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.event_content import SendMessage
 from mainspring.service.sessions.event_sender import EventSender, check_open
+from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.sessions.session_reports import require_readable_log
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page

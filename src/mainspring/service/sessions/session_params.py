@@ -13,7 +13,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import SessionUpdated
 from mainspring.core.ids import EnvironmentId, VaultId
 from mainspring.service.access.principal import Principal
-from mainspring.service.sessions.event_content import InitialEvents
+from mainspring.service.sessions.events.event_content import InitialEvents
 from mainspring.service.sessions.resource_types import ResourcesParams
 from mainspring.service.sessions.session_agent import (
     AgentChoice,

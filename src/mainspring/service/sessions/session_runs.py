@@ -36,17 +36,17 @@ from mainspring.service.jobs.worker import Postponed
 from mainspring.service.memory_stores.mounted_stores import MountedStores
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
-from mainspring.service.sessions.preview_deltas import Deltas, PreviewPublisher
+from mainspring.service.sessions.events.preview_deltas import Deltas, PreviewPublisher
 from mainspring.service.sessions.resource_types import SessionResource, StoreResource, token_context
-from mainspring.service.sessions.session_mounts import (
+from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.workspaces.session_mounts import (
     ForkSource,
     ForkWorkspaces,
     Mounts,
     mounted_stores,
 )
-from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.sessions.session_skills import SessionSkills
-from mainspring.service.sessions.workspace_expiry import WorkspaceExpiry
+from mainspring.service.sessions.workspaces.session_skills import SessionSkills
+from mainspring.service.sessions.workspaces.workspace_expiry import WorkspaceExpiry
 from mainspring.service.storage.repository import SESSION_KIND, Repository, Seal
 from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject

@@ -34,7 +34,7 @@ from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
 from mainspring.service.sessions.dependencies import SessionDependencies
-from mainspring.service.sessions.event_content import (
+from mainspring.service.sessions.events.event_content import (
     expand_skill_command,
     to_payload,
     with_shared_file_limit,

@@ -21,7 +21,7 @@ from mainspring.log.records import RecordQuery, Records
 from mainspring.log.store import SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_record import KIND as APPROVAL_KIND
-from mainspring.service.sessions.event_streams import StreamMessage
+from mainspring.service.sessions.events.event_streams import StreamMessage
 from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.service.views.listed_sessions import ListedSession, ListedSessions
 

@@ -22,8 +22,8 @@ from mainspring.log.search import search
 from mainspring.log.session_log import ENDLESS, SessionLog
 from mainspring.log.store import EventRange, InboxItem
 from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.events.wire_events import EventView, RenderedEvent, RenderedEvents
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.sessions.wire_events import EventView, RenderedEvent, RenderedEvents
 from mainspring.service.storage.pagination import Page
 from mainspring.service.views.listed_sessions import ListedSession, ListedSessions
 

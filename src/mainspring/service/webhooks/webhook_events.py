@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 from mainspring.core import events
 from mainspring.core.envelope import Event
 from mainspring.core.ids import stable_id
-from mainspring.service.sessions.wire_events import wire_type
+from mainspring.service.sessions.events.wire_events import wire_type
 from mainspring.service.storage.repository import Notification
 
 EventType: TypeAlias = Literal[

@@ -19,9 +19,9 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.log.records import Records
-from mainspring.runtime.workflows.definition import InputSpec, Node
+from mainspring.runtime.workflows.format.definition import InputSpec, Node
+from mainspring.runtime.workflows.format.structure import execution_layers
 from mainspring.runtime.workflows.run_files import RunFiles
-from mainspring.runtime.workflows.structure import execution_layers
 from mainspring.runtime.workflows.validation import WorkflowReport, check_workflow
 from mainspring.runtime.workflows.workflow_files import Trust, WorkflowFile, WorkflowFiles
 from mainspring.service.access.principal import Principal

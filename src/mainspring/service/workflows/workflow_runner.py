@@ -19,9 +19,9 @@ from mainspring.core.sender import Origin
 from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime
-from mainspring.service.sessions.session_mounts import ForkSource
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.workflow_run_record import run_records
+from mainspring.service.sessions.workspaces.session_mounts import ForkSource
 from mainspring.service.storage.repository import Repository
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import msgspec
 from anyio import CancelScope
 from msgspec import Raw
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     INTERNAL_ERROR,
     CancelledParams,
     InputRequest,

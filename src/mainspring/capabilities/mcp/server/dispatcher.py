@@ -11,7 +11,7 @@ from typing import TypeAlias
 import msgspec
 from msgspec import Raw, Struct
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     LEGACY_VERSIONS,
     META,
     MODERN_VERSIONS,

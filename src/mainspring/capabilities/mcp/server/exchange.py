@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeAlias, get_args
 import msgspec
 from msgspec import Raw, Struct
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     Era,
     InputRequest,
     RequestId,

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     INVALID_PARAMS,
     Content,
     Prompt,

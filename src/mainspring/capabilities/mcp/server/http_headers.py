@@ -8,8 +8,13 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-from mainspring.capabilities.mcp.messages import MODERN_VERSIONS, Era, Message, ToolDefinition
-from mainspring.capabilities.mcp.param_headers import decode_header, param_headers
+from mainspring.capabilities.mcp.protocol.messages import (
+    MODERN_VERSIONS,
+    Era,
+    Message,
+    ToolDefinition,
+)
+from mainspring.capabilities.mcp.protocol.param_headers import decode_header, param_headers
 from mainspring.capabilities.mcp.server.params import CallParams, RequestHead, read_params
 from mainspring.capabilities.mcp.server.refusals import (
     header_mismatch,

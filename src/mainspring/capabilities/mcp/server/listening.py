@@ -9,7 +9,7 @@ from collections.abc import Callable
 import anyio
 from msgspec import Raw, Struct
 
-from mainspring.capabilities.mcp.messages import META, RequestId, encode_notification
+from mainspring.capabilities.mcp.protocol.messages import META, RequestId, encode_notification
 from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, Connection
 from mainspring.capabilities.mcp.server.exchange import Outlet
 from mainspring.capabilities.mcp.server.features import (

@@ -10,7 +10,12 @@ from typing import TypeVar
 import msgspec
 from msgspec import Raw, Struct
 
-from mainspring.capabilities.mcp.messages import LEGACY_VERSIONS, META, MODERN_VERSIONS, RequestId
+from mainspring.capabilities.mcp.protocol.messages import (
+    LEGACY_VERSIONS,
+    META,
+    MODERN_VERSIONS,
+    RequestId,
+)
 from mainspring.capabilities.mcp.server.exchange import ClientTraits, LogLevel
 from mainspring.capabilities.mcp.server.refusals import invalid, unsupported_version
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     HEADER_MISMATCH,
     INTERNAL_ERROR,
     INVALID_PARAMS,

@@ -9,7 +9,7 @@ from typing import Protocol
 import anyio
 from anyio.abc import TaskGroup
 
-from mainspring.capabilities.mcp.messages import (
+from mainspring.capabilities.mcp.protocol.messages import (
     INVALID_REQUEST,
     Message,
     decode_message,

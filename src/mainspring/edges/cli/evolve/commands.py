@@ -16,24 +16,24 @@ from msgspec.structs import replace
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
-from mainspring.edges.cli.eval_suites import load_suites
+from mainspring.edges.cli.evals.eval_suites import load_suites
 from mainspring.edges.cli.evolve import views
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOption
-from mainspring.edges.cli.printing import Screen, plural, print_note
-from mainspring.improve.evals.suite_files import find_suites
-from mainspring.improve.evolution.campaign_log import (
+from mainspring.edges.cli.render.printing import Screen, plural, print_note
+from mainspring.improve.evals.suites.suite_files import find_suites
+from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
     read_campaign,
     read_ledger,
     sealed_looks,
 )
-from mainspring.improve.evolution.campaign_views import approval_hash, promotion_diff
-from mainspring.improve.evolution.evolve_settings import (
+from mainspring.improve.evolution.campaigns.campaign_views import approval_hash, promotion_diff
+from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
+from mainspring.improve.evolution.tracks.evolve_settings import (
     EvolveSettings,
     read_settings,
     write_first_settings,
 )
-from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.improve.evolution.watch import VersionWatch
 from mainspring.wiring.evolution_assembly import CampaignOptions, open_campaigns
 

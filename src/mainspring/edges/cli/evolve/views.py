@@ -12,26 +12,26 @@ from msgspec import Struct
 from mainspring import __version__
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.printing import Screen, local_time, plural, print_list, print_note
+from mainspring.edges.cli.render.printing import Screen, local_time, plural, print_list, print_note
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.improve.evolution.assets import ASSETS_FILE, list_assets, read_assets
-from mainspring.improve.evolution.campaign_log import (
+from mainspring.improve.evolution.campaign_text import step_lines
+from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
     Ledger,
     read_candidate,
     read_ledger,
 )
-from mainspring.improve.evolution.campaign_text import step_lines
-from mainspring.improve.evolution.campaign_views import (
+from mainspring.improve.evolution.campaigns.campaign_views import (
     campaign_detail,
     campaign_view,
     version_views,
 )
+from mainspring.improve.evolution.campaigns.html_report import html_page
 from mainspring.improve.evolution.candidate import candidate_diff
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns, split_cases
-from mainspring.improve.evolution.folder_texts import read_texts
-from mainspring.improve.evolution.html_report import html_page
-from mainspring.improve.evolution.learning import Draft
+from mainspring.improve.evolution.tracks.folder_texts import read_texts
+from mainspring.improve.evolution.tracks.learning import Draft
 from mainspring.improve.evolution.watch import WatchReport
 
 

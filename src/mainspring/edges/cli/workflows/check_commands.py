@@ -18,7 +18,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen
+from mainspring.edges.cli.render.printing import Screen
 from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.edges.cli.workflows.opening import workflow_files
 from mainspring.edges.cli.workflows.run_view import STYLES, dollars_text
@@ -34,10 +34,10 @@ from mainspring.runtime.workflows.dry_run import (
     recorded_test,
 )
 from mainspring.runtime.workflows.engine import RunRequest, read_run
+from mainspring.runtime.workflows.format.workflow_schema import workflow_schema
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.step_runner import AgentStep
 from mainspring.runtime.workflows.workflow_files import TESTS_FOLDER
-from mainspring.runtime.workflows.workflow_schema import workflow_schema
 from mainspring.wiring.providers import open_model_registry
 
 if TYPE_CHECKING:

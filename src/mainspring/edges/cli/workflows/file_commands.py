@@ -15,18 +15,18 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, print_list, print_result
+from mainspring.edges.cli.render.printing import Screen, print_list, print_result
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.edges.cli.workflows import check_commands, run_commands
 from mainspring.edges.cli.workflows.opening import show_before_trust, workflow_files
 from mainspring.edges.cli.workflows.run_view import STYLES
 from mainspring.files.atomic_file import write_atomic
 from mainspring.runtime.workflows.engine import all_runs
-from mainspring.runtime.workflows.new_workflow import new_workflow
+from mainspring.runtime.workflows.format.new_workflow import new_workflow
+from mainspring.runtime.workflows.format.workflow_graph import mermaid, svg, text_graph
 from mainspring.runtime.workflows.run_view import gate_node, open_gates
 from mainspring.runtime.workflows.validation import WorkflowReport, check_workflow
 from mainspring.runtime.workflows.workflow_files import WorkflowFile, WorkflowFiles
-from mainspring.runtime.workflows.workflow_graph import mermaid, svg, text_graph
 
 app = command_group()
 for action in (

@@ -15,15 +15,15 @@ from anyio import to_thread
 from mainspring.config import Settings, is_postgres
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
-from mainspring.edges.cli.approval_prompt import is_interactive
-from mainspring.edges.cli.printing import Screen, confirm
-from mainspring.edges.cli.session_runner import open_session_runner
+from mainspring.edges.cli.render.printing import Screen, confirm
+from mainspring.edges.cli.run.approval_prompt import is_interactive
+from mainspring.edges.cli.run.session_runner import open_session_runner
 from mainspring.error_table import with_hints
 from mainspring.files.atomic_file import read_bounded
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.workflows.definition import Workflow
 from mainspring.runtime.workflows.engine import all_runs
+from mainspring.runtime.workflows.format.definition import Workflow
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.workflow_files import WorkflowFiles, programs

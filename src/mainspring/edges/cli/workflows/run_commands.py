@@ -17,8 +17,8 @@ from mainspring.core.errors import InvalidInput, LeaseHeld, NotFound
 from mainspring.core.events.workflow import NodeAction
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.options import JsonOption
-from mainspring.edges.cli.printing import Screen, print_note, print_result
-from mainspring.edges.cli.run_arguments import ModeChoice, parse_limit
+from mainspring.edges.cli.render.printing import Screen, print_note, print_result
+from mainspring.edges.cli.run.run_arguments import ModeChoice, parse_limit
 from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.edges.cli.workflows.check_commands import print_dry_run
 from mainspring.edges.cli.workflows.opening import (

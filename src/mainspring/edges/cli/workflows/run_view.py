@@ -7,7 +7,7 @@ from datetime import datetime
 
 from mainspring.core.envelope import Event
 from mainspring.core.events import WorkflowNodeEnded, WorkflowNodeReset, WorkflowNodeStarted
-from mainspring.edges.cli.printing import Screen, duration_text
+from mainspring.edges.cli.render.printing import Screen, duration_text
 from mainspring.runtime.workflows.run_view import NodeView, RunView
 
 STYLES: Mapping[str, tuple[str, str]] = {

@@ -11,11 +11,11 @@ from msgspec import Struct
 
 from mainspring.core.events import EvalCaseEnded, Usage
 from mainspring.improve.evals import graders
-from mainspring.improve.evals.comparison import CaseResult, case_results, summarize
 from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.gate.baseline import Baseline
+from mainspring.improve.evals.gate.comparison import CaseResult, case_results, summarize
 from mainspring.improve.evals.graders import Criterion, Grader, Judge
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.improve.evals.suite import Case, Suite
 
 _VERSION = 2

@@ -14,7 +14,7 @@ from msgspec import Struct, field
 from mainspring.improve.evals import graders
 from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Grader, Judge, as_texts, grader_name
-from mainspring.improve.evals.judges import criteria_of
+from mainspring.improve.evals.scoring.judges import criteria_of
 from mainspring.improve.evals.suite import Case, Suite
 
 _VARIABLE = re.compile(r"\{\{\s*(\w+)\s*\}\}")

@@ -13,8 +13,8 @@ from msgspec import Struct
 from mainspring.core.events import EvalCaseEnded
 from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_id
 from mainspring.improve.evals.graders import Criterion, Judge
-from mainspring.improve.evals.judges import criteria_of
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.runs.run_log import EvalRun
+from mainspring.improve.evals.scoring.judges import criteria_of
 from mainspring.improve.evals.suite import Case, Suite
 
 WITH, WITHOUT = "with_skill", "without_skill"

@@ -11,8 +11,8 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded
-from mainspring.improve.evals.comparison import CaseResult, case_results
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.gate.comparison import CaseResult, case_results
+from mainspring.improve.evals.runs.run_log import EvalRun
 
 
 class Baseline(Struct, frozen=True, kw_only=True):

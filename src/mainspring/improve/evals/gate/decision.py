@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
-from mainspring.improve.evals.comparison import (
+from mainspring.improve.evals.gate.baseline import Baseline
+from mainspring.improve.evals.gate.comparison import (
     CaseResults,
     Comparison,
     Summary,
@@ -17,9 +18,8 @@ from mainspring.improve.evals.comparison import (
     compare,
     summarize,
 )
-from mainspring.improve.evals.gate.baseline import Baseline
 from mainspring.improve.evals.gate.false_alarms import closing_chance
-from mainspring.improve.evals.run_log import EvalRun
+from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.improve.evals.statistics import trials_to_see_failure
 from mainspring.improve.evals.suite import Suite
 

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 from statistics import NormalDist, fmean
 
-from mainspring.improve.evals.case_evidence import CASE_SHARE
-from mainspring.improve.evals.comparison import CaseResults
+from mainspring.improve.evals.gate.case_evidence import CASE_SHARE
+from mainspring.improve.evals.gate.comparison import CaseResults
 from mainspring.improve.evals.suite import Suite
 
 

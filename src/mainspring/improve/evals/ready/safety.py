@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from mainspring.improve.evals.comparison import Summary
+from mainspring.improve.evals.gate.comparison import Summary
 from mainspring.improve.evals.graders import (
     CallPattern,
     Contains,

@@ -1,0 +1,1 @@
+"""OAuth logins to servers, and the grants that they leave."""

@@ -1,0 +1,1 @@
+"""Programs of servers: their packages and the files that they need."""

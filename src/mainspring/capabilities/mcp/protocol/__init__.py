@@ -1,0 +1,1 @@
+"""The protocol: messages, eras, the client."""

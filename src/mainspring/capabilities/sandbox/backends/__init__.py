@@ -1,0 +1,1 @@
+"""How each backend isolates programs, and the first process inside."""

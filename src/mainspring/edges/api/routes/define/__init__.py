@@ -1,0 +1,1 @@
+"""Routes of what a tenant stores: agents, environments, skills, files, vaults, schedules."""

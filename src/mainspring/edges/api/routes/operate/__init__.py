@@ -1,0 +1,1 @@
+"""Routes of operators: keys, tenants, audit, health, webhooks."""

@@ -1,0 +1,1 @@
+"""Routes of sessions: events, threads, resources, approvals, reports."""

@@ -1,0 +1,1 @@
+"""Commands about an agent's folder, skills, plugins, policy, models and environment."""

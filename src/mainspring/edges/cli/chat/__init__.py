@@ -1,0 +1,1 @@
+"""The conversation at a terminal: its editor, its commands, its status line."""

@@ -1,0 +1,1 @@
+"""Commands about suites, their runs, and whether they can be trusted."""

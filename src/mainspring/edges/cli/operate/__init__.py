@@ -1,0 +1,1 @@
+"""Commands of operators: the service, its tenants, keys, schedules, approvals and backups."""

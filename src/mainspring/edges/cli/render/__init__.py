@@ -1,0 +1,1 @@
+"""How the command line shows things: text, tables, events, Markdown, trees."""

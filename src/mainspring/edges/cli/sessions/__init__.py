@@ -1,0 +1,1 @@
+"""Commands about sessions and their logs: list, read, move, rewind, replay, cost."""

@@ -1,0 +1,1 @@
+"""Tool calls: found, authorized, run, settled, and recovered after a crash."""

@@ -1,0 +1,1 @@
+"""Whether a suite, its judges and its rewards can be trusted."""

@@ -1,0 +1,1 @@
+"""Runs as files for people and build servers, and their trend."""

@@ -1,0 +1,1 @@
+"""Grades a trial: checks, judges, people's labels."""

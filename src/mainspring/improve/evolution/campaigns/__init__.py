@@ -1,0 +1,1 @@
+"""Campaigns in the log, and how people see them."""

@@ -1,0 +1,1 @@
+"""Search over notes and past sessions."""

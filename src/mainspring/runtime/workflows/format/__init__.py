@@ -1,0 +1,1 @@
+"""The format of workflow files: read, checked by itself, drawn."""

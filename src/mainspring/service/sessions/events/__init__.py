@@ -1,0 +1,1 @@
+"""A session's events on the wire: received, rendered, paged and streamed."""
