@@ -238,6 +238,7 @@ async def one_of_each(api: Whole, tenant: str) -> dict[str, str]:
         "dream_id": dream["id"],
         "alarm_id": alarm["id"],
         "campaign_id": ids.new_id("camp"),  # campaigns belong to the tenant of the folder
+        "eval_run_id": ids.new_id(ids.SESSION),  # so do eval runs
         "deployment_id": deployment["id"],
         "deployment_run_id": run["id"],
         "webhook_id": webhook["id"],

@@ -67,11 +67,12 @@ def seed(tmp_path: Path) -> Seed:
 
 
 def packages_with_a_direction() -> Iterator[str]:
-    """What the contracts inside the layers name."""
+    """What the contracts inside the layers name, after the package that it is in."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())
     for contract in settings["tool"]["importlinter"]["contracts"]:
         for container in contract.get("containers", ()):
             if container != "mainspring":
+                yield container.replace(".", "/")
                 for layer in contract["layers"]:
                     for name in layer.split(" | "):
                         yield f"{container}.{name}".replace(".", "/")

@@ -346,7 +346,8 @@ async def test_services_are_limited_and_end_with_the_session(site: SandboxSpec, 
 
 def test_the_keeper_and_the_agent_import_no_slow_modules():
     look = "; print(*sys.modules)"
-    flags, (code, *rest) = module_command("keeper")[:3], module_command("keeper")[3:]
+    arguments = module_command("keeper_process.keeper")
+    flags, (code, *rest) = arguments[:3], arguments[3:]
     keeper = subprocess.run(
         [sys.executable, *flags, code.partition("; main(")[0] + look, *rest],
         capture_output=True,
@@ -360,7 +361,7 @@ def test_the_keeper_and_the_agent_import_no_slow_modules():
             "-S",
             "-c",
             "import sys; sys.path[:0] = sys.argv[1:]; import agent" + look,
-            str(PACKAGE_ROOT / "capabilities" / "sandbox"),
+            str(PACKAGE_ROOT / "capabilities" / "sandbox" / "backends"),
         ],
         capture_output=True,
         text=True,

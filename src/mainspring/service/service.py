@@ -33,6 +33,7 @@ from mainspring.service.approvals.approval_policy import AnswerPermission, Appro
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.dreams.dreams import DreamDependencies, Dreams, SuiteSource
 from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.eval_runs import EvalRuns
 from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner, ScheduledEvals
 from mainspring.service.evolution.campaigns import Campaigns, OpenCampaigns
@@ -103,6 +104,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.views.change_feed import ChangeFeed
 from mainspring.service.views.listed_sessions import ListedSessions
 from mainspring.service.views.log_windows import LogWindows
+from mainspring.service.views.session_files import OpenSessionSnapshots, SessionFiles
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -120,6 +122,8 @@ class AgentFolderPorts:
     open_agent: Callable[[], Agent]
     open_runner: OpenSuiteRunner
     open_campaigns: OpenCampaigns
+    tenant: str = TENANT
+    """The tenant that the folder belongs to."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -141,6 +145,7 @@ class Infrastructure:
     login_client: LoginClient
     post_webhook: WebhookPoster
     agent_folder: AgentFolderPorts
+    open_snapshots: OpenSessionSnapshots
     allow_http: bool = False
     """Whether webhooks may have URLs without TLS."""
     is_single_tenant: bool = False
@@ -181,13 +186,14 @@ def build_service(infrastructure: Infrastructure) -> Service:
     memory = _build_memory(infrastructure)
     services = _build_sessions(infrastructure, resources, secrets, memory, webhooks)
     dreams = _build_dreams(infrastructure, memory, services)
-    evals = _build_evals(infrastructure, webhooks.outbox)
+    evals = _build_evals(infrastructure, webhooks.outbox, services.sessions)
     workflows = _build_workflows(infrastructure, services)
     campaigns = Campaigns(
         log=infrastructure.log,
         put=infrastructure.dispatcher.put,
         folder=infrastructure.agent_folder.folder,
         open_campaigns=infrastructure.agent_folder.open_campaigns,
+        tenant=infrastructure.agent_folder.tenant,
     )
     return Service(
         infrastructure=infrastructure,
@@ -199,7 +205,7 @@ def build_service(infrastructure: Infrastructure) -> Service:
         campaigns=campaigns,
         webhooks=webhooks,
         sessions=services,
-        views=_build_views(services),
+        views=_build_views(infrastructure, services),
         workflows=workflows,
         schedules=_build_schedules(
             infrastructure,
@@ -220,12 +226,13 @@ def build_service(infrastructure: Infrastructure) -> Service:
     )
 
 
-def _build_views(sessions: SessionServices) -> ViewServices:
+def _build_views(infrastructure: Infrastructure, sessions: SessionServices) -> ViewServices:
     listed = ListedSessions(sessions.sessions)
     return ViewServices(
         listed=listed,
         windows=LogWindows(sessions.sessions, listed),
         feed=ChangeFeed(listed),
+        files=SessionFiles(sessions.sessions, infrastructure.open_snapshots),
     )
 
 
@@ -295,7 +302,9 @@ def _build_dreams(
     return Dreams(infrastructure.store.records, needs)
 
 
-def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices:
+def _build_evals(
+    infrastructure: Infrastructure, outbox: Outbox, sessions: Sessions
+) -> EvalServices:
     records, place = infrastructure.store.records, infrastructure.agent_folder
     alarms = Alarms(records, outbox)
     scheduled = ScheduledEvals(
@@ -313,7 +322,10 @@ def _build_evals(infrastructure: Infrastructure, outbox: Outbox) -> EvalServices
         read_project=place.read_project,
         open_runner=place.open_runner,
     )
-    return EvalServices(alarms=alarms, scheduled=scheduled, watch=watch)
+    runs = EvalRuns(
+        sessions=sessions, folder=place.folder, tenant=place.tenant, open_agent=place.open_agent
+    )
+    return EvalServices(alarms=alarms, scheduled=scheduled, watch=watch, runs=runs)
 
 
 def _build_sessions(

@@ -13,6 +13,7 @@ from mainspring.service.access.kill_switch import Halts
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approvals import Approvals
 from mainspring.service.evals.alarms import Alarms
+from mainspring.service.evals.eval_runs import EvalRuns
 from mainspring.service.evals.production_watch import ProductionWatch
 from mainspring.service.evals.scheduled_evals import ScheduledEvals
 from mainspring.service.jobs.parking import Parking
@@ -46,6 +47,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.views.change_feed import ChangeFeed
 from mainspring.service.views.listed_sessions import ListedSessions
 from mainspring.service.views.log_windows import LogWindows
+from mainspring.service.views.session_files import SessionFiles
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -114,6 +116,7 @@ class ViewServices:
     listed: ListedSessions
     windows: LogWindows
     feed: ChangeFeed
+    files: SessionFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,3 +156,4 @@ class EvalServices:
     alarms: Alarms
     scheduled: ScheduledEvals
     watch: ProductionWatch
+    runs: EvalRuns

@@ -31,6 +31,7 @@ from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
+from mainspring.wiring.session_files import served_snapshots
 from mainspring.wiring.settings_files import read_project_files
 from mainspring.wiring.stores import open_log
 from mainspring.wiring.user_vault import user_vault
@@ -75,6 +76,7 @@ async def open_service(
                 open_passages=partial(open_store_passages, settings),
                 client_tools=client_tools,
                 agent_folder=agent_folder_ports(settings),
+                open_snapshots=served_snapshots(settings),
                 send_request=http_client,
                 login_client=ApiLogin(http_client.fetch),
                 post_webhook=metered(HttpPoster(allowed=networks, allow_http=allow_http)),

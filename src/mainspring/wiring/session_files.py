@@ -3,7 +3,7 @@ sessions' files."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Awaitable, Callable, Collection
 from pathlib import Path
 
 from anyio import to_thread
@@ -13,6 +13,7 @@ from mainspring.capabilities.sandbox.backends.session_uids import release_sessio
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.snapshots import WorkspaceSnapshots
 from mainspring.config import Settings
+from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import Snapshots
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.rewind import RewindHistory
@@ -59,6 +60,23 @@ async def open_snapshots(
         pinned = await read_pinned_policy(own_log, log, rewind_history.policy, loaded)
         paths = await to_thread.run_sync(hide_denied_paths, paths, pinned.policy)
     return _snapshots(paths)
+
+
+def served_snapshots(
+    settings: Settings,
+) -> Callable[[SessionLog, RewindHistory], Awaitable[Snapshots]]:
+    """Opens the snapshots of sessions of the service: each has a workspace of its own, and the log
+    of a fork that has not run yet names that of its parent."""
+
+    async def open_served(log: SessionLog, rewind_history: RewindHistory) -> Snapshots:
+        session_id = rewind_history.session_id
+        folder = await to_thread.run_sync(Path(settings.workspaces).resolve)
+        own = str(folder / session_id)
+        if rewind_history.workspace != own:
+            raise InvalidInput(f"session {session_id} has no files of its own yet")
+        return await open_snapshots(settings, log, rewind_history)
+
+    return open_served
 
 
 def _snapshots(paths: SessionPaths) -> WorkspaceSnapshots:

@@ -291,4 +291,4 @@ class Unsandboxed:
 def bare_agent(sweeps: str) -> tuple[str, ...]:
     """The command of an agent without a PID namespace: `reachable` kills all processes that it can
     signal, `family` all its descendants."""
-    return (sys.executable, *module_command("bare_inside", sweeps))
+    return (sys.executable, *module_command("backends.bare_inside", sweeps))

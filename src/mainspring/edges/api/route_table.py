@@ -26,6 +26,7 @@ from mainspring.edges.api.routes.operate.tenants import TenantRoutes
 from mainspring.edges.api.routes.operate.triggers import TriggerRoutes
 from mainspring.edges.api.routes.operate.webhooks import WebhookRoutes
 from mainspring.edges.api.routes.run.approvals import ApprovalRoutes
+from mainspring.edges.api.routes.run.eval_runs import EvalRunRoutes
 from mainspring.edges.api.routes.run.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.run.resources import ResourceRoutes
 from mainspring.edges.api.routes.run.session_insights import (
@@ -40,7 +41,12 @@ from mainspring.edges.api.routes.run.threads import ThreadRoutes
 from mainspring.edges.api.routes.run.work import WorkRoutes
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.edges.dashboard.sign_in import SignInRoutes
-from mainspring.edges.dashboard.view_routes import ChangeRoutes, ListedSessionRoutes, LogRoutes
+from mainspring.edges.dashboard.view_routes import (
+    ChangeRoutes,
+    FileViewRoutes,
+    ListedSessionRoutes,
+    LogRoutes,
+)
 from mainspring.edges.mcp.agent_features import INSTRUCTIONS, AgentFeatures
 from mainspring.edges.mcp.http_endpoint import HostRules
 from mainspring.edges.mcp.http_server import mcp_routes, new_server
@@ -83,6 +89,7 @@ def _resource_routes(service: Service) -> tuple[Route, ...]:
         DreamRoutes(service.dreams),
         AlarmRoutes(service.evals.alarms),
         CampaignRoutes(service.campaigns),
+        EvalRunRoutes(service.evals.runs),
         DeploymentRoutes(schedules.deployments, schedules.deployment_runner),
         DeploymentRunRoutes(schedules.runs),
         WorkflowRoutes(service.workflows.workflows),
@@ -145,6 +152,7 @@ def view_handlers(service: Service) -> tuple[object, ...]:
         ListedSessionRoutes(views.listed),
         ChangeRoutes(views.feed),
         LogRoutes(views.windows, service.sessions.event_streams),
+        FileViewRoutes(views.files),
     )
 
 

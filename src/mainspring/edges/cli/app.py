@@ -32,72 +32,100 @@ class CommandEntry:
 
 
 COMMANDS = {
-    "run": CommandEntry("run_command", "run", "Run an agent until it is done."),
-    "chat": CommandEntry("chat_command", "chat", "Talk with an agent."),
-    "top": CommandEntry("top", "top", "Show sessions that are running or waiting."),
-    "ui": CommandEntry("ui", "ui", "Show this folder's sessions in a browser."),
-    "serve": CommandEntry("serve", "serve", "Serve the Managed Agents API and run its sessions."),
-    "worker": CommandEntry("serve", "worker", "Run sessions of a service on this machine."),
-    "init": CommandEntry("init", "init", "Create a new agent in a folder."),
-    "validate": CommandEntry("validate", "validate", "Check an agent's folder."),
-    "agents": CommandEntry("agents", "app", "List, show, compare and roll back agents."),
-    "sessions": CommandEntry("session", "app", "List, read, move, fork and rewind sessions."),
-    "log": CommandEntry("log_maintenance", "app", "Read, verify, export and delete session logs."),
-    "cost": CommandEntry("cost_report", "cost", "Show the cost of model calls."),
+    "run": CommandEntry("run.run_command", "run", "Run an agent until it is done."),
+    "chat": CommandEntry("chat.chat_command", "chat", "Talk with an agent."),
+    "top": CommandEntry("sessions.top", "top", "Show sessions that are running or waiting."),
+    "ui": CommandEntry("operate.ui", "ui", "Show this folder's sessions in a browser."),
+    "serve": CommandEntry(
+        "operate.serve", "serve", "Serve the Managed Agents API and run its sessions."
+    ),
+    "worker": CommandEntry("operate.serve", "worker", "Run sessions of a service on this machine."),
+    "init": CommandEntry("agent_files.init", "init", "Create a new agent in a folder."),
+    "validate": CommandEntry("agent_files.validate", "validate", "Check an agent's folder."),
+    "agents": CommandEntry(
+        "agent_files.agents", "app", "List, show, compare and roll back agents."
+    ),
+    "sessions": CommandEntry(
+        "sessions.session", "app", "List, read, move, fork and rewind sessions."
+    ),
+    "log": CommandEntry(
+        "sessions.log_maintenance", "app", "Read, verify, export and delete session logs."
+    ),
+    "cost": CommandEntry("sessions.cost_report", "cost", "Show the cost of model calls."),
     "insights": CommandEntry(
-        "insights_report", "insights", "Show wasted tokens, failures and missing rules."
+        "sessions.insights_report", "insights", "Show wasted tokens, failures and missing rules."
     ),
     "slo": CommandEntry(
-        "slo_report",
+        "operate.slo_report",
         "slo",
         "Show service levels: errors, latency and ratings.",
     ),
-    "context": CommandEntry("context_report", "app", "Show the requests that a model received."),
+    "context": CommandEntry(
+        "sessions.context_report", "app", "Show the requests that a model received."
+    ),
     "replay": CommandEntry(
-        "replay_command", "replay", "Replay a session without calling its model."
+        "sessions.replay_command", "replay", "Replay a session without calling its model."
     ),
-    "test": CommandEntry("replay_command", "test", "Record sessions as tests."),
-    "eval": CommandEntry("eval", "app", "Run eval suites, compare runs and gate changes."),
+    "test": CommandEntry("sessions.replay_command", "test", "Record sessions as tests."),
+    "eval": CommandEntry("evals.eval", "app", "Run eval suites, compare runs and gate changes."),
     "environment": CommandEntry(
-        "environment", "app", "Set up the packages and services that a repository needs."
+        "agent_files.environment",
+        "app",
+        "Set up the packages and services that a repository needs.",
     ),
-    "models": CommandEntry("models", "app", "List and test models."),
-    "plugin": CommandEntry("plugin", "app", "Install, show and remove plugins."),
+    "models": CommandEntry("agent_files.models", "app", "List and test models."),
+    "plugin": CommandEntry("agent_files.plugin", "app", "Install, show and remove plugins."),
     "workflow": CommandEntry("workflows.file_commands", "app", "Check, run and steer workflows."),
-    "mcp": CommandEntry("mcp_serve", "app", "Use MCP servers, or serve agents over MCP."),
-    "skill": CommandEntry("skill_install", "app", "Write, install, scan, trust and remove skills."),
+    "mcp": CommandEntry(
+        "mcp_servers.mcp_serve", "app", "Use MCP servers, or serve agents over MCP."
+    ),
+    "skill": CommandEntry(
+        "agent_files.skill_install", "app", "Write, install, scan, trust and remove skills."
+    ),
     "knowledge": CommandEntry(
-        "knowledge", "app", "Manage documents that an agent can search and cite."
+        "memories.knowledge", "app", "Manage documents that an agent can search and cite."
     ),
     "memory": CommandEntry(
-        "memory_proposals", "app", "Read, change and share what agents remember."
+        "memories.memory_proposals", "app", "Read, change and share what agents remember."
     ),
     "dream": CommandEntry(
-        "dream", "app", "Learn from past sessions: propose, review and apply memories."
+        "memories.dream", "app", "Learn from past sessions: propose, review and apply memories."
     ),
     "evolve": CommandEntry(
         "evolve.commands", "app", "Improve an agent by its suites, and prove that it got better."
     ),
-    "vault": CommandEntry("vault", "app", "Manage secrets that agents use without seeing them."),
-    "policy": CommandEntry("policy", "app", "Show, test and trust permission rules."),
-    "keys": CommandEntry("keys", "app", "Create, list and revoke API keys."),
-    "tenants": CommandEntry("tenants", "app", "Create, show, change and disable tenants."),
-    "halt": CommandEntry("tenants", "halt", "Stop an agent, a tenant or everything."),
-    "resume": CommandEntry("tenants", "resume", "Resume what `halt` stopped."),
+    "vault": CommandEntry(
+        "operate.vault", "app", "Manage secrets that agents use without seeing them."
+    ),
+    "policy": CommandEntry("agent_files.policy", "app", "Show, test and trust permission rules."),
+    "keys": CommandEntry("operate.keys", "app", "Create, list and revoke API keys."),
+    "tenants": CommandEntry("operate.tenants", "app", "Create, show, change and disable tenants."),
+    "halt": CommandEntry("operate.tenants", "halt", "Stop an agent, a tenant or everything."),
+    "resume": CommandEntry("operate.tenants", "resume", "Resume what `halt` stopped."),
     "approvals": CommandEntry(
-        "approval_policy", "app", "List and answer calls that wait for approval."
+        "operate.approval_policy", "app", "List and answer calls that wait for approval."
     ),
-    "audit": CommandEntry("audit", "app", "Show and verify the service's audit log."),
-    "deployments": CommandEntry("deployments", "app", "Show, run and pause scheduled agents."),
-    "webhooks": CommandEntry("webhooks", "app", "Show webhook endpoints and their deliveries."),
+    "audit": CommandEntry("operate.audit", "app", "Show and verify the service's audit log."),
+    "deployments": CommandEntry(
+        "operate.deployments", "app", "Show, run and pause scheduled agents."
+    ),
+    "webhooks": CommandEntry(
+        "operate.webhooks", "app", "Show webhook endpoints and their deliveries."
+    ),
     "adopt": CommandEntry(
-        "adopt", "adopt", "Accept sessions and stores that came from somewhere else."
+        "run.adopt", "adopt", "Accept sessions and stores that came from somewhere else."
     ),
-    "backup": CommandEntry("backup", "backup", "Write the whole store to a file."),
-    "restore": CommandEntry("backup", "restore", "Restore a backup into an empty store."),
-    "migrate": CommandEntry("backup", "migrate", "Migrate the store's tables to this version."),
-    "doctor": CommandEntry("doctor", "doctor", "Check whether sessions can run on this machine."),
-    "completion": CommandEntry("completion", "completion", "Print a script for Tab completion."),
+    "backup": CommandEntry("operate.backup", "backup", "Write the whole store to a file."),
+    "restore": CommandEntry("operate.backup", "restore", "Restore a backup into an empty store."),
+    "migrate": CommandEntry(
+        "operate.backup", "migrate", "Migrate the store's tables to this version."
+    ),
+    "doctor": CommandEntry(
+        "operate.doctor", "doctor", "Check whether sessions can run on this machine."
+    ),
+    "completion": CommandEntry(
+        "operate.completion", "completion", "Print a script for Tab completion."
+    ),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,10 +22,11 @@ from mainspring.log.sqlite import open_sqlite
 from mainspring.service.jobs.dispatcher import Dispatcher
 from mainspring.service.service import Infrastructure, Service, build_service
 from mainspring.service.sessions.events.preview_deltas import LocalDeltas
-from mainspring.service.views.local_records import LocalRecords
+from mainspring.service.views.local_records import LOCAL_TENANT, LocalRecords
 from mainspring.wiring.memory import open_store_passages
 from mainspring.wiring.providers import open_model_registry
 from mainspring.wiring.service_assembly import agent_folder_ports
+from mainspring.wiring.session_files import open_snapshots
 from mainspring.wiring.user_vault import known_secrets, store_key
 
 
@@ -59,7 +61,8 @@ async def open_local_service(
                     workspaces=Path(settings.workspaces),
                     open_passages=partial(open_store_passages, settings),
                     client_tools=client_tools,
-                    agent_folder=agent_folder_ports(settings),
+                    agent_folder=replace(agent_folder_ports(settings), tenant=LOCAL_TENANT),
+                    open_snapshots=partial(open_snapshots, settings),
                     send_request=http_client,
                     login_client=ApiLogin(http_client.fetch),
                     post_webhook=HttpPoster(allowed=()),

@@ -5,7 +5,7 @@ the list of what waits for the person.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -78,6 +78,8 @@ class LocalSessions:
     service: Service
     dispatcher: LocalDispatcher
     open_runner: OpenRunner
+    run_workflow: Callable[[str], Awaitable[None]]
+    """Runs the nodes of a workflow run, until it has ended or waits."""
     _running: set[str] = field(default_factory=set[str], init=False)
     _limiter: CapacityLimiter = field(
         default_factory=lambda: CapacityLimiter(_MAX_RUNNING), init=False
@@ -98,16 +100,14 @@ class LocalSessions:
 
     async def _run(self, session_id: str) -> None:
         try:
-            async with self._limiter, self.open_runner(session_id) as runner:
-                session = runner.session
-                if session is None:
-                    return
-                infrastructure = self.service.infrastructure
-                row = await infrastructure.log.session(session_id)
-                previews = PreviewPublisher(
-                    infrastructure.deltas, row, scrub=infrastructure.log.scrub
+            async with self._limiter:
+                record = await self.service.sessions.sessions.repository.get(
+                    LOCAL_TENANT, session_id
                 )
-                await session.run(previews.emit, tell=previews.on_event)
+                if record.workflow_run_id == session_id:
+                    await self.run_workflow(session_id)
+                else:
+                    await self._run_session(session_id)
         except LeaseHeld:  # another process runs it, and reads what was sent
             pass
         except MainspringError as error:
@@ -115,6 +115,16 @@ class LocalSessions:
         finally:
             self._running.discard(session_id)
         await self._catch_up(session_id)
+
+    async def _run_session(self, session_id: str) -> None:
+        async with self.open_runner(session_id) as runner:
+            session = runner.session
+            if session is None:
+                return
+            infrastructure = self.service.infrastructure
+            row = await infrastructure.log.session(session_id)
+            previews = PreviewPublisher(infrastructure.deltas, row, scrub=infrastructure.log.scrub)
+            await session.run(previews.emit, tell=previews.on_event)
 
     async def _follow_questions(self) -> None:
         store = self.service.infrastructure.store

@@ -34,6 +34,15 @@ from mainspring.service.views.log_windows import (
     TextChars,
     WindowQuery,
 )
+from mainspring.service.views.session_files import (
+    DiffQuery,
+    FilesDiff,
+    ListSnapshots,
+    RewindFiles,
+    RewoundFiles,
+    SessionFiles,
+    SnapshotLine,
+)
 
 _IMAGES = {
     b"\x89PNG\r\n": "image/png",
@@ -178,3 +187,31 @@ class LogRoutes:
                 "cache-control": "private, max-age=86400, immutable",
             },
         )
+
+
+@dataclass(frozen=True, slots=True)
+class FileViewRoutes:
+    files: SessionFiles
+    route_options: ClassVar[RouteOptions] = {"is_extension": True}
+
+    @route(
+        "GET /v1/sessions/{session_id}/snapshots",
+        "List the snapshots of a session's files, newest first",
+    )
+    async def snapshots(self, call: ApiCall[ListSnapshots, Empty]) -> Page[SnapshotLine]:
+        return await self.files.snapshots(call.who, call["session_id"], call.query)
+
+    @route(
+        "GET /v1/sessions/{session_id}/snapshots/diff",
+        "Compare a session's files at two of its events, or with how they are now",
+    )
+    async def diff(self, call: ApiCall[DiffQuery, Empty]) -> FilesDiff:
+        return await self.files.diff(call.who, call["session_id"], call.query)
+
+    @route(
+        "POST /v1/sessions/{session_id}/rewind",
+        "Restore a session's files to what they were after an event",
+    )
+    async def rewind(self, call: ApiCall[Empty, RewindFiles]) -> RewoundFiles:
+        call.who.require_human()
+        return await self.files.rewind(call.who, call["session_id"], call.body)

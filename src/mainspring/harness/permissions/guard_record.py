@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct, field
 
 RECORD, LOCK = "guard.json", "guard.lock"
-"""The keeper of a sandbox uses them as well: `capabilities/sandbox/keeper_process/keeper_guard.py`."""
+"""The keeper of a sandbox uses them as well (`keeper_process/keeper_guard.py`)."""
 
 
 class GuardRecord(Struct, frozen=True, kw_only=True):

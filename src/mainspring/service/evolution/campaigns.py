@@ -83,6 +83,8 @@ class Campaigns:
     put: PutJob
     folder: Path
     open_campaigns: OpenCampaigns
+    tenant: str = TENANT
+    """The tenant that the folder belongs to."""
 
     @property
     def agent(self) -> str:
@@ -90,7 +92,7 @@ class Campaigns:
 
     async def page(self, tenant: str, *, limit: int, page: str | None) -> Page[CampaignView]:
         """The campaigns, newest first."""
-        if tenant != TENANT:
+        if tenant != self.tenant:
             return Page(data=[])
         created = (await campaign_log.list_campaigns(self.log, self.agent))[::-1]
         (skipped,) = decode_cursor(page, tuple[Position]) if page else (0,)
@@ -123,7 +125,7 @@ class Campaigns:
 
     async def status(self, tenant: str) -> EvolutionStatus:
         """The agent's versions, and whether campaigns may run. Raises: InvalidInput."""
-        _require_tenant(tenant)
+        self._require_tenant(tenant)
         ledger = await campaign_log.read_ledger(self.log, self.agent)
         return campaign_views.status_view(self.agent, ledger)
 
@@ -139,7 +141,7 @@ class Campaigns:
 
         Raises: InvalidInput: campaigns are paused, or the folder has no valid `evolve.yaml`.
         """
-        _require_tenant(tenant)
+        self._require_tenant(tenant)
         name = None if key is None else ids.stable_id("camp", tenant, key)
         async with self.open_campaigns(sender) as campaigns:
             campaign_id = await campaigns.start(trigger=trigger, campaign_id=name)
@@ -153,7 +155,7 @@ class Campaigns:
 
     async def is_busy(self, tenant: str, session_id: str) -> bool:
         """Whether it is the session of a campaign that has not ended."""
-        if tenant != TENANT:
+        if tenant != self.tenant:
             return False
         return await campaign_log.is_running(self.log, session_id)
 
@@ -174,13 +176,13 @@ class Campaigns:
 
     async def roll_back(self, who: Principal, request: RollBack) -> VersionView:
         """Raises: InvalidInput: there is no such version, or the folder has changed."""
-        _require_tenant(who.tenant)
+        self._require_tenant(who.tenant)
         async with self.open_campaigns(who.sender) as campaigns:
             version = await campaigns.roll_back(request.version, request.reason)
         return await self._version(version.number)
 
     async def pause(self, who: Principal, request: Pause) -> EvolutionStatus:
-        _require_tenant(who.tenant)
+        self._require_tenant(who.tenant)
         async with self.open_campaigns(who.sender) as campaigns:
             await campaigns.versions.pause(request.reason, is_paused=request.is_paused)
         return await self.status(who.tenant)
@@ -199,7 +201,7 @@ class Campaigns:
             return  # a person resumes it
 
     async def _require(self, tenant: str, campaign_id: str) -> None:
-        if tenant == TENANT:
+        if tenant == self.tenant:
             known = await campaign_log.list_campaigns(self.log, self.agent)
             if any(item.campaign_id == campaign_id for item in known):
                 return
@@ -210,7 +212,6 @@ class Campaigns:
         views = campaign_views.version_views(ledger)
         return next(view for view in views if view.number == number)
 
-
-def _require_tenant(tenant: str) -> None:
-    if tenant != TENANT:
-        raise InvalidInput(f"campaigns belong to the tenant {TENANT}")
+    def _require_tenant(self, tenant: str) -> None:
+        if tenant != self.tenant:
+            raise InvalidInput(f"campaigns belong to the tenant {self.tenant}")

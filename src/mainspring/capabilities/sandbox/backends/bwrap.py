@@ -35,14 +35,13 @@ from mainspring.core.ports import IsolationLevel
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
 """Flags that some machines do not allow; seccomp has the same effect."""
 
-_PACKAGES = Path(__file__).parents[3]
+_PACKAGES = Path(__file__).parents[4]
 _OWN = "/run"
 _AGENT_MODULES = (
-    *(
-        "mainspring.capabilities.sandbox.backends.bwrap_inside",
-        "mainspring.capabilities.sandbox.backends.agent",
-    ),
-    *("mainspring.capabilities.sandbox.wire", "mainspring.files.openat"),
+    "mainspring.capabilities.sandbox.backends.bwrap_inside",
+    "mainspring.capabilities.sandbox.backends.agent",
+    "mainspring.capabilities.sandbox.wire",
+    "mainspring.files.openat",
 )
 _FILTER_MODULE = "mainspring.capabilities.sandbox.backends.seccomp"
 _UNCHECKED = (1).to_bytes(4, "little") + bytes(8)

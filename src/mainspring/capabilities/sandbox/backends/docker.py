@@ -62,7 +62,7 @@ class Docker:
         command = pack(map(os.fsencode, run))
         orders = pack([container.encode(), path.encode(), command, self.user.encode()])
         return Launch(
-            argv=(sys.executable, *module_command("docker_outside")),
+            argv=(sys.executable, *module_command("backends.docker_outside")),
             files=(orders,),
             variables={"HOME": str(spec.workspace), "TMPDIR": "/tmp", "LANG": "C.UTF-8"},
             has_own_pids=False,

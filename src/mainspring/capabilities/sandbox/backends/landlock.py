@@ -101,7 +101,7 @@ class Landlock(Struct, frozen=True, kw_only=True):
         if not self.owns_uid:
             del rlimits["NPROC"]  # it would count all processes of this user
         return Launch(
-            argv=(str(python.path), *module_command("landlock_inside")),
+            argv=(str(python.path), *module_command("backends.landlock_inside")),
             files=(self._orders(spec, tmp, python),),
             variables=_variables(spec.workspace, tmp),
             rlimits=rlimits,

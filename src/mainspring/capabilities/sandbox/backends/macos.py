@@ -20,7 +20,7 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel
 
 PROGRAM = "/usr/bin/sandbox-exec"
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[3]
 _READABLE = (
     *("/usr", "/bin", "/sbin", "/System", "/Library/Apple", "/Library/Developer/CommandLineTools"),
     *("/opt/homebrew", "/private/etc/ssl", "/private/var/db/timezone", "/private/var/db/dyld"),

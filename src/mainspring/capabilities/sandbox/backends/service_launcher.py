@@ -35,7 +35,7 @@ from mainspring.files.session_owner import CAPABILITIES_FOR_UIDS, missing_capabi
 
 _SYSTEM = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/sys", "/run"),
-    *(sys.prefix, sys.base_prefix, str(Path(__file__).parents[3])),
+    *(sys.prefix, sys.base_prefix, str(Path(__file__).parents[4])),
 )
 _ETC, _SECRETS_OF_ROOT = Path("/etc"), ("shadow", "shadow-", "gshadow", "gshadow-", "sudoers")
 _TEMPORARY = (Path("/tmp"), Path("/dev/shm"))

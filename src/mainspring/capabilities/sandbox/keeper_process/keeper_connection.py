@@ -166,7 +166,7 @@ def start_keeper(
 
 
 def _spawn(state: Path, orders: bytes) -> bytes:
-    command = [sys.executable, *module_command("keeper")]
+    command = [sys.executable, *module_command("keeper_process.keeper")]
     orders_reader, orders_writer = os.pipe()
     reply_reader, reply_writer = os.pipe()
     with open(orders_writer, "wb") as orders_stream, OpenDescriptor(reply_reader):

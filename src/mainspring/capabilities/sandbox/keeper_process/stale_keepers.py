@@ -28,7 +28,7 @@ _CREDENTIALS = 3 * 4
 def source_version() -> str:
     """A hash of all code that a sandbox is made by."""
     digest = hashlib.sha256()
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(source.read_bytes())
     return digest.hexdigest()[:16]
 

@@ -25,7 +25,7 @@ from mainspring.runtime.knowledge.knowledge_tool import knowledge_tool
 from mainspring.runtime.memory.search.memory_index import open_passages
 from mainspring.wiring.agent_selection import validate
 
-_PACKAGE = Path(__file__).parents[2]
+_PACKAGE = Path(__file__).parents[3]
 _MAX_LISTED = 20
 
 

@@ -18,22 +18,39 @@ from mainspring.edges.api.connections import bind_sockets
 from mainspring.edges.api.replays import Replays
 from mainspring.edges.api.route import Route, routes_of
 from mainspring.edges.api.route_table import view_handlers
+from mainspring.edges.api.routes.define.campaigns import CampaignRoutes
+from mainspring.edges.api.routes.define.workflows import WorkflowRunRoutes
 from mainspring.edges.api.routes.run.approvals import ApprovalRoutes
+from mainspring.edges.api.routes.run.eval_runs import EvalRunRoutes
 from mainspring.edges.api.routes.run.events import EventRoutes
-from mainspring.edges.api.routes.run.session_insights import InsightRoutes
+from mainspring.edges.api.routes.run.session_insights import CostRoutes, InsightRoutes
 from mainspring.edges.api.routes.run.sessions import SessionRoutes
 from mainspring.edges.cli.render.printing import Screen, print_note
 from mainspring.edges.cli.run.session_runner import SessionRunner, open_session_runner
+from mainspring.edges.cli.workflows.opening import open_steps
 from mainspring.edges.dashboard.local_access import LocalAccess
 from mainspring.edges.dashboard.local_service import open_local_service
 from mainspring.edges.dashboard.local_sessions import LocalDispatcher, LocalSessions
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.workflows.engine import run_workflow
+from mainspring.runtime.workflows.run_context import RunLimits
 from mainspring.service.service import Service
+from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.session_reports import SessionReports
 
-_UNAVAILABLE = frozenset({"post /v1/sessions", "delete /v1/sessions/{session_id}"})
+_UNAVAILABLE = frozenset(
+    {
+        "post /v1/sessions",
+        "delete /v1/sessions/{session_id}",
+        "post /v1/mainspring/workflow_runs",
+        "delete /v1/mainspring/workflow_runs/{workflow_run_id}",
+        "post /v1/mainspring/workflow_runs/{workflow_run_id}/fork",
+        "post /v1/mainspring/campaigns",
+        "post /v1/mainspring/campaigns/{campaign_id}/resume",
+    }
+)
 """The command line does this: it knows the agent, and the files that belong to a session."""
 
 
@@ -61,6 +78,7 @@ async def ui(
             service,
             dispatcher,
             partial(_open_runner, settings),
+            partial(_run_workflow, settings),
         )
         async with (
             http_server(api.application(), sockets) as url,
@@ -80,6 +98,13 @@ def _open_runner(settings: Settings, session_id: str) -> AbstractAsyncContextMan
     return open_session_runner(settings, options, session_id, answered_later=True, unattended=True)
 
 
+async def _run_workflow(settings: Settings, run_id: str) -> None:
+    """Continue a run as `mainspring workflow resume` does. Raises: LeaseHeld, InvalidInput."""
+    async with open_steps(settings, RunOptions()) as steps:
+        await steps.begin(run_id, None)
+        await run_workflow(steps.runtime.log, run_id, steps, limits=RunLimits())
+
+
 def _routes(service: Service, access: LocalAccess) -> tuple[Route, ...]:
     sessions = service.sessions
     replays = Replays(sessions.sessions, facts=service.infrastructure.models.facts)
@@ -88,6 +113,10 @@ def _routes(service: Service, access: LocalAccess) -> tuple[Route, ...]:
         EventRoutes(sessions.sessions, sessions.event_sender, sessions.pages),
         ApprovalRoutes(sessions.approvals),
         InsightRoutes(SessionReports(sessions.sessions), replays),
+        CostRoutes(Costs(sessions.sessions, service.access.ledger)),
+        WorkflowRunRoutes(service.workflows.runs),
+        CampaignRoutes(service.campaigns),
+        EvalRunRoutes(service.evals.runs),
         *view_handlers(service),
         access,
         DashboardPages(__version__),

@@ -124,15 +124,25 @@ def add_case(folder: Path, suite: str, case_id: str, session_id: str, log: Seque
     )
     file = folder / EVALS_FOLDER / f"{suite}.yaml"
     content = (read_bounded(file, max_bytes=_MAX_BYTES) or b"cases:\n").decode()
-    last = content.rstrip().splitlines()[-1] if content.strip() else ""
-    is_block = "\ncases:" in f"\n{content}" and (last.startswith(" ") or last == "cases:")
-    if not is_block:
+    indent = _case_indent(content)
+    if indent is None:
         raise InvalidInput(f"{file}: to add a case, `cases:` must be the last part of the file")
     text = yaml.safe_dump([msgspec.to_builtins(case)], sort_keys=False, allow_unicode=True)
-    indented = "".join(f"  {line}\n" for line in text.splitlines())
+    indented = "".join(f"{indent}{line}\n" for line in text.splitlines())
     recording = msgspec.json.encode(record_session(session_id, log))
     write_atomic(
         file.parent / f"recordings/{case_id}.json", msgspec.json.format(recording, indent=1)
     )
     write_atomic(file, f"{content.rstrip()}\n{indented}".encode())
     return file
+
+
+def _case_indent(content: str) -> str | None:
+    """What the lines of a suite's list of cases begin with; `None` if the list is not its end."""
+    _, found, block = f"\n{content}".rpartition("\ncases:")
+    lines = [line for line in block.splitlines() if line.strip() and line.lstrip()[0] != "#"]
+    if not found or (lines and not lines[0].lstrip().startswith("- ")):
+        return None
+    indent = "  " if not lines else lines[0][: len(lines[0]) - len(lines[0].lstrip())]
+    is_list = all(line.startswith((f"{indent}- ", f"{indent} ")) for line in lines)
+    return indent if is_list else None
