@@ -295,7 +295,7 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             await _print_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
             notes.paragraph(("interrupted", "yellow"))
-        case "model_error":  # the error was printed when it happened
+        case "model_error" | "prompt_too_long":  # the error was printed when it happened
             return
         case reason:
             detail = f": {result.detail}" if result.detail else ""
@@ -306,8 +306,6 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
 
 
 def _fixes(reason: EndReason) -> tuple[str, ...]:
-    if reason == "prompt_too_long":
-        return error_table.PROMPT_TOO_LONG.fix
     return error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ()
 
 
