@@ -28,6 +28,7 @@ import start
 import streams
 import subagents
 import takeover
+import tenants
 import terminal
 import tokens
 import turns
@@ -67,6 +68,7 @@ BENCHES = {
     "evolve": evolve.measure,
     "workflows": workflows.measure,
     "redaction": redaction.measure,
+    "tenants": tenants.measure,
 }
 
 

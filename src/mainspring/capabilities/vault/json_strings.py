@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -46,6 +46,18 @@ class JsonStrings:
             if name in _PRIVATE_MEMBERS and len(text) >= _SHORTEST_MEMBER:
                 members += [at] if _KEY_MEMBER.fullmatch(text) else []
         yield from members if is_key else ()
+
+    def groups(self, size: int) -> Iterator[Sequence[int]]:
+        """The numbers of all strings, in groups of strings that have this size together."""
+        group: list[int] = []
+        left = size
+        for at, text in enumerate(self.texts):
+            group.append(at)
+            left -= len(text)
+            if left <= 0:
+                yield group
+                group, left = [], size
+        yield group
 
     def replace(self, at: int, text: bytes) -> None:
         self._encoded[at] = msgspec.json.encode(text.decode(errors="replace"))

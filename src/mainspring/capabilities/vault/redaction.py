@@ -57,6 +57,13 @@ _JSON_STARTS = (b"{", b"[", b'"')
 _SHORTEST_STRING = SHORTEST_PASSWORD - 1
 _BETWEEN_STRINGS = b"\n\0\n"
 """Between strings that are searched together: the end of a line, which no secret crosses."""
+_GROUP_BYTES = 512
+"""Short strings of a flood that are searched together: one by one, they would take 3 us each."""
+_PLAIN_WORD = re.compile(
+    rb"[A-Za-z_.]{0,40}|[a-z]{3,5}_[0-9a-f]{32}"
+    rb"|\d{4}-\d\d-\d\dT\d\d:[0-9:.]{5,12}(?:Z|[+-]\d\d:\d\d)"
+)
+"""Types, names, ids and times of events, which must stay readable."""
 _NOT_IN_NUMBER = (rb"(?<![0-9.eE+-])", rb"(?![0-9.eE+-])")
 _TELLING = compile_pattern(rf"(?i){NAMES}|{FOREIGN_NAMES}|auth|cookie".encode())
 """Every name that `_is_telling` accepts, and others."""
@@ -171,8 +178,12 @@ class _Redactor:
         """`clean_strings`: names and values that an earlier pass has found to be clean."""
         strings = JsonStrings(NUMBER_KEY.pattern.sub(b"[]", content))
         names = strings.names()
-        suspects = self._suspects(strings, budget)
-        for value in _telling_values(strings, names):
+        suspects = self._suspects(strings, budget.left)
+        telling = [*_telling_values(strings, names)]
+        if suspects is None or len(telling) > budget.left:
+            self._cut_flood(strings, telling)
+            return strings.joined()
+        for value in telling:
             suspects.setdefault(value, set())
         for value in strings.key_values(names):
             strings.replace(value, redaction_label(JSON_KEY.kind))
@@ -189,37 +200,43 @@ class _Redactor:
             strings.replace_numbers(form, pattern)
         return strings.joined()
 
-    def _suspects(self, strings: JsonStrings, budget: ScanBudget) -> dict[int, set[int]]:
+    def _suspects(self, strings: JsonStrings, most: int) -> dict[int, set[int]] | None:
         """The strings that must be examined one by one, and with which detectors: all others
-        together show no candidate."""
+        together show no candidate. None: there are more than `most` candidates."""
         joined = _BETWEEN_STRINGS.join(strings.texts)
         sizes = (len(text) + len(_BETWEEN_STRINGS) for text in strings.texts)
         offsets = [0, *accumulate(sizes)]
         suspects: dict[int, set[int]] = {}
-        left = budget.left
         for hint in self._hints(joined):
             for start, stop in self._spans(hint, joined):
-                left -= 1
-                if left < 0:  # a flood: what each string may contain is cheaper to find
-                    return self._hints_of_each(strings)
+                most -= 1
+                if most < 0:
+                    return None
                 first = bisect_right(offsets, start) - 1
                 last = bisect_right(offsets, max(start, stop - 1)) - 1
                 for at in range(first, last + 1):
                     suspects.setdefault(at, set()).add(hint)
         return suspects
 
+    def _cut_flood(self, strings: JsonStrings, telling: Iterable[int]) -> None:
+        """Cut what cannot be examined: of strings that together show a candidate, all that are more
+        than a plain word."""
+        for value in telling:
+            strings.replace(value, CUT_LABEL)
+        for group in strings.groups(_GROUP_BYTES):
+            if self._hints(_BETWEEN_STRINGS.join(strings.texts[at] for at in group)):
+                for at in group:
+                    if not self._is_plain_word(strings.texts[at]):
+                        strings.replace(at, CUT_LABEL)
+
+    def _is_plain_word(self, text: bytes) -> bool:
+        return _PLAIN_WORD.fullmatch(text) is not None and self._labelled(text) == text
+
     def _spans(self, hint: int, text: bytes) -> Iterator[tuple[int, int]]:
         if hint != _KNOWN_PATTERN:
             return DETECTORS[hint - 1].candidates(text)
         found = self._known_values.find_spans(text)
         return ((begin, begin + len(form)) for begin, form in found)
-
-    def _hints_of_each(self, strings: JsonStrings) -> dict[int, set[int]]:
-        return {
-            at: set(hints)
-            for at, text in enumerate(strings.texts)
-            if len(text) >= _SHORTEST_STRING and (hints := self._hints(text))
-        }
 
     def _scrub_string(self, name: bytes, text: bytes, hints: set[int], budget: ScanBudget) -> bytes:
         if len(text) < _SHORTEST_STRING:
