@@ -136,7 +136,7 @@ class SavedEnvironments:
             return None
         try:
             return msgspec.json.decode(content, type=SavedEnvironment)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(f"{file}: {error}; remove it, and set the environment up") from error
 
     def list(self) -> list[SavedEnvironment]:

@@ -284,7 +284,7 @@ class _ProbeCache:
             with path.open("rb") as file:
                 state = os.fstat(file.fileno())
                 verified = _VERIFIED_DECODER.decode(file.read())
-        except (OSError, msgspec.MsgspecError):
+        except (OSError, msgspec.MsgspecError, RecursionError):
             return cls(path, set())
         is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o022
         is_current = verified.boot != "" and verified.boot == boot_id().decode()

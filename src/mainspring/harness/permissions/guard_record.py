@@ -64,7 +64,7 @@ class GuardFiles:
     def read(self) -> GuardRecord | None:
         try:
             return _RECORDS.decode((self.state / RECORD).read_bytes())
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
             return None
 
     def write(self, record: GuardRecord) -> None:

@@ -122,7 +122,7 @@ def error_code(reply: HttpReply) -> str:
     """Empty if there is none."""
     try:
         fields = msgspec.json.decode(reply.body, type=dict[str, object])
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return ""
     error = fields.get("error")
     return error if isinstance(error, str) and re.fullmatch(r"[a-z_]{1,60}", error) else ""

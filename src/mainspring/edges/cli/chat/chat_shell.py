@@ -16,6 +16,7 @@ from anyio.abc import ByteReceiveStream
 
 from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
+from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, diff_style, sanitize_text
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.processes import signal_group, start_process
@@ -54,7 +55,8 @@ async def run_shell(screen: Screen, command: str, folder: Path) -> str:
         text = f"[the beginning is omitted]\n{text[-_MAX_OUTPUT_CHARS:]}"
     if status:
         screen.paragraph((f"exit status {status}", "yellow"))
-    return f"<shell command={command!r} exit_status={status}>\n{text}\n</shell>"
+    printed = without_tags(text, "shell")
+    return f"<shell command={command!r} exit_status={status}>\n{printed}\n</shell>"
 
 
 async def _copy(stream: ByteReceiveStream, screen: Screen, output: list[str]) -> None:

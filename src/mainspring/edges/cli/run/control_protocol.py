@@ -117,7 +117,7 @@ class ControlChannel:
         try:
             response = await self._response(control, session)
             answer: StreamMessage = {"subtype": "success", "response": response}
-        except (InvalidInput, msgspec.MsgspecError) as error:
+        except (InvalidInput, msgspec.MsgspecError, RecursionError) as error:
             answer = {"subtype": "error", "error": str(error)}
         self.write(
             {"type": "control_response", "response": {**answer, "request_id": control.request_id}}

@@ -15,6 +15,7 @@ from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
+from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.render.renderer import EventRenderer, key_argument
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
@@ -204,7 +205,8 @@ async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
         prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)
     elif prompt is not None and is_piped():
         piped = await anyio.to_thread.run_sync(read_piped, _PIPE_SECONDS, abandon_on_cancel=True)
-        prompt = f"{prompt}\n\n<stdin>\n{piped}\n</stdin>" if piped else prompt
+        material = without_tags(piped, "stdin") if piped else ""
+        prompt = f"{prompt}\n\n<stdin>\n{material}\n</stdin>" if piped else prompt
     if required and not prompt:
         raise error_table.NOTHING_ASKED.error(InvalidInput)
     return prompt or None
