@@ -18,7 +18,7 @@ from report import Measure, median, percentile
 from mainspring.config import read_settings
 from mainspring.core.model import TextDelta
 from mainspring.edges.cli.chat.file_index import FileIndex
-from mainspring.edges.cli.render.renderer import EventRenderer
+from mainspring.edges.cli.render.renderer import TerminalRenderer
 
 TOKENS, WINDOW, ROUNDS = 20_000, 1_000, 5
 MAX_RATIO = 1.2
@@ -88,7 +88,7 @@ def _windows(name: str, text: str) -> tuple[float, float]:
     """CPU seconds of the 1,000 tokens from the 1,000th, and of those before the 20,000th."""
     begun: dict[int, float] = {}
     with _terminal():
-        renderer = EventRenderer(read_settings(store=None, debug=False))
+        renderer = TerminalRenderer(read_settings(store=None, debug=False))
         renderer.delta(TextDelta(_OPENINGS.get(name, "")))
         for index, token in enumerate(_tokens(text)):
             if index in (WINDOW, 2 * WINDOW, TOKENS - WINDOW):

@@ -10,7 +10,7 @@ from evolution.recommender import LAYERS, TRACKS, result
 from mainspring.core.events import EvolutionResult
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
-from mainspring.improve.evolution.improver import Plan
+from mainspring.improve.evolution.improver import CampaignPlan
 from mainspring.improve.evolution.meter import Meter
 from mainspring.improve.evolution.observation import Trial
 from mainspring.improve.evolution.ports import ProposalRequest
@@ -54,6 +54,6 @@ def improve(facade: Bundle, budget: int, seed: int) -> Bundle:
     check = StaticChecks(preset=preset, tracks=TRACKS, harness_files=(HARNESS,), names=names)
     meter, dev, sealed = Meter({"metric": budget}), tuple(facade.dev), tuple(facade.gate)
     situation = Situation(has_corpus=True, examples=facade.trajectories, tracks=TRACKS)
-    plan = Plan(campaign_id="", develop=dev, sealed=sealed, seed=seed, situation=situation)
+    plan = CampaignPlan(campaign_id="", develop=dev, sealed=sealed, seed=seed, situation=situation)
     both = ports.WorldPorts(run=run, run_sealed=run, ask=ask, check=check, meter=meter)
     return bundle_of(ports.improve(both, texts_of(first), plan), first)

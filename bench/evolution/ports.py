@@ -13,11 +13,11 @@ import anyio
 from mainspring.core.events import EvolutionResult
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
-from mainspring.improve.evolution.improver import Improver, Plan
+from mainspring.improve.evolution.improver import CampaignPlan, Improver
 from mainspring.improve.evolution.meter import BudgetReached, CallKind, Meter
 from mainspring.improve.evolution.observation import Trial
-from mainspring.improve.evolution.ports import Check, ProposalRequest, Step
-from mainspring.improve.evolution.search import Search
+from mainspring.improve.evolution.ports import Check, ProposalRequest, SearchStep
+from mainspring.improve.evolution.search import CandidateSearch
 
 Run = Callable[[Candidate, Trial], EvolutionResult]
 
@@ -45,7 +45,7 @@ class WorldPorts:
     async def propose(self, request: ProposalRequest) -> Candidate:
         return self.ask(request)
 
-    async def report(self, step: Step) -> None: ...
+    async def report(self, step: SearchStep) -> None: ...
 
     async def record(self, payload: object, *candidates: Candidate) -> None: ...
 
@@ -54,7 +54,7 @@ def search(
     ports: WorldPorts, start: Candidate, cases: Sequence[str], situation: Situation, seed: int
 ) -> Candidate:
     """What the search alone arrives at, without a gate."""
-    found = Search(
+    found = CandidateSearch(
         trials=ports.trials,
         propose=ports.propose,
         check=ports.check,
@@ -74,7 +74,7 @@ def search(
     return found.current
 
 
-def improve(ports: WorldPorts, start: Candidate, plan: Plan) -> Candidate:
+def improve(ports: WorldPorts, start: Candidate, plan: CampaignPlan) -> Candidate:
     """What the gate promotes in the end."""
     improver = Improver(
         plan=plan,

@@ -8,7 +8,7 @@ from evolution import ports
 from mainspring.core.events import EvolutionFact, EvolutionResult
 from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
-from mainspring.improve.evolution.improver import Plan
+from mainspring.improve.evolution.improver import CampaignPlan
 from mainspring.improve.evolution.meter import Meter
 from mainspring.improve.evolution.observation import Trial
 from mainspring.improve.evolution.ports import ProposalRequest
@@ -54,5 +54,5 @@ def search(facade: Facade, budget: int, seed: int) -> str:
 def improve(facade: Facade, budget: int, seed: int) -> str:
     start, cases = Candidate({FILE: facade.seed_prompt}), (*facade.train, *facade.val)
     sealed = tuple(facade.sealed)
-    plan = Plan(campaign_id="", develop=cases, sealed=sealed, seed=seed, situation=PROMPT)
+    plan = CampaignPlan(campaign_id="", develop=cases, sealed=sealed, seed=seed, situation=PROMPT)
     return ports.improve(ports_of(facade, budget, seed), start, plan).texts[FILE]

@@ -31,7 +31,7 @@ from mainspring.runtime.command_results import (
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.slash_commands import (
     CommandContext,
-    ParsedCommand,
+    ParsedSlashCommand,
     available_commands,
     mode_of,
     parse_command,
@@ -84,17 +84,17 @@ async def open_waiting_session(folder: Path) -> AsyncGenerator[tuple[Session, Co
 @pytest.mark.parametrize(
     ("message", "meant"),
     [
-        ("/help", ParsedCommand("help", "")),
-        ("/compact the  names\nand more", ParsedCommand("compact", "the  names\nand more")),
-        ("/plugin:name x", ParsedCommand("plugin:name", "x")),
-        ("/", ParsedCommand("", "")),
+        ("/help", ParsedSlashCommand("help", "")),
+        ("/compact the  names\nand more", ParsedSlashCommand("compact", "the  names\nand more")),
+        ("/plugin:name x", ParsedSlashCommand("plugin:name", "x")),
+        ("/", ParsedSlashCommand("", "")),
         ("//help", None),
         ("/usr/bin/env is missing", None),
         ("help /me", None),
     ],
 )
 def test_a_slash_followed_by_a_name_is_parsed_as_a_command(
-    message: str, meant: ParsedCommand | None
+    message: str, meant: ParsedSlashCommand | None
 ):
     assert parse_command(message) == meant
 

@@ -10,7 +10,7 @@ from mainspring.config import read_settings
 from mainspring.core.envelope import Event
 from mainspring.core.events import StatusIdle, StatusRunning, ThreadCreated
 from mainspring.core.model import Request
-from mainspring.edges.cli.render.renderer import EventRenderer
+from mainspring.edges.cli.render.renderer import TerminalRenderer
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.testing import calls, says
 
@@ -101,7 +101,7 @@ async def test_without_a_terminal_each_subagent_is_one_line_without_its_text(
 ):
     log, main = await record_events(tmp_path)
     settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-    renderer = EventRenderer(settings, is_live=False, subagents=SubagentTree(main))
+    renderer = TerminalRenderer(settings, is_live=False, subagents=SubagentTree(main))
     for event in log:
         renderer.event(event)
     renderer.close()
@@ -128,7 +128,7 @@ async def test_a_background_report_is_printed_as_one_line(
         session = await runtime.start(LEAD, "begin")
         row = await session.log.session(session.id)
         settings = read_settings(environ={"NO_COLOR": "1"}, folder=tmp_path)
-        renderer = EventRenderer(settings, own={""}, subagents=SubagentTree(row.thread_id))
+        renderer = TerminalRenderer(settings, own={""}, subagents=SubagentTree(row.thread_id))
         await session.run(renderer.delta, tell=renderer.event)
         renderer.close()
     told = capsys.readouterr()

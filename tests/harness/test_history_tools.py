@@ -6,11 +6,11 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.harness.context.history_tools import history_search
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SearchHit
+from mainspring.log.store import LogSearchHit
 
 
 def tool_for(log: SessionLog, session_id: str) -> Tool:
-    async def look(query: str, limit: int) -> list[SearchHit]:
+    async def look(query: str, limit: int) -> list[LogSearchHit]:
         return await search(log, query, session_id=session_id, limit=limit)
 
     return history_search(look)

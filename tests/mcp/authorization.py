@@ -12,7 +12,7 @@ from urllib.parse import urlencode
 import aiohttp
 from tests.mcp.loopback_server import Answer, Asked, Fields, LoopbackServer
 
-from mainspring.capabilities.mcp.login.oauth import Browser, ClientConfig, Grant, OAuthClient
+from mainspring.capabilities.mcp.login.oauth import Browser, ClientConfig, OAuthClient, ServerTokens
 from mainspring.capabilities.mcp.login.oauth_device import DeviceScreen
 from mainspring.capabilities.mcp.login.oauth_grants import OAuthGrant
 from mainspring.core import clock
@@ -40,15 +40,17 @@ class Agreeing:
 class MemoryGrants:
     """A `GrantStore`."""
 
-    grant: Grant | None = None
+    grant: ServerTokens | None = None
 
-    async def load(self) -> Grant | None:
+    async def load(self) -> ServerTokens | None:
         return self.grant
 
-    async def save(self, grant: Grant) -> None:
+    async def save(self, grant: ServerTokens) -> None:
         self.grant = grant
 
-    async def replace(self, old: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+    async def replace(
+        self, old: ServerTokens, renew: Callable[[ServerTokens], Awaitable[ServerTokens]]
+    ) -> ServerTokens:
         self.grant = await renew(old)
         return self.grant
 

@@ -28,13 +28,13 @@ from mainspring.capabilities.mcp.protocol.messages import (
     Text,
     ToolDefinition,
 )
-from mainspring.capabilities.mcp.server.connection import Connection
+from mainspring.capabilities.mcp.server.connection import McpConnection
 from mainspring.capabilities.mcp.server.exchange import Exchange
 from mainspring.capabilities.mcp.server.features import (
     PROMPTS_CHANGED,
     TOOLS_CHANGED,
-    ChangeFeed,
     CompletionRequest,
+    FeatureChangeFeed,
     ToolReply,
     no_prompt,
     no_tool,
@@ -59,7 +59,7 @@ async def published_skills() -> Sequence[Skill]:
 
 class ConformanceFeatures:
     def __init__(self) -> None:
-        self.changes = ChangeFeed()
+        self.changes = FeatureChangeFeed()
         self._cancelled = anyio.Event()
         self._skills = SkillFeatures(published_skills)
         self._tools: dict[str, tuple[str, dict[str, object], Handler]] = {}
@@ -221,7 +221,7 @@ async def main() -> None:
     if sys.argv[1:] == ["--stdio"]:
         with standard_streams() as streams:
             sys.stdout.write("what somebody prints does not break the protocol")
-            connection = Connection(caller="local", features=ConformanceFeatures())
+            connection = McpConnection(caller="local", features=ConformanceFeatures())
             await serve_lines(new_server("conformance"), connection, streams)
         return
     async with conformance_server() as url:

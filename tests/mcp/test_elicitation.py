@@ -17,7 +17,7 @@ from mainspring.capabilities.mcp.server_connection import OpenTransport, ServerC
 from mainspring.capabilities.mcp.transports.channel import ChannelTransport, LineChannel
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered
-from mainspring.core.tool import Call, Question
+from mainspring.core.tool import Call, PersonQuestion
 
 FORM: Fields = {
     "message": "Which\u202e seat?",
@@ -102,14 +102,14 @@ def call_with(**answers: ApprovalAnswered) -> Call:
     )  # fmt: skip
 
 
-def allow(question: Question, form: Mapping[str, object] | None = None) -> ApprovalAnswered:
+def allow(question: PersonQuestion, form: Mapping[str, object] | None = None) -> ApprovalAnswered:
     id_ = question.approval_id("call_1")
     return ApprovalAnswered(
         approval_id=id_, decision="allow", form=None if form is None else dict(form)
     )
 
 
-def deny(question: Question) -> ApprovalAnswered:
+def deny(question: PersonQuestion) -> ApprovalAnswered:
     return ApprovalAnswered(approval_id=question.approval_id("call_1"), decision="deny")
 
 

@@ -13,7 +13,7 @@ import pytest
 from tests.mcp.conformance_server import ConformanceFeatures, conformance_server
 
 from mainspring.capabilities.mcp.protocol.messages import META
-from mainspring.capabilities.mcp.server.connection import Connection, Connections
+from mainspring.capabilities.mcp.server.connection import Connections, McpConnection
 from mainspring.capabilities.mcp.server.refusals import RequestRefused
 from mainspring.capabilities.mcp.server.request_state import (
     RequestState,
@@ -202,7 +202,7 @@ async def test_a_session_needs_its_own_id():
 
 def test_a_session_is_invisible_to_other_callers():
     connections = Connections(new_id=lambda: "known", monotonic=lambda: 0.0)
-    id_ = connections.add(Connection(caller="ann", features=ConformanceFeatures()))
+    id_ = connections.add(McpConnection(caller="ann", features=ConformanceFeatures()))
     assert connections.find(id_, "ben") is None
     assert not connections.end(id_, "ben")
     assert connections.find(id_, "ann") is not None
@@ -213,9 +213,9 @@ def test_a_caller_with_many_sessions_loses_its_oldest_ones():
     connections = Connections(
         new_id=lambda: str(next(numbers)), monotonic=lambda: float(next(numbers))
     )
-    theirs = connections.add(Connection(caller="ann", features=ConformanceFeatures()))
+    theirs = connections.add(McpConnection(caller="ann", features=ConformanceFeatures()))
     first, *_ = [
-        connections.add(Connection(caller="ben", features=ConformanceFeatures()))
+        connections.add(McpConnection(caller="ben", features=ConformanceFeatures()))
         for _ in range(101)
     ]
     assert connections.find(theirs, "ann") is not None

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from mainspring.retrieval.bm25 import Bm25Index, Text
+from mainspring.retrieval.bm25 import Bm25Index, RankedText
 
 TOOLS = Bm25Index(
     [
-        Text("rm", "delete_directory", "Removes a directory with all that is in it.", "path"),
-        Text("ls", "list_directory", "Names what is in a directory.", "path"),
-        Text("mail", "send_mail", "Sends an e-mail.", "recipient subject body"),
+        RankedText("rm", "delete_directory", "Removes a directory with all that is in it.", "path"),
+        RankedText("ls", "list_directory", "Names what is in a directory.", "path"),
+        RankedText("mail", "send_mail", "Sends an e-mail.", "recipient subject body"),
     ]
 )
 
@@ -32,14 +32,16 @@ def test_related_words_find_texts_without_a_shared_word():
 )
 def test_phrases_find_texts_without_a_shared_word(query: str, best: str):
     names = ("tracker_assign_issue", "tracker_get_issue", "create_event", "list_events")
-    texts = [Text(name, name, "") for name in (*names, "distance_matrix", "read_file")]
+    texts = [RankedText(name, name, "") for name in (*names, "distance_matrix", "read_file")]
     assert Bm25Index(texts).search(query, 1) == [best]
 
 
 def test_headings_of_a_description_do_not_count():
     texts = [
-        Text("a", "x1", "Purpose: 1. Retrieves an invoice. Guardrails: never print one."),
-        Text("b", "x2", "Guardrails: 1. Never print an invoice. Purpose: 1. Retrieves a parcel."),
+        RankedText("a", "x1", "Purpose: 1. Retrieves an invoice. Guardrails: never print one."),
+        RankedText(
+            "b", "x2", "Guardrails: 1. Never print an invoice. Purpose: 1. Retrieves a parcel."
+        ),
     ]
     assert Bm25Index(texts).search("parcel", 1) == ["b"]
     assert Bm25Index(texts).search("invoice", 2) == ["a", "b"]
@@ -73,8 +75,10 @@ def test_a_name_without_extra_words_ranks_first():
 
 def test_results_include_other_groups_of_equal_relevance():
     verbs = ("export", "get", "list", "search", "read", "find")
-    many = [Text(f"a_{verb}", f"{verb}_report", "About reports.", group="a") for verb in verbs]
-    other = Text("b", "report_views", "About reports and how often they are read.", group="b")
+    many = [
+        RankedText(f"a_{verb}", f"{verb}_report", "About reports.", group="a") for verb in verbs
+    ]
+    other = RankedText("b", "report_views", "About reports and how often they are read.", group="b")
     assert "b" in Bm25Index([*many, other]).search("what is in the report", 4)
 
 

@@ -29,7 +29,7 @@ from mainspring.service.schedules.deployments import Deployments
 from mainspring.service.schedules.session_starter import SessionStartRequest
 from mainspring.service.schedules.trigger_intake import TriggerIntake
 from mainspring.service.schedules.triggers import Triggers
-from mainspring.service.webhooks.webhook_deliveries import Deliveries, RetryPolicy
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, DeliveryRetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
 
@@ -150,7 +150,7 @@ async def pinned(_tenant: str, agent_id: str, version: int | None) -> AgentRefer
 
 
 def assembled(
-    records: Records, log: SessionLog, *, poster: HttpPoster, patience: RetryPolicy
+    records: Records, log: SessionLog, *, poster: HttpPoster, patience: DeliveryRetryPolicy
 ) -> Works:
     clock, jobs, sessions = Clock(), Jobs(), CountedSessions()
     seal = AesSeal(bytes(32))
@@ -182,14 +182,14 @@ def assembled(
 
 @asynccontextmanager
 async def works(
-    folder: Path, *, poster: HttpPoster | None = None, patience: RetryPolicy | None = None
+    folder: Path, *, poster: HttpPoster | None = None, patience: DeliveryRetryPolicy | None = None
 ) -> AsyncGenerator[Works]:
     async with open_sqlite(folder / "mainspring.db", key=KEY) as store:
         made = assembled(
             store.records,
             SessionLog(store),
             poster=poster or HttpPoster(),
-            patience=patience or RetryPolicy(),
+            patience=patience or DeliveryRetryPolicy(),
         )
         await furnish(made)
         yield made

@@ -19,7 +19,7 @@ from mainspring.core.events import (
     UserInterrupt,
     UserToolConfirmation,
 )
-from mainspring.core.tool import Question
+from mainspring.core.tool import PersonQuestion
 from mainspring.log.records import RecordChange, RecordQuery
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.approvals import (
@@ -350,7 +350,7 @@ async def test_a_question_of_a_call_is_answered_with_a_valid_form(tmp_path: Path
         [call] = await writer.append(AgentToolUse(name="count", input={}))
         await writer.append(ToolCallStarted(tool_use_id=call.id, idempotency_key="k"))
         for key in ("1", "2"):
-            question = Question(key=key, text=f"How many, {key}?", form_schema=schema)
+            question = PersonQuestion(key=key, text=f"How many, {key}?", form_schema=schema)
             request = ApprovalRequested(
                 approval_id=question.approval_id(call.id),
                 subject=question.subject(call.id),

@@ -28,10 +28,10 @@ from mainspring.log.store import SessionRow
 from mainspring.log.writer import Writer
 from mainspring.service.sessions.events.event_pages import EventPages, ListEvents, event_query
 from mainspring.service.sessions.events.event_streams import (
-    EventStream,
     EventStreams,
     StreamMessage,
     StreamRequest,
+    StreamSubscription,
 )
 from mainspring.service.sessions.events.preview_deltas import LocalDeltas
 from mainspring.service.sessions.events.wire_events import EventView, WireEvent
@@ -78,7 +78,7 @@ async def list_wire_events(
             return found
 
 
-async def read_messages(stream: EventStream) -> list[StreamMessage]:
+async def read_messages(stream: StreamSubscription) -> list[StreamMessage]:
     """All that there is to tell now."""
     found: list[StreamMessage] = []
     with anyio.fail_after(60):

@@ -13,7 +13,7 @@ from mainspring.service.schedules.cron import SchedulePolicy
 from mainspring.service.schedules.deployment_types import CreateDeployment, ScheduleParams
 from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import ListQuery
-from mainspring.service.webhooks.webhook_deliveries import RetryPolicy
+from mainspring.service.webhooks.webhook_deliveries import DeliveryRetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import CreateWebhook
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 
@@ -21,7 +21,7 @@ from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 async def test_concurrent_workers_start_one_session_and_notify_once(postgres_url: str):
     async with open_postgres(postgres_url) as store:
         log = SessionLog(store)
-        made = assembled(store.records, log, poster=HttpPoster(), patience=RetryPolicy())
+        made = assembled(store.records, log, poster=HttpPoster(), patience=DeliveryRetryPolicy())
         await furnish(made)
         await made.webhooks.create(
             TENANT, CreateWebhook(url="https://example.com/", event_types=EVENT_TYPES)

@@ -27,7 +27,7 @@ from mainspring.core.events import (
 from mainspring.log.store import SessionRow
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.storage.repository import ListQuery, Notification
-from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, RetryPolicy
+from mainspring.service.webhooks.webhook_deliveries import Deliveries, Delivery, DeliveryRetryPolicy
 from mainspring.service.webhooks.webhook_endpoints import (
     CreateWebhook,
     UpdateWebhook,
@@ -36,7 +36,7 @@ from mainspring.service.webhooks.webhook_endpoints import (
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 
 IDLE = StatusIdle(stop_reason=StopReason(type="end_turn"))
-PATIENCE = RetryPolicy(attempts=4, disable_after=timedelta(hours=1))
+PATIENCE = DeliveryRetryPolicy(attempts=4, disable_after=timedelta(hours=1))
 
 
 @dataclass
@@ -135,7 +135,7 @@ async def test_resending_dead_deliveries_ends_even_if_they_die_again(delivery_se
 
 
 def test_retry_pauses_grow_to_about_a_day_with_jitter():
-    patience = RetryPolicy()
+    patience = DeliveryRetryPolicy()
     pauses = [patience.pause("whd_1", n) for n in range(1, patience.attempts)]
     assert all(one < other * 1.6 for one, other in pairwise(pauses))
     assert timedelta(hours=20) < sum(pauses, timedelta()) < timedelta(hours=32)

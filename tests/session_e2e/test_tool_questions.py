@@ -17,7 +17,7 @@ from mainspring.core.events import (
     ToolCallStarted,
 )
 from mainspring.core.model import ToolSpec
-from mainspring.core.tool import Call, Question, Tool, ToolResult
+from mainspring.core.tool import Call, PersonQuestion, Tool, ToolResult
 from mainspring.log.session_lease import hold_session
 from mainspring.runtime.approvals import (
     MAX_EVIDENCE_CHARS,
@@ -51,7 +51,7 @@ def booking_tool(*texts: str) -> Tool:
     async def book(call: Call) -> ToolResult:
         answers: list[str] = []
         for number, text in enumerate(texts, 1):
-            question = Question(key=str(number), text=text, form_schema=SEAT)
+            question = PersonQuestion(key=str(number), text=text, form_schema=SEAT)
             answer = call.answer_to(question)
             if answer is None:
                 return ToolResult.asking(question)
@@ -104,7 +104,7 @@ async def test_an_answer_to_a_changed_question_is_void(scene: Scene):
 
 async def test_a_tool_that_asks_forever_fails(scene: Scene):
     async def nag(_: Call) -> ToolResult:
-        return ToolResult.asking(Question(key="1", text="Sure?"))
+        return ToolResult.asking(PersonQuestion(key="1", text="Sure?"))
 
     spec = ToolSpec(name="nag", description="Asks.", input_schema={"type": "object"})
     async with scene.play(calls("nag"), tools=[Tool(spec=spec, run=nag)]) as play:

@@ -9,7 +9,7 @@ import pytest
 from mainspring.capabilities.workspace.folder_workspace import FolderWorkspace
 from mainspring.capabilities.workspace.session_outputs import (
     FOLDER,
-    Output,
+    OutputBytes,
     OutputFolder,
     UnreadableOutput,
     list_outputs,
@@ -82,7 +82,7 @@ def test_a_file_over_the_size_limit_is_not_read(workspace: Path):
     (workspace / FOLDER / "a").write_bytes(b"12345")
     assert isinstance(read_output(workspace, "a", max_bytes=4), UnreadableOutput)
     read = read_output(workspace, "a", max_bytes=5)
-    assert isinstance(read, Output)
+    assert isinstance(read, OutputBytes)
     assert read.content == b"12345"
 
 

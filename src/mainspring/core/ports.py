@@ -363,3 +363,13 @@ class Search(Protocol):
     async def __call__(self, query: str, *, count: int) -> list[SearchHit]:
         """Raises: NetworkRefused."""
         ...
+
+
+class Seal(Protocol):
+    def seal(self, plain: bytes, context: str) -> bytes:
+        """Encrypt a secret. `context` names its owner; unsealing needs the same context."""
+        ...
+
+    def unseal(self, sealed: bytes, context: str) -> bytes:
+        """Raises: StoreCorrupt: another key or context, or the sealed bytes were changed."""
+        ...

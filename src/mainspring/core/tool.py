@@ -36,7 +36,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PersonQuestion:
     """A question to a person during a call. An answer is valid only for exactly this question."""
 
     key: str
@@ -89,7 +89,7 @@ class Call(Generic[Deps]):
     answers: Mapping[str, ApprovalAnswered] = field(default_factory=dict[str, ApprovalAnswered])
     """Answers to questions of this call, by the ids of the approvals."""
 
-    def answer_to(self, question: Question) -> ApprovalAnswered | None:
+    def answer_to(self, question: PersonQuestion) -> ApprovalAnswered | None:
         """The answer to a question; if there is none, return `ToolResult.asking(question)`."""
         return self.answers.get(question.approval_id(self.id))
 
@@ -116,7 +116,7 @@ class ToolResult:
     waits_for: tuple[str, ...] = ()
     """No result yet: calls of other threads that wait for a person. The same call is repeated
     afterwards."""
-    questions: tuple[Question, ...] = ()
+    questions: tuple[PersonQuestion, ...] = ()
     """No result yet: questions that a person must answer first. Then the same call is repeated
     with the answers, perhaps in another process."""
 
@@ -125,7 +125,7 @@ class ToolResult:
         return cls((TextBlock(text),), ok, error=error)
 
     @classmethod
-    def asking(cls, *questions: Question) -> ToolResult:
+    def asking(cls, *questions: PersonQuestion) -> ToolResult:
         return cls((), questions=questions)
 
 

@@ -74,7 +74,7 @@ def from_openai(
     return _tool(name, description, cast("Mapping[str, object]", schema), run, options)
 
 
-class McpClient(Protocol):
+class McpToolSource(Protocol):
     """The part of `mcp.Client`, or `mcp.ClientSession` before version 2, that we need."""
 
     # any type, since the models differ from version to version
@@ -82,7 +82,7 @@ class McpClient(Protocol):
     def call_tool(self, name: str, arguments: dict[str, Any]) -> Awaitable[Any]: ...
 
 
-async def from_mcp(client: McpClient, **options: Unpack[ToolOptions]) -> list[Tool]:
+async def from_mcp(client: McpToolSource, **options: Unpack[ToolOptions]) -> list[Tool]:
     """The tools of an MCP server that the program has connected to with the official SDK. The
     options apply to all of them; `name` and `description` have no effect.
 
@@ -105,7 +105,7 @@ _MAX_MCP_TOOLS = 2_000
 _MAX_MCP_DESCRIPTION = 2_048
 
 
-def _mcp_tool(client: McpClient, definition: object, options: ToolOptions) -> Tool:
+def _mcp_tool(client: McpToolSource, definition: object, options: ToolOptions) -> Tool:
     name = str(_attribute(definition, "name"))
     description = str(_attribute(definition, "description") or name)[:_MAX_MCP_DESCRIPTION]
     schema = cast(
@@ -119,7 +119,7 @@ def _mcp_tool(client: McpClient, definition: object, options: ToolOptions) -> To
     return _tool(name, description, {"additionalProperties": True, **schema}, run, tool_options)
 
 
-async def _call_mcp(client: McpClient, name: str, args: Mapping[str, object]) -> object:
+async def _call_mcp(client: McpToolSource, name: str, args: Mapping[str, object]) -> object:
     result: object = await client.call_tool(name, dict(args))
     parts = cast("list[object]", _attribute(result, "content") or [])
     texts = [text for part in parts if isinstance(text := _attribute(part, "text"), str)]

@@ -40,7 +40,7 @@ _BAD_HABITS = re.compile(
 
 
 @dataclass(frozen=True, slots=True)
-class SessionRecord:
+class LessonSession:
     session_id: str
     log: Sequence[Event]
 
@@ -66,7 +66,7 @@ class SessionRecord:
         return fmean(rewards.values()) if rewards else None
 
 
-def lessons(records: Iterable[SessionRecord]) -> list[MemoryCandidate]:
+def lessons(records: Iterable[LessonSession]) -> list[MemoryCandidate]:
     """The facts worth remembering, each with the sessions that show it."""
     learned_from = [record for record in records if record.is_learned_from]
     candidates = {record.session_id: extract_candidates(record.log) for record in learned_from}
@@ -75,7 +75,7 @@ def lessons(records: Iterable[SessionRecord]) -> list[MemoryCandidate]:
 
 
 def _recurring_mistakes(
-    records: Sequence[SessionRecord], candidates: Mapping[str, Sequence[MemoryCandidate]]
+    records: Sequence[LessonSession], candidates: Mapping[str, Sequence[MemoryCandidate]]
 ) -> Iterator[MemoryCandidate]:
     """Commands that failed the same way in several sessions, none of which ended badly."""
     sightings: dict[str, list[MemoryCandidate]] = defaultdict(list)
@@ -92,7 +92,7 @@ def _recurring_mistakes(
             yield _merge(items)
 
 
-def _workflows(records: Sequence[SessionRecord]) -> Iterator[MemoryCandidate]:
+def _workflows(records: Sequence[LessonSession]) -> Iterator[MemoryCandidate]:
     """The longest sequences of commands that several sessions share, nearly all successful."""
     commands = {record.session_id: _commands(record) for record in records}
     success = {record.session_id: record.success for record in records}
@@ -116,7 +116,7 @@ def is_bad_habit(text: str) -> bool:
     return _BAD_HABITS.search(text) is not None
 
 
-def _commands(record: SessionRecord) -> list[tuple[Event, str]]:
+def _commands(record: LessonSession) -> list[tuple[Event, str]]:
     calls = {
         event.id: (event, " ".join(str(event.payload.input.get("command", "")).split()))
         for event in record.log

@@ -24,7 +24,7 @@ from mainspring.log.container import ContainerReader, Item
 from mainspring.log.records import Put, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, Store, all_sessions
-from mainspring.log.transfer import SessionImport, export_own_lines
+from mainspring.log.transfer import ImportedSession, export_own_lines
 from mainspring.log.verify import verify
 
 _PAGE: Final = 500
@@ -158,7 +158,7 @@ async def restore_backup(
         async for item in _items(file):
             await _restore(log, item)
             match item:
-                case SessionImport():
+                case ImportedSession():
                     counts.sessions += 1
                 case Put():
                     counts.records += 1
@@ -182,7 +182,7 @@ async def _require_empty(store: Store) -> None:
 
 async def _restore(log: SessionLog, backup_item: Item) -> None:
     match backup_item:
-        case SessionImport():
+        case ImportedSession():
             if not await backup_item.store(log):
                 raise InvalidInput(
                     f"the backup contains session {backup_item.header.session_id} twice"

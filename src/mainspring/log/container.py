@@ -28,9 +28,9 @@ from mainspring.log.lines import (
 )
 from mainspring.log.records import Put
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import SessionImport
+from mainspring.log.transfer import ImportedSession
 
-Item: TypeAlias = SessionImport | RunningLine | Put | TallyLine
+Item: TypeAlias = ImportedSession | RunningLine | Put | TallyLine
 _BackupLine: TypeAlias = HeaderLine | RunningLine | RecordLine | ContentLine | TallyLine
 _SessionLine: TypeAlias = SessionLine | BlobLine | InboxLine | EndLine | EventLine
 
@@ -39,7 +39,7 @@ class ContainerReader:
     """Parses lines into sessions and, of a backup, records and counters."""
 
     def __init__(self, *, is_backup: bool = False) -> None:
-        self.open: SessionImport | None = None
+        self.open: ImportedSession | None = None
         self.sessions = 0
         """The number of complete sessions."""
         self._is_backup = is_backup
@@ -102,12 +102,12 @@ class ContainerReader:
             case _:
                 return self._take_session(line)
 
-    def _take_session(self, line: _SessionLine) -> SessionImport | None:
+    def _take_session(self, line: _SessionLine) -> ImportedSession | None:
         if isinstance(line, SessionLine):
             if self.open is not None:
                 open_id = self.open.header.session_id
                 raise InvalidInput(f"session {open_id} does not end before this one begins")
-            self.open = SessionImport(line)
+            self.open = ImportedSession(line)
         elif self.open is None:
             raise InvalidInput("this line comes before its session")
         elif isinstance(line, EndLine):
@@ -154,7 +154,7 @@ async def import_lines(log: SessionLog, lines: AsyncIterable[bytes]) -> list[str
         number += 1
         try:
             session = reader.take(raw) if raw.strip() else None
-            if isinstance(session, SessionImport) and await session.store(log):
+            if isinstance(session, ImportedSession) and await session.store(log):
                 new_ids.append(session.header.session_id)
         except InvalidInput as error:
             raise InvalidInput(f"line {number}: {error}") from error

@@ -8,7 +8,7 @@ from itertools import count
 from mainspring.core.envelope import message_text
 from mainspring.core.errors import InvalidInput, MalformedEvent, SessionNotFound
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
+from mainspring.log.store import EventRange, IndexedText, LogSearchHit, Row, SessionScope
 from mainspring.log.upcast import read_payload
 
 _PAGE = 500
@@ -23,7 +23,7 @@ async def search(
     limit: int = 20,
     is_loose: bool = False,
     scope: SessionScope | None = None,
-) -> list[SearchHit]:
+) -> list[LogSearchHit]:
     """Events whose text has all words of the query, best first: of one session with its inherited
     history, of the sessions of a scope, or of all sessions. `is_loose`: at least one word, or a
     longer word that starts with it. With a scope, each search indexes a limited number of new

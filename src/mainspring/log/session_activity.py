@@ -42,7 +42,7 @@ _KEY_ARGUMENTS = (
 """The arguments that describe a call best, most descriptive first."""
 
 
-class Step(Struct, omit_defaults=True):
+class OpenStep(Struct, omit_defaults=True):
     """A tool call, or a question of another part, that is not settled."""
 
     name: str
@@ -64,7 +64,7 @@ class ThreadActivity(Struct, omit_defaults=True):
     """Its step, if that is not a call: `model`, or the purpose of another model request."""
     what: str | None = None
     """The model; or the error after which it tries again."""
-    calls: dict[str, Step] = field(default_factory=dict[str, Step])
+    calls: dict[str, OpenStep] = field(default_factory=dict[str, OpenStep])
 
     @property
     def is_active(self) -> bool:
@@ -77,7 +77,7 @@ class SessionActivity(Struct, omit_defaults=True):
     seq: int = 0
     """The last event that is part of it."""
     threads: dict[str, ThreadActivity] = field(default_factory=dict[str, ThreadActivity])
-    questions: dict[str, Step] = field(default_factory=dict[str, Step])
+    questions: dict[str, OpenStep] = field(default_factory=dict[str, OpenStep])
     """What parts other than tool calls have asked people."""
     is_moved: bool = False
     """It continues in another store."""
@@ -228,7 +228,7 @@ def _proposed(
 ) -> None:
     if len(thread.calls) < _MAX_STEPS:
         is_client = isinstance(payload, events.AgentCustomToolUse)
-        thread.calls[event.id] = Step(
+        thread.calls[event.id] = OpenStep(
             name=payload.name,
             since=to_micros(event.time),
             text=_line(key_argument(payload.input)) or "",
@@ -275,7 +275,7 @@ def _asked(
     if payload.tool_use_id is not None:
         return _change(thread, event, payload.tool_use_id, "asked")
     if len(activity.questions) < _MAX_STEPS:
-        activity.questions[payload.approval_id] = Step(
+        activity.questions[payload.approval_id] = OpenStep(
             name=payload.subject.type,
             since=to_micros(event.time),
             text=_line(payload.question) or "",

@@ -61,7 +61,7 @@ _LONG_PAGE = 4000
 _CACHED_LINEAGES = 10_000
 
 
-class Segment(NamedTuple):
+class HistorySegment(NamedTuple):
     """A range of a session's history and the session that owns its events."""
 
     session_id: str
@@ -93,7 +93,7 @@ class SessionLog:
         self.scrub = scrub
         self._clock = clock
         self._new_id = new_id
-        self._lineages: dict[str, tuple[Segment, ...]] = {}
+        self._lineages: dict[str, tuple[HistorySegment, ...]] = {}
 
     async def create(
         self,
@@ -200,9 +200,9 @@ class SessionLog:
     def note_row(self, row: SessionRow) -> None:
         """Take the history of a session from its row: it need not be read again."""
         if row.parent_id is None:
-            self._note_lineage(row.id, (Segment(row.id, row.parent_seq, ENDLESS),))
+            self._note_lineage(row.id, (HistorySegment(row.id, row.parent_seq, ENDLESS),))
 
-    def _note_lineage(self, session_id: str, lineage: tuple[Segment, ...]) -> None:
+    def _note_lineage(self, session_id: str, lineage: tuple[HistorySegment, ...]) -> None:
         if len(self._lineages) >= _CACHED_LINEAGES:
             self._lineages.clear()
         self._lineages[session_id] = lineage
@@ -382,16 +382,16 @@ class SessionLog:
                     await retry_unavailable(partial(self.store.session, session_id))
                     await watch.wait()
 
-    async def lineage(self, session_id: str) -> tuple[Segment, ...]:
+    async def lineage(self, session_id: str) -> tuple[HistorySegment, ...]:
         """The session's history from the start: its ancestors' segments, then its own."""
         if cached := self._lineages.get(session_id):
             return cached
-        segments: list[Segment] = []
+        segments: list[HistorySegment] = []
         upto = ENDLESS
         owner: str | None = session_id
         while owner is not None:
             session = await self.store.session(owner)
-            segments.append(Segment(session.id, session.parent_seq, upto))
+            segments.append(HistorySegment(session.id, session.parent_seq, upto))
             owner, upto = session.parent_id, session.parent_seq
         lineage = tuple(reversed(segments))
         self._note_lineage(session_id, lineage)

@@ -163,7 +163,7 @@ class SessionScope(Struct, frozen=True, kw_only=True):
     without_sessions: tuple[str, ...] = ()
 
 
-class SearchHit(Struct, frozen=True, kw_only=True):
+class LogSearchHit(Struct, frozen=True, kw_only=True):
     session_id: str
     seq: int
     snippet: str
@@ -343,7 +343,7 @@ class Store(Protocol):
         limit: int,
         is_loose: bool = False,
         scope: SessionScope | None = None,
-    ) -> list[SearchHit]:
+    ) -> list[LogSearchHit]:
         """Events that contain all words, best first. `is_loose`: at least one word, or a longer
         word that starts with it. `event_ranges` limits the search; empty means all sessions.
         `scope` limits it to certain sessions."""

@@ -25,7 +25,7 @@ from mainspring.log.lines import (
     header_line,
     inbox_line,
 )
-from mainspring.log.session_log import Segment, SessionLog
+from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import Append, EventRange, FoldedItem, Head, InboxItem, SessionRow
 from mainspring.log.upcast import read_line
 
@@ -43,13 +43,13 @@ async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes
 
 async def export_own_lines(log: SessionLog, session: SessionRow) -> AsyncGenerator[bytes, None]:
     """The lines of the session alone, for a file in which its parent comes first."""
-    own = Segment(session.id, session.parent_seq, session.head.seq)
+    own = HistorySegment(session.id, session.parent_seq, session.head.seq)
     async for line in _export_segment(log, session, own, is_whole=True):
         yield line
 
 
 async def _export_segment(
-    log: SessionLog, session: SessionRow, segment: Segment, *, is_whole: bool
+    log: SessionLog, session: SessionRow, segment: HistorySegment, *, is_whole: bool
 ) -> AsyncGenerator[bytes, None]:
     yield encode(header_line(session))
     head = Head(segment.after, b"")
@@ -97,7 +97,7 @@ async def _inbox(
                 yield item
 
 
-class SessionImport:
+class ImportedSession:
     """One session of the file, checked before any of it is stored."""
 
     def __init__(self, header: SessionLine) -> None:

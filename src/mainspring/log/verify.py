@@ -12,7 +12,7 @@ from mainspring.core.errors import BlobNotFound, MainspringError, MalformedEvent
 from mainspring.core.events import EventsRedacted, Redaction
 from mainspring.log.blobs import digest_of, referenced_blobs
 from mainspring.log.event_chain import to_event
-from mainspring.log.session_log import Segment, SessionLog
+from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import EventRange, Row, SessionRow
 
 _PAGE = 2000
@@ -108,7 +108,7 @@ class _Verification:
             if row.time != session.created:
                 self.report(seq, "its time differs from the session's creation time")
 
-    async def check_segment(self, segment: Segment, last: int) -> None:
+    async def check_segment(self, segment: HistorySegment, last: int) -> None:
         limit = _PAGE
         while self.seq < segment.upto:
             page = EventRange(

@@ -25,8 +25,8 @@ from mainspring.retrieval.passages import (
     WINDOW_B,
     WINDOW_LENGTH,
     CorpusStatistics,
-    Question,
     ScoredPassage,
+    SearchQuestion,
     shared_pairs,
 )
 from mainspring.retrieval.thesaurus import related_stems
@@ -76,7 +76,7 @@ def places_of_words(rows: Places, starts: Places, sizes: Ints) -> Places:
 class ArrayScorer:
     def __init__(
         self,
-        question: Question,
+        question: SearchQuestion,
         statistics: CorpusStatistics,
         around: CandidatePassages,
         container_scores: Mapping[int, float],

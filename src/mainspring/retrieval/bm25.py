@@ -12,7 +12,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from mainspring.retrieval.request_phrases import Meaning
-from mainspring.retrieval.requests import Request, action_of, parse_request
+from mainspring.retrieval.requests import ActionRequest, action_of, parse_request
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 from mainspring.retrieval.thesaurus import related_stems
 
@@ -43,7 +43,7 @@ Encode: TypeAlias = Callable[[Sequence[str]], Sequence[Sequence[float]]]
 """Returns vectors of length one for texts, from the caller's table or model."""
 
 
-class Text(Struct, frozen=True):
+class RankedText(Struct, frozen=True):
     """A text to rank: its name counts most, then the group, the keywords least."""
 
     key: str
@@ -73,10 +73,10 @@ class Bm25Index:
     """Finds texts by the words of a query or related ones; with `encode`, also by their meaning."""
 
     def __init__(
-        self, texts: Sequence[Text] | Mapping[str, str], *, encode: Encode | None = None
+        self, texts: Sequence[RankedText] | Mapping[str, str], *, encode: Encode | None = None
     ) -> None:
         if isinstance(texts, Mapping):
-            texts = [Text(name, name, text) for name, text in texts.items()]
+            texts = [RankedText(name, name, text) for name, text in texts.items()]
         by_key = {text.key: text for text in texts}
         ordered = [by_key[key] for key in sorted(by_key)]
         self._entries = [_entry(text) for text in ordered]
@@ -125,7 +125,7 @@ class Bm25Index:
         self._add_group_scores(matches)
         return matches
 
-    def _word_matches(self, request: Request) -> dict[int, _Match]:
+    def _word_matches(self, request: ActionRequest) -> dict[int, _Match]:
         matches: dict[int, _Match] = defaultdict(_Match)
         everything = 0.0
         for at, term in enumerate(request.terms):
@@ -141,7 +141,7 @@ class Bm25Index:
             match.score *= 1 - _COVERAGE_WEIGHT + _COVERAGE_WEIGHT * coverage
         return matches
 
-    def _add_meaning_scores(self, matches: dict[int, _Match], request: Request) -> None:
+    def _add_meaning_scores(self, matches: dict[int, _Match], request: ActionRequest) -> None:
         scores: dict[int, list[float]] = defaultdict(list)
         for meaning in request.meanings:
             for number, score in self._meaning_scores(meaning).items():
@@ -252,17 +252,17 @@ def _action_factor(requested: str, offered: str) -> float:
     return _SAME_ACTION if requested == offered else _OTHER_ACTION
 
 
-def _entry(text: Text) -> _Entry:
+def _entry(text: RankedText) -> _Entry:
     action = action_of(name_words(text.name)) or action_of(name_words(text.text)[:1])
     return _Entry(text.key, text.group, frozenset(_content_stems(text.name)), action)
 
 
-def _encoded_text(text: Text) -> str:
+def _encoded_text(text: RankedText) -> str:
     name = " ".join((*name_words(text.group), *name_words(text.name)))
     return f"{name}. {' '.join(text.text.split())[:_ENCODED_CHARACTERS]}"
 
 
-def _fields(text: Text) -> tuple[list[str], ...]:
+def _fields(text: RankedText) -> tuple[list[str], ...]:
     parts = (text.group, text.name, _lead(text.text), text.text, text.keywords)
     return tuple(_content_stems(part) for part in parts)
 

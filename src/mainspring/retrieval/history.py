@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.log.search import search
 from mainspring.log.session_log import SessionLog
-from mainspring.log.store import SearchHit, SessionScope
+from mainspring.log.store import LogSearchHit, SessionScope
 from mainspring.retrieval.stems import content_words, stem
 
 _MIN_PREFIX = 3
@@ -17,7 +17,7 @@ async def search_history(
     session_id: str | None = None,
     scope: SessionScope | None = None,
     limit: int = 20,
-) -> list[SearchHit]:
+) -> list[LogSearchHit]:
     """Events with all words of the query first, then those with some of them in any form; in one
     session with its inherited history, in the sessions of a scope, or in all.
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from mainspring.retrieval.passage_index import TooLarge
+from mainspring.retrieval.passage_index import TooManyPassages
 from mainspring.retrieval.passage_store import (
     MAX_CONTAINERS,
     MAX_DATED,
@@ -246,7 +246,7 @@ class ArraySource:
 
     def _updated(self, earlier: PassageArrays | None, totals: Totals) -> PassageArrays:
         if totals.passages > MAX_PASSAGES:
-            raise TooLarge
+            raise TooManyPassages
         numbering = Numbering() if earlier is None else earlier.numbering
         parts = [numbering.columns([], None) if earlier is None else earlier.columns]
         last = int(parts[0].number[-1]) if len(parts[0].number) else 0
@@ -254,7 +254,7 @@ class ArraySource:
             parts.append(numbering.columns(rows, self._number_words))
             last = rows[-1][1].number
             if sum(len(part.stems) for part in parts) > MAX_STEMS:
-                raise TooLarge
+                raise TooManyPassages
         columns = Columns.joined(parts)
         if len(columns.number) != totals.passages:
             present = np.array(self._store.numbers(), np.int64)

@@ -31,8 +31,8 @@ from mainspring.retrieval.passages import (
     CorpusStatistics,
     PassageRow,
     PassageScorer,
-    Question,
     ScoredPassage,
+    SearchQuestion,
     container_scores_of,
 )
 from mainspring.retrieval.stems import content_words, fingerprint, stems
@@ -90,7 +90,7 @@ class PassageHit:
     scored: ScoredPassage
 
 
-class TooLarge(Exception):
+class TooManyPassages(Exception):
     """There are too many passages for memory."""
 
 
@@ -131,7 +131,7 @@ class Vectors(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    question: Question
+    question: SearchQuestion
     statistics: CorpusStatistics
     whole: Mapping[int, float]
     weights: Mapping[str, float]
@@ -193,7 +193,7 @@ class PassageIndex:
     ) -> list[PassageHit]:
         """The passages in these scopes that match a question best. `unindexed` containers are
         ranked with them, too."""
-        question, allowed, self.problem = Question.of(query), sorted(scopes), None
+        question, allowed, self.problem = SearchQuestion.of(query), sorted(scopes), None
         if not question.stems or not (allowed or unindexed):
             return []
         arrays = self._arrays()
@@ -268,7 +268,7 @@ class PassageIndex:
             if self._source is None:
                 self._source = passage_arrays.ArraySource(self._store, self._number_words)
             return self._source.current()
-        except (ModuleNotFoundError, TooLarge):
+        except (ModuleNotFoundError, TooManyPassages):
             self._source, self._arrays_from = None, math.inf
             return None
 
@@ -287,7 +287,7 @@ class PassageIndex:
 
     def _seeds(
         self,
-        question: Question,
+        question: SearchQuestion,
         statistics: CorpusStatistics,
         scopes: list[str],
         source: PassageFinder,

@@ -114,13 +114,13 @@ def container_scores_of(rows: Iterable[PassageRow], terms: Sequence[str]) -> dic
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SearchQuestion:
     text: str
     stems: tuple[str, ...]
     cues: QueryCues
 
     @classmethod
-    def of(cls, text: str) -> Question:
+    def of(cls, text: str) -> SearchQuestion:
         return cls(text, tuple(stems(text)), QueryCues.of(text))
 
     @property
@@ -143,7 +143,7 @@ class PassageScorer:
 
     def __init__(
         self,
-        question: Question,
+        question: SearchQuestion,
         statistics: CorpusStatistics,
         rows: Iterable[PassageRow],
         container_scores: Mapping[int, float],

@@ -76,7 +76,7 @@ class Term(Struct, frozen=True):
     weight: float = 1.0
 
 
-class Request(Struct, frozen=True):
+class ActionRequest(Struct, frozen=True):
     terms: tuple[Term, ...]
     action: str
     """`read`, `create`, `update`, `delete`, or empty if there is no such verb."""
@@ -84,7 +84,7 @@ class Request(Struct, frozen=True):
     """The meanings of its phrases."""
 
 
-def parse_request(text: str) -> Request:
+def parse_request(text: str) -> ActionRequest:
     """The words of a request without stop words, and the meanings of its values and phrases."""
     values: list[str] = []
     for pattern, meaning in _PATTERNS:
@@ -104,7 +104,7 @@ def parse_request(text: str) -> Request:
     for word in quoted:
         if word not in STOP_WORDS:
             terms.setdefault(stem(word), _QUOTED_WEIGHT)
-    return Request(
+    return ActionRequest(
         tuple(Term(word, weight) for word, weight in terms.items()),
         "read" if plain_words and plain_words[0] in _QUESTION_WORDS else action_of(plain_words),
         meanings(plain_words),

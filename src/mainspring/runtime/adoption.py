@@ -30,7 +30,7 @@ _ADOPTION = "tran"
 """Adoptions are numbered like transfers."""
 
 
-class Effects(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ForeignEffects(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a foreign session would cause if it continued as it is."""
 
     session_id: str
@@ -71,8 +71,8 @@ async def require_own_records(store: Store) -> None:
         last = rows[-1]
 
 
-async def read_effects(log: SessionLog, session: SessionRow) -> Effects:
-    effects = Effects(session_id=session.id)
+async def read_effects(log: SessionLog, session: SessionRow) -> ForeignEffects:
+    effects = ForeignEffects(session_id=session.id)
     try:
         await check_chain(log.store, session)
         policies = await log.read(session.id, types=event_types(PolicyAdopted))

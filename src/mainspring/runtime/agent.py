@@ -18,7 +18,7 @@ from mainspring.harness.context.prompts import system_prompt
 from mainspring.harness.context.request_builder import PromptPrefix, sorted_specs
 from mainspring.harness.function_hooks import FunctionHook
 from mainspring.harness.limits import Limits
-from mainspring.runtime.mcp_server import McpToolset
+from mainspring.runtime.mcp_server import McpServerTools
 from mainspring.runtime.memory.memory_mode import MemoryMode
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
@@ -118,7 +118,7 @@ class Agent(Generic[Output]):
     """Commands that must have succeeded after its last edit before it may end."""
     folder: Path | None = None
     """The folder that describes it, whose permission rules and hooks apply."""
-    mcp_toolsets: Sequence[McpToolset] = ()
+    mcp_toolsets: Sequence[McpServerTools] = ()
     """Which tools of the MCP servers in `RunOptions.servers` it may use."""
     memory: MemoryMode = "on"
     """Whether its sessions read and write memories. Subagents have only those that their own file

@@ -56,7 +56,7 @@ class TrialResult(Struct, frozen=True, kw_only=True):
     """The beginning and the end of its output."""
 
 
-class Trial(Protocol):
+class PlanTrial(Protocol):
     """A clean checkout in a sandbox with the packages of a plan."""
 
     @property
@@ -87,7 +87,7 @@ class CheckoutTrial:
         return TrialResult(is_ok=result.status == 0, output=output)
 
 
-OpenTrial: TypeAlias = Callable[[SavedEnvironment], AbstractAsyncContextManager[Trial]]
+OpenTrial: TypeAlias = Callable[[SavedEnvironment], AbstractAsyncContextManager[PlanTrial]]
 """Takes the environment to prove. Raises: ToolEnvironmentError: its packages cannot be installed,
 there is no sandbox, or no commit."""
 
@@ -156,7 +156,7 @@ class EnvironmentSetup:
         return ToolResult.text(f"The tests passed; the environment is saved.\n{proof.test_output}")
 
 
-async def _run_plan(trial: Trial, saved: SavedEnvironment) -> SavedEnvironment | str:
+async def _run_plan(trial: PlanTrial, saved: SavedEnvironment) -> SavedEnvironment | str:
     """The proven environment, or why it is not proven."""
     before = await to_thread.run_sync(_paths, trial.workspace)
     for command in saved.plan.setup:

@@ -114,19 +114,19 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return None if self.is_enabled else "disabled"
 
 
-class McpToolConfig(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class McpToolPermission(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_enabled: bool = True
     permission: Permission | None = "ask"
     """`None`: the mode of the session decides."""
 
 
-class McpToolset(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class McpServerTools(Struct, frozen=True, kw_only=True, omit_defaults=True):
     server: str
-    default: McpToolConfig = McpToolConfig()
-    configs: dict[str, McpToolConfig] = field(default_factory=dict[str, McpToolConfig])
+    default: McpToolPermission = McpToolPermission()
+    configs: dict[str, McpToolPermission] = field(default_factory=dict[str, McpToolPermission])
     """By the names that the server gives its tools."""
 
-    def config_of(self, tool: str) -> McpToolConfig:
+    def config_of(self, tool: str) -> McpToolPermission:
         return self.configs.get(tool, self.default)
 
 
@@ -213,12 +213,14 @@ async def call_server_tool(
     return text
 
 
-def select_mcp_tools(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> dict[str, Tool]:
+def select_mcp_tools(toolsets: Sequence[McpServerTools], tools: Iterable[Tool]) -> dict[str, Tool]:
     """The tools of servers that are enabled, by name."""
     return {tool.spec.name: tool for tool, _ in _configured(toolsets, tools)}
 
 
-def mcp_tool_rules(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> tuple[PolicyRule, ...]:
+def mcp_tool_rules(
+    toolsets: Sequence[McpServerTools], tools: Iterable[Tool]
+) -> tuple[PolicyRule, ...]:
     return tuple(
         PolicyRule(
             text=tool.spec.name, behavior=config.permission, scope="session", source=_RULE_SOURCE
@@ -229,8 +231,8 @@ def mcp_tool_rules(toolsets: Sequence[McpToolset], tools: Iterable[Tool]) -> tup
 
 
 def _configured(
-    toolsets: Sequence[McpToolset], tools: Iterable[Tool]
-) -> Iterator[tuple[Tool, McpToolConfig]]:
+    toolsets: Sequence[McpServerTools], tools: Iterable[Tool]
+) -> Iterator[tuple[Tool, McpToolPermission]]:
     by_server = {toolset.server: toolset for toolset in toolsets}
     for tool in tools:
         toolset = None if tool.origin is None else by_server.get(tool.origin.server)

@@ -145,16 +145,18 @@ COMMANDS: tuple[SlashCommand, ...] = (
 )
 
 
-class ParsedCommand(Struct, frozen=True):
+class ParsedSlashCommand(Struct, frozen=True):
     name: str
     arguments: str
 
 
-def parse_command(message: str) -> ParsedCommand | None:
+def parse_command(message: str) -> ParsedSlashCommand | None:
     """Parse a message as a command; a message that starts with `//` or a path is not one."""
     match = _COMMAND_PATTERN.match(message)
     return (
-        None if match is None else ParsedCommand(match["name"], (match["arguments"] or "").strip())
+        None
+        if match is None
+        else ParsedSlashCommand(match["name"], (match["arguments"] or "").strip())
     )
 
 

@@ -10,7 +10,7 @@ from msgspec import Struct, field
 
 from mainspring.core.model import Effort, ToolSpec
 from mainspring.runtime.definition_files.scopes import Scope
-from mainspring.runtime.mcp_server import McpToolset
+from mainspring.runtime.mcp_server import McpServerTools
 from mainspring.runtime.skills.skill import Skill
 
 Isolation: TypeAlias = Literal[
@@ -25,7 +25,7 @@ class StandaloneParts(Struct, frozen=True, kw_only=True, omit_defaults=True):
     built_ins: tuple[str, ...] = ()
     client_tools: tuple[ToolSpec, ...] = ()
     skills: tuple[Skill, ...] = ()
-    mcp_toolsets: tuple[McpToolset, ...] = ()
+    mcp_toolsets: tuple[McpServerTools, ...] = ()
 
 
 class Subagent(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -15,6 +15,7 @@ from anyio import to_thread
 
 from mainspring.core import clock
 from mainspring.core.errors import StoreFailed
+from mainspring.core.ports import Seal
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Store
@@ -94,7 +95,7 @@ from mainspring.service.sessions.workspaces.output_files import SessionOutputs
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import CLEAR_TASK
 from mainspring.service.sessions.workspaces.workspace_expiry import KIND as EXPIRY
-from mainspring.service.storage.repository import Seal, delete_children
+from mainspring.service.storage.repository import delete_children
 from mainspring.service.vaults.credential_validation import CredentialValidator, McpInitializeProbe
 from mainspring.service.vaults.credentials import Credentials
 from mainspring.service.vaults.mcp_logins import LoginClient, McpLogins

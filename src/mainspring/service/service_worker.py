@@ -38,7 +38,7 @@ from mainspring.service.sessions.workspaces.expired_workspaces import (
     ExpiredWorkspaceSweeper,
     WorkspaceCleaner,
 )
-from mainspring.service.sessions.workspaces.output_files import OutputFolder
+from mainspring.service.sessions.workspaces.output_files import OutputSource
 from mainspring.service.sessions.workspaces.session_mounts import ForkWorkspaces, Mounts
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import (
@@ -80,7 +80,7 @@ class WorkerPorts:
     redact: Callable[[Mapping[str, str]], RunRedaction]
     forks: ForkWorkspaces
     mounts: Mounts
-    outputs_of: Callable[[str], OutputFolder]
+    outputs_of: Callable[[str], OutputSource]
     """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
     open_worktrees: Callable[[Path, Path], Worktrees | None]
@@ -94,7 +94,7 @@ class RunSteps:
 
     sessions: SessionServices
     webhooks: WebhookServices
-    outputs_of: Callable[[str], OutputFolder]
+    outputs_of: Callable[[str], OutputSource]
     """The folder with the output files of a session, by its id."""
 
     async def before_idle(self, tenant: str, session: SessionRecord) -> None:

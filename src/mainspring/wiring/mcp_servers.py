@@ -28,7 +28,7 @@ from mainspring.capabilities.mcp.session_servers import (
     SessionServers,
 )
 from mainspring.capabilities.mcp.transports.server_auth import (
-    BearerToken,
+    BearerAuthentication,
     HelperHeaders,
     Learn,
     ServerAuth,
@@ -170,7 +170,7 @@ def _session_access(
 
     def authenticate(server: McpServer, learn: Learn) -> ServerAuth:
         get = options.server_token
-        return BearerToken(partial(get, server.url), learn) if get else StaticHeaders({})
+        return BearerAuthentication(partial(get, server.url), learn) if get else StaticHeaders({})
 
     return replace(
         access,

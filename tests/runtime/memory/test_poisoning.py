@@ -15,7 +15,7 @@ from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.sender import Origin, Sender
 from mainspring.improve.dreams.model_lessons import read_facts
-from mainspring.improve.session_lessons import SessionRecord, lessons
+from mainspring.improve.session_lessons import LessonSession, lessons
 from mainspring.runtime.memory.learning.consolidation import RULE_TYPES, Consolidation
 from mainspring.runtime.memory.learning.extraction import MemoryCandidate
 from mainspring.runtime.memory.learning.memory_edits import apply_edits
@@ -77,14 +77,14 @@ WAYS: dict[str, Callable[[str], list[Event]]] = {
 
 def candidates_of(log: list[Event], text: str) -> list[MemoryCandidate]:
     """What is found without a model, and what a model that was taken in makes of it."""
-    found = lessons([SessionRecord(f"sesn_{number}", log) for number in range(3)])
+    found = lessons([LessonSession(f"sesn_{number}", log) for number in range(3)])
     known = {event.id: event for event in log}
     claimed = [
         {"text": " ".join(text.split())[:900], "type": kind, "event_ids": [event_id]}
         for kind in ("feedback", "user", "procedure")
         for event_id in known
     ]
-    learned = all(item.is_learned_from for item in [SessionRecord("s", log)])
+    learned = all(item.is_learned_from for item in [LessonSession("s", log)])
     return found + (read_facts(msgspec.json.encode(claimed).decode(), known) if learned else [])
 
 
@@ -96,7 +96,7 @@ def test_no_hostile_payload_becomes_a_rule_by_any_source(tmp_path: Path, way: st
     consolidation = Consolidation({})
     is_quote = way in ("a quote of a person", "code of a person")
     log = WAYS[way](text)
-    found = lessons([SessionRecord("sesn_1", log)]) if is_quote else candidates_of(log, text)
+    found = lessons([LessonSession("sesn_1", log)]) if is_quote else candidates_of(log, text)
     for candidate in found:
         consolidation.add(candidate)
     apply_edits(folder, consolidation.edits(), author=AGENT.author, key=edit_key)

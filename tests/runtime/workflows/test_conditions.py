@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.workflows.format.references import (
-    Output,
+    NodeOutput,
     Reference,
     condition_holds,
     output_value,
@@ -95,7 +95,7 @@ COMPARISONS = st.one_of(
 
 
 def value_of(reference: Reference) -> object:
-    output = Output(status="completed", structured=FIELDS)
+    output = NodeOutput(status="completed", structured=FIELDS)
     return output_value(reference.node or "", output, reference.field)
 
 

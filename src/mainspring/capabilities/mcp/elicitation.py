@@ -28,9 +28,9 @@ from mainspring.capabilities.mcp.server_requests import RequestHandlers
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal, StoredRounds
 from mainspring.core.errors import McpFailed
 from mainspring.core.events import ApprovalAnswered, Evidence
-from mainspring.core.tool import Call, Question
+from mainspring.core.tool import Call, PersonQuestion
 
-Questions: TypeAlias = tuple[Question, ...]
+Questions: TypeAlias = tuple[PersonQuestion, ...]
 Perform: TypeAlias = Callable[[Callable[[str], None], StoredRounds], Awaitable[CallResult]]
 """Calls the server, with a callback for progress and the stored input rounds. Raises: McpFailed."""
 
@@ -53,7 +53,7 @@ class ElicitParams(Struct, frozen=True, kw_only=True, rename="camel"):
 
 @dataclass(slots=True, eq=False)
 class _OpenQuestion:
-    question: Question
+    question: PersonQuestion
     answer: ApprovalAnswered | None = None
     is_answered: anyio.Event = field(default_factory=anyio.Event)
 
@@ -183,7 +183,7 @@ class Elicitations:
             return {"action": "accept"}
         return {"action": "accept", "content": _content(question.form_schema, answer.form or {})}
 
-    def _question(self, params: ElicitParams, pending: _PendingCall) -> Question:
+    def _question(self, params: ElicitParams, pending: _PendingCall) -> PersonQuestion:
         digest = hashlib.sha256(msgspec.json.encode(params)).hexdigest()[:16]
         pending.rounds.asked[digest] += 1
         key = f"{digest}-{pending.rounds.asked[digest]}"
@@ -192,11 +192,11 @@ class Elicitations:
         if params.mode == "url":
             url = _checked_url(params.url)
             text = f"{server} asks you to open a link to {url.host}: {text}"
-            return Question(
+            return PersonQuestion(
                 key=key, text=text, evidence=(Evidence(title="link", text=str(url), ref=str(url)),)
             )
         schema = _checked_schema(params.requested_schema or {})
-        return Question(key=key, text=f"{server} asks: {text}", form_schema=schema)
+        return PersonQuestion(key=key, text=f"{server} asks: {text}", form_schema=schema)
 
 
 def _checked_url(text: str) -> URL:

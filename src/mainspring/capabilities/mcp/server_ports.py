@@ -47,7 +47,7 @@ Entry = TypeVar("Entry", bound=ServerEntry)
 Entry_contra = TypeVar("Entry_contra", bound=ServerEntry, contravariant=True)
 
 
-class ServerHistory(Protocol[Entry_contra]):
+class ServerFacts(Protocol[Entry_contra]):
     """Facts about servers from earlier sessions. Blocks."""
 
     def is_legacy(self, server: Entry_contra) -> bool: ...

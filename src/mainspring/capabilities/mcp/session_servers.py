@@ -29,7 +29,7 @@ from mainspring.capabilities.mcp.server_ports import (
     ProgramHost,
     Redactor,
     ServerEntry,
-    ServerHistory,
+    ServerFacts,
 )
 from mainspring.capabilities.mcp.server_requests import RequestHandlers, Sample, request_handlers
 from mainspring.capabilities.mcp.server_skills import (
@@ -70,7 +70,7 @@ class ServerAccess(Generic[Entry]):
     """Learns the secrets that servers get, since they may repeat them."""
     is_secret: Callable[[str, str], bool]
     """Whether a variable is secret, by its name and value."""
-    history: ServerHistory[Entry]
+    history: ServerFacts[Entry]
     authenticate: Callable[[Entry, Learn], ServerAuth]
     open_address: OpenAddress
     trace: Trace | None = None
@@ -297,7 +297,7 @@ def _request_handlers(
 
 
 def _refused_tools(
-    history: ServerHistory[Entry], server: Entry, tool_list: ToolList
+    history: ServerFacts[Entry], server: Entry, tool_list: ToolList
 ) -> dict[str, str | None]:
     return history.refused_tools(
         server,

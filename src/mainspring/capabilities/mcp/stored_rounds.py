@@ -16,16 +16,8 @@ from msgspec import Struct
 
 from mainspring.capabilities.mcp.protocol.messages import InputRound
 from mainspring.core.errors import InvalidInput, MainspringError, McpFailed
+from mainspring.core.ports import Seal
 from mainspring.core.tool import Call
-
-
-class Seal(Protocol):
-    def seal(self, plain: bytes, context: str) -> bytes: ...
-
-    def unseal(self, sealed: bytes, context: str) -> bytes:
-        """Raises: StoreCorrupt."""
-        ...
-
 
 OpenSeal: TypeAlias = Callable[[], Seal]
 """Raises: InvalidInput: there is no key."""

@@ -119,8 +119,8 @@ class HttpClient:
                 await self._session.close()
             self._session = None
 
-    def exchange(self, http_call: HttpCall) -> Exchange:
-        return Exchange(self, http_call)
+    def exchange(self, http_call: HttpCall) -> HttpExchange:
+        return HttpExchange(self, http_call)
 
     def connect_early(self, url: str) -> None:
         """Open a connection for the next call to the server of `url`. Nothing is sent over it, and
@@ -227,7 +227,7 @@ class HttpClient:
             response.close()
 
 
-class Exchange:
+class HttpExchange:
     """One request and its response, part by part. Not a generator, since every token passes
     through."""
 

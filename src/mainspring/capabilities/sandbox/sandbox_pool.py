@@ -35,9 +35,9 @@ from mainspring.capabilities.sandbox.sandbox_session import (
     GIT_VARIABLES,
     OpenedSandbox,
     PathWatcher,
+    SandboxedServices,
     SandboxOpening,
     SandboxSession,
-    SessionServices,
     check_protected_paths,
 )
 from mainspring.core import clock
@@ -255,7 +255,7 @@ class SandboxPool(Generic[Paths]):
         return SandboxSession(
             box=describe_sandbox(backend, spec),
             open=opening,
-            sandbox_services=SessionServices(opening),
+            sandbox_services=SandboxedServices(opening),
             network_facts=request.network_facts,
             opened_with=(request.environment, request.credentials),
             workspace=request.paths.workspace,

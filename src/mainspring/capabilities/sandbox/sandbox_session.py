@@ -123,7 +123,7 @@ class SandboxOpening:
             await self._cleanup.aclose()
 
 
-class SessionServices:
+class SandboxedServices:
     """The services of a session; the first call opens its sandbox. See `SandboxServices`."""
 
     def __init__(self, opening: SandboxOpening) -> None:
@@ -149,7 +149,7 @@ class SandboxSession(Struct, frozen=True, kw_only=True):
 
     box: SandboxInfo
     open: SandboxOpening
-    sandbox_services: SessionServices
+    sandbox_services: SandboxedServices
     network_facts: list[KnownPayload]
     """Events about network use of programs, for the log."""
     opened_with: tuple[SandboxEnvironment, object]

@@ -128,13 +128,13 @@ def tool_search(deferred: Sequence[ToolSpec], open_encode: OpenEncode = _words_a
     return tool_search
 
 
-def search_text(spec: ToolSpec) -> bm25.Text:
+def search_text(spec: ToolSpec) -> bm25.RankedText:
     """The searchable text of a tool: its server, name, description, and inputs."""
     server, _, name = spec.name.removeprefix(_SERVER_PREFIX).partition("__")
     if not (spec.name.startswith(_SERVER_PREFIX) and name):
         server, name = "", spec.name
     inputs = " ".join(_schema_words(spec.input_schema, 0))
-    return bm25.Text(spec.name, name, spec.description, inputs, group=server)
+    return bm25.RankedText(spec.name, name, spec.description, inputs, group=server)
 
 
 def _schema_words(schema: object, depth: int) -> Iterable[str]:

@@ -39,7 +39,7 @@ class OutputFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class OutputBytes:
     """The content of a file when it was read."""
 
     content: bytes
@@ -77,7 +77,7 @@ def list_outputs(workspace: Path, *, max_entries: int = _MAX_ENTRIES) -> list[Ou
     return sorted(listing.files, key=lambda file: file.path)
 
 
-def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | UnreadableOutput:
+def read_output(workspace: Path, path: str, *, max_bytes: int) -> OutputBytes | UnreadableOutput:
     with _open_outputs(workspace) as root:
         try:
             descriptor = open_beneath(root, f"{FOLDER}/{path}", _OPEN_FILE)
@@ -90,7 +90,7 @@ def read_output(workspace: Path, path: str, *, max_bytes: int) -> Output | Unrea
             content = b"" if state.st_size > max_bytes else file.read(max_bytes + 1)
     if max(state.st_size, len(content)) > max_bytes:
         return UnreadableOutput(f"it has more than {max_bytes:,} bytes")
-    return Output(content, hashlib.sha256(content).hexdigest(), _stamp(state))
+    return OutputBytes(content, hashlib.sha256(content).hexdigest(), _stamp(state))
 
 
 def _open_outputs(workspace: Path) -> OpenDescriptor:
@@ -143,8 +143,8 @@ class OutputFolder:
     def _list(self) -> Sequence[OutputFile]:
         return list_outputs(self.workspace) if self.workspace.is_dir() else []
 
-    async def read(self, path: str, max_bytes: int) -> Output | str:
+    async def read(self, path: str, max_bytes: int) -> OutputBytes | str:
         """The content of a file; or the reason why it cannot be read, as text."""
         read = partial(read_output, self.workspace, path, max_bytes=max_bytes)
         output = await to_thread.run_sync(read)
-        return output if isinstance(output, Output) else output.reason
+        return output if isinstance(output, OutputBytes) else output.reason

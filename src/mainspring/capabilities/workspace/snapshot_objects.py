@@ -23,7 +23,7 @@ Kind: TypeAlias = Literal["file", "folder", "link", "unreadable"]
 FOLDER = b"folder"
 
 
-class ManifestEntry(Struct, frozen=True, array_like=True, gc=False):
+class SnapshotEntry(Struct, frozen=True, array_like=True, gc=False):
     path: bytes
     kind: Kind
     """`unreadable`: we were not allowed to read it; a restore does not change it."""
@@ -37,13 +37,13 @@ class ManifestEntry(Struct, frozen=True, array_like=True, gc=False):
         return self.kind == "folder" or (self.kind == "unreadable" and self.content == FOLDER)
 
 
-ManifestEntries: TypeAlias = dict[bytes, ManifestEntry]
+ManifestEntries: TypeAlias = dict[bytes, SnapshotEntry]
 """Entries by path."""
 
-_DECODER = msgspec.msgpack.Decoder(list[ManifestEntry])
+_DECODER = msgspec.msgpack.Decoder(list[SnapshotEntry])
 
 
-def pack_manifest(items: Iterable[ManifestEntry]) -> tuple[str, bytes]:
+def pack_manifest(items: Iterable[SnapshotEntry]) -> tuple[str, bytes]:
     """The id of a snapshot, which is the hash of its manifest, and the compressed manifest."""
     plain = msgspec.msgpack.encode(sorted(items, key=lambda item: item.path))
     return hashlib.sha256(plain).hexdigest(), zlib.compress(plain, 1)
@@ -61,7 +61,7 @@ def unpack_manifest(name: str, stored: bytes) -> ManifestEntries:
 
 
 def diff_manifests(
-    older: Mapping[bytes, ManifestEntry], newer: Mapping[bytes, ManifestEntry]
+    older: Mapping[bytes, SnapshotEntry], newer: Mapping[bytes, SnapshotEntry]
 ) -> list[FileChange]:
     """The differences, sorted by path; a folder that was added or removed with its content is left
     out."""
@@ -80,7 +80,7 @@ def _parents(path: bytes) -> Iterable[bytes]:
         yield path
 
 
-def _change_of(path: bytes, older: ManifestEntry | None, newer: ManifestEntry | None) -> FileChange:
+def _change_of(path: bytes, older: SnapshotEntry | None, newer: SnapshotEntry | None) -> FileChange:
     name = path.decode("utf-8", "backslashreplace")
     if older is None:
         return FileChange(name, "added")

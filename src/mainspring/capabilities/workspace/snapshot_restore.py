@@ -27,8 +27,8 @@ from mainspring.capabilities.workspace.path_traversal import (
 )
 from mainspring.capabilities.workspace.snapshot_objects import (
     ManifestEntries,
-    ManifestEntry,
     ObjectStore,
+    SnapshotEntry,
 )
 from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
 from mainspring.core.errors import ToolEnvironmentError
@@ -125,7 +125,7 @@ class SnapshotRestore:
             return (state.st_dev, state.st_ino) in self._hidden or self._roots.is_hidden(parts)
         return False
 
-    def _make_folder(self, entry: ManifestEntry, current: ManifestEntries) -> None:
+    def _make_folder(self, entry: SnapshotEntry, current: ManifestEntries) -> None:
         entry_there = current.get(entry.path)
         if entry_there is not None and entry_there.is_folder:
             return
@@ -134,7 +134,7 @@ class SnapshotRestore:
             os.mkdir(name, _USABLE, dir_fd=folder)
             chown_like_folder(name, folder)
 
-    def _put(self, entry: ManifestEntry) -> None:
+    def _put(self, entry: SnapshotEntry) -> None:
         with self._folder_of(entry.path) as (folder, name):
             if entry.kind == "link":
                 put_link(folder, name, entry.content)
@@ -150,7 +150,7 @@ class SnapshotRestore:
                 WRITTEN_FILES.add(folder, os.fsdecode(name), b"".join(pieces))
             put_file(folder, name, fill, FileAttributes(entry.mode, _owner(folder, name)))
 
-    def _set_modes(self, items: Iterable[ManifestEntry]) -> None:
+    def _set_modes(self, items: Iterable[SnapshotEntry]) -> None:
         for item in items:
             with (
                 self._folder_of(item.path) as (folder, name),

@@ -22,8 +22,8 @@ from mainspring.capabilities.workspace.snapshot_objects import (
     CHUNK,
     FOLDER,
     ManifestEntries,
-    ManifestEntry,
     ObjectStore,
+    SnapshotEntry,
     read_chunks,
 )
 from mainspring.capabilities.workspace.workspace_roots import WorkspaceRoots
@@ -87,21 +87,21 @@ class WorkspaceScan:
                     self.items[item.path] = item
                     self._check_bound()
 
-    def _item(self, entry: WalkEntry) -> ManifestEntry | None:
+    def _item(self, entry: WalkEntry) -> SnapshotEntry | None:
         path, mode = os.fsencode(entry.path), entry.state.st_mode
         if stat.S_ISDIR(mode):
             if entry.is_closed:
-                return ManifestEntry(path, "unreadable", mode & _FOLDER_MODE, FOLDER)
-            return ManifestEntry(path, "folder", mode & _FOLDER_MODE)
+                return SnapshotEntry(path, "unreadable", mode & _FOLDER_MODE, FOLDER)
+            return SnapshotEntry(path, "folder", mode & _FOLDER_MODE)
         if stat.S_ISLNK(mode):
             try:
                 target = os.readlink(os.fsencode(entry.name), dir_fd=entry.folder)
-                return ManifestEntry(path, "link", 0, target)
+                return SnapshotEntry(path, "link", 0, target)
             except OSError:
                 return None  # removed or replaced
         return self._file(path, entry) if stat.S_ISREG(mode) else None
 
-    def _file(self, path: bytes, entry: WalkEntry) -> ManifestEntry | None:
+    def _file(self, path: bytes, entry: WalkEntry) -> SnapshotEntry | None:
         self._bytes += entry.state.st_size
         cached_file = self._cache.get(path)
         if (
@@ -112,14 +112,14 @@ class WorkspaceScan:
             try:
                 file = _open_entry(entry)
             except PermissionError:
-                return ManifestEntry(path, "unreadable", entry.state.st_mode & _FILE_MODE)
+                return SnapshotEntry(path, "unreadable", entry.state.st_mode & _FILE_MODE)
             if file is None:
                 return None
             with file:
                 cached_file = self._read(file)
         if self._is_settled(cached_file):
             self.cache[path] = cached_file
-        return ManifestEntry(path, "file", entry.state.st_mode & _FILE_MODE, cached_file.content)
+        return SnapshotEntry(path, "file", entry.state.st_mode & _FILE_MODE, cached_file.content)
 
     def _is_lost(self, file: CachedFile) -> bool:
         return self._keep is not None and file.content.decode() not in self._stored_digests

@@ -50,7 +50,7 @@ _ERROR_DESCRIPTIONS = {
 }
 
 
-class ErrorDetail(Struct, frozen=True, kw_only=True):
+class ApiErrorDetail(Struct, frozen=True, kw_only=True):
     type: str
     message: str
 
@@ -58,7 +58,7 @@ class ErrorDetail(Struct, frozen=True, kw_only=True):
 class Error(Struct, frozen=True, kw_only=True):
     """The response if a request fails."""
 
-    error: ErrorDetail
+    error: ApiErrorDetail
     request_id: str
     type: Literal["error"] = "error"
 

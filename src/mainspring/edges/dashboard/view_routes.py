@@ -104,7 +104,7 @@ class StreamLog(Struct, frozen=True, kw_only=True):
     event_deltas: tuple[PreviewKind, ...] = ()
 
 
-class EventQuery(Struct, frozen=True, kw_only=True):
+class EventDetailQuery(Struct, frozen=True, kw_only=True):
     seq: Annotated[int, Meta(ge=1)]
 
 
@@ -156,7 +156,7 @@ class LogRoutes:
         "Download the whole payload of an event",
         response_type=dict[str, object],
     )
-    async def event(self, call: ApiCall[EventQuery, Empty]) -> web.Response:
+    async def event(self, call: ApiCall[EventDetailQuery, Empty]) -> web.Response:
         seq = call.query.seq
         body = await self.windows.body(call.who, call["session_id"], seq)
         return web.Response(

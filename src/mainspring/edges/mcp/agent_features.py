@@ -21,8 +21,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
 )
 from mainspring.capabilities.mcp.server.exchange import Exchange
 from mainspring.capabilities.mcp.server.features import (
-    ChangeFeed,
     CompletionRequest,
+    FeatureChangeFeed,
     ToolReply,
     no_tool,
 )
@@ -92,7 +92,7 @@ class AgentFeatures:
     """`Features` over an `AgentHost`: one tool for each agent, and tools for their sessions."""
 
     def __init__(self, host: AgentHost) -> None:
-        self.changes = ChangeFeed()
+        self.changes = FeatureChangeFeed()
         self._host = host
         self._skills = SkillFeatures(host.skills)
         self.resources = self._skills.resources

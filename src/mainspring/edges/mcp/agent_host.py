@@ -42,7 +42,7 @@ class RunReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
     detail: str | None = None
 
 
-class SessionLine(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class HostedSession(Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str
     agent: str
     status: str
@@ -110,7 +110,7 @@ class AgentHost(Protocol):
         """
         ...
 
-    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]: ...
+    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[HostedSession]: ...
 
     async def transcript(self, session_id: str) -> str:
         """The session as Markdown. Raises: NotFound."""

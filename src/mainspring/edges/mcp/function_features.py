@@ -34,8 +34,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
 )
 from mainspring.capabilities.mcp.server.exchange import Exchange
 from mainspring.capabilities.mcp.server.features import (
-    ChangeFeed,
     CompletionRequest,
+    FeatureChangeFeed,
     ToolReply,
     no_prompt,
     no_tool,
@@ -102,7 +102,7 @@ class FunctionFeatures:
     """`Features` over functions, the same for every caller."""
 
     def __init__(self, functions: ServedFunctions) -> None:
-        self.changes = ChangeFeed()
+        self.changes = FeatureChangeFeed()
         self._functions = functions
 
     @property

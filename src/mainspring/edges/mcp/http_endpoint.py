@@ -25,8 +25,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
     decode_message,
     encode_refusal,
 )
-from mainspring.capabilities.mcp.server.connection import MAX_REQUESTS, Connection, Connections
-from mainspring.capabilities.mcp.server.dispatcher import McpServer
+from mainspring.capabilities.mcp.server.connection import MAX_REQUESTS, Connections, McpConnection
+from mainspring.capabilities.mcp.server.dispatcher import McpDispatcher
 from mainspring.capabilities.mcp.server.features import Features
 from mainspring.capabilities.mcp.server.http_headers import (
     SESSION_HEADER,
@@ -101,7 +101,7 @@ class HttpCaller:
 class McpEndpoint:
     def __init__(
         self,
-        server: McpServer,
+        server: McpDispatcher,
         *,
         new_session_id: Callable[[], str],
         monotonic: Callable[[], float],
@@ -193,7 +193,7 @@ class McpEndpoint:
                 check_arguments(message, request.headers, await caller.features.tools())
         except RequestRefused as error:
             return _refusal(message, error, 400)
-        connection = Connection(caller=caller.id, features=caller.features)
+        connection = McpConnection(caller=caller.id, features=caller.features)
         return await self._respond(request, message, connection, caller)
 
     async def _legacy(
@@ -223,7 +223,7 @@ class McpEndpoint:
     async def _initialize(
         self, request: web.Request, message: Message, caller: HttpCaller
     ) -> web.StreamResponse:
-        connection = Connection(caller=caller.id, features=caller.features)
+        connection = McpConnection(caller=caller.id, features=caller.features)
         response = await self._respond(request, message, connection, caller)
         if connection.client is not None:
             try:
@@ -236,7 +236,7 @@ class McpEndpoint:
         self,
         request: web.Request,
         message: Message,
-        connection: Connection,
+        connection: McpConnection,
         caller: HttpCaller,
     ) -> web.StreamResponse:
         assert message.id is not None
@@ -258,7 +258,7 @@ class McpEndpoint:
         return outlet.response if outlet.is_open else web.Response(status=202)  # cancelled
 
     async def _answer(
-        self, connection: Connection, message: Message, outlet: _HttpOutlet
+        self, connection: McpConnection, message: Message, outlet: _HttpOutlet
     ) -> tuple[bytes, int | None] | None:
         """The answer and its error code; `None` if the client has disconnected."""
         answer: tuple[bytes, int | None] | None = None

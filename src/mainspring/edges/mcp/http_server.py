@@ -15,7 +15,7 @@ from aiohttp import web
 
 from mainspring import __version__
 from mainspring.capabilities.mcp.protocol.messages import Implementation
-from mainspring.capabilities.mcp.server.dispatcher import McpServer
+from mainspring.capabilities.mcp.server.dispatcher import McpDispatcher
 from mainspring.capabilities.mcp.server.features import Features
 from mainspring.capabilities.mcp.server.request_state import StateSigner
 from mainspring.core import clock
@@ -32,11 +32,11 @@ from mainspring.service.authorization.authentication import (
 from mainspring.service.authorization.key_scope import RoutePolicy
 
 
-def new_server(name: str, *, instructions: str | None = None) -> McpServer:
+def new_server(name: str, *, instructions: str | None = None) -> McpDispatcher:
     """The request states that it signs are valid until the process ends."""
     signer = StateSigner(secrets.token_bytes(32), seconds_now=lambda: clock.now().timestamp())
     info = Implementation(name=name, version=__version__)
-    return McpServer(info, signer=signer, instructions=instructions)
+    return McpDispatcher(info, signer=signer, instructions=instructions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +81,7 @@ class McpRoutes:
 
 
 def mcp_routes(
-    server: McpServer,
+    server: McpDispatcher,
     features_for: Callable[[Principal], Features],
     host_rules: HostRules,
     times: HttpTimes | None = None,

@@ -16,11 +16,11 @@ from mainspring.core.sender import Origin
 from mainspring.core.tool import Tool
 from mainspring.edges.cli.run.session_runner import SessionRunner
 from mainspring.edges.mcp.agent_host import (
+    HostedSession,
     PendingApproval,
     PublishedAgent,
     RunReport,
     SearchLine,
-    SessionLine,
     run_report,
     step_text,
     transcript_of,
@@ -120,15 +120,15 @@ class LocalAgents:
         why = "there is nothing to do" if result is None else result.detail
         return msgspec.structs.replace(report, detail=why)
 
-    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]:
-        lines: list[SessionLine] = []
+    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[HostedSession]:
+        lines: list[HostedSession] = []
         async with aclosing(self._rows()) as rows:
             async for row in rows:
                 summary = await summarize_session(self.log, row)
                 if summary.agent is None or agent not in (None, summary.agent):
                     continue
                 lines.append(
-                    SessionLine(
+                    HostedSession(
                         session_id=row.id,
                         agent=summary.agent,
                         status=summary.status,

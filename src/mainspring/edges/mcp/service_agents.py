@@ -19,11 +19,11 @@ from mainspring.core.sender import Origin
 from mainspring.core.tool import Tool
 from mainspring.edges.mcp.agent_host import (
     FinalTexts,
+    HostedSession,
     PendingApproval,
     PublishedAgent,
     RunReport,
     SearchLine,
-    SessionLine,
     run_report,
     step_text,
     transcript_of,
@@ -133,10 +133,10 @@ class ServiceAgents:
                         break
         return await run_report(log, id_, texts.text)
 
-    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[SessionLine]:
+    async def sessions(self, *, agent: str | None, limit: int) -> Sequence[HostedSession]:
         page = await self.services.sessions.page(self.principal, ListSessions(limit=limit))
         return [
-            SessionLine(
+            HostedSession(
                 session_id=item.id,
                 agent=item.agent.name,
                 status=item.status,

@@ -36,7 +36,7 @@ _REASONS = {
 }
 
 
-class Origin(Struct, frozen=True, order=True):
+class ContextOrigin(Struct, frozen=True, order=True):
     source: str
     """Who put it there."""
     reason: str
@@ -64,8 +64,8 @@ class ToolPart(Struct, frozen=True, kw_only=True):
 def request_parts(call: ModelCall, log: Iterable[Event]) -> list[RequestPart]:
     """The largest first within each place. The tokens add up to those of the request."""
     origins = _origins(log)
-    sizes: Counter[tuple[str, Origin]] = Counter()
-    blocks: Counter[tuple[str, Origin]] = Counter()
+    sizes: Counter[tuple[str, ContextOrigin]] = Counter()
+    blocks: Counter[tuple[str, ContextOrigin]] = Counter()
     for place, origin, size in _blocks(call.request, origins):
         sizes[place, origin] += size
         blocks[place, origin] += 1
@@ -103,7 +103,9 @@ def tool_parts(call: ModelCall, calls: Counter[str]) -> list[ToolPart]:
     return sorted(parts, key=lambda part: (-part.tokens, part.name))
 
 
-def _blocks(request: Request, origins: dict[str, Origin]) -> Iterator[tuple[str, Origin, int]]:
+def _blocks(
+    request: Request, origins: dict[str, ContextOrigin]
+) -> Iterator[tuple[str, ContextOrigin, int]]:
     for spec in request.tools:
         yield "tools", _tool_origin(spec), len(msgspec.json.encode(spec))
     for text in request.system:
@@ -121,16 +123,16 @@ def _blocks(request: Request, origins: dict[str, Origin]) -> Iterator[tuple[str,
             )
 
 
-def _tool_origin(spec: ToolSpec) -> Origin:
+def _tool_origin(spec: ToolSpec) -> ContextOrigin:
     if spec.name.startswith("mcp__"):
         server = spec.name.removeprefix("mcp__").partition("__")[0]
-        return Origin(f"MCP server {server}", "definitions of its tools")
+        return ContextOrigin(f"MCP server {server}", "definitions of its tools")
     if spec.name in BUILTIN_TOOL_NAMES | INTERNAL_TOOLS:
-        return Origin("Mainspring", "definitions of built-in tools")
-    return Origin("agent", "definitions of its own tools")
+        return ContextOrigin("Mainspring", "definitions of built-in tools")
+    return ContextOrigin("agent", "definitions of its own tools")
 
 
-def _sections(text: str) -> Iterator[tuple[Origin, str]]:
+def _sections(text: str) -> Iterator[tuple[ContextOrigin, str]]:
     """The tagged parts of a system prompt. Files are nested in the agent's instructions."""
     other_text, position = "", 0
     for match in _SECTION.finditer(text):
@@ -139,47 +141,47 @@ def _sections(text: str) -> Iterator[tuple[Origin, str]]:
         yield from _tagged(match[1], match[0])
     other_text = (other_text + text[position:]).strip()
     if other_text:
-        yield Origin("Mainspring", "how to work with tools"), other_text
+        yield ContextOrigin("Mainspring", "how to work with tools"), other_text
 
 
-def _tagged(tag: str, text: str) -> Iterator[tuple[Origin, str]]:
+def _tagged(tag: str, text: str) -> Iterator[tuple[ContextOrigin, str]]:
     if tag != "instructions":
-        yield Origin("agent" if tag != "environment" else "Mainspring", _REASONS[tag]), text
+        yield ContextOrigin("agent" if tag != "environment" else "Mainspring", _REASONS[tag]), text
         return
     inner = text
     for match in _SOURCE.finditer(text):
         end = text.find("</instructions>", match.end())
         section = text[match.start() : end if end >= 0 else len(text)]
         inner = inner.replace(section, "", 1)
-        yield Origin(match[1], f"instructions, scope {match[2]}"), section
+        yield ContextOrigin(match[1], f"instructions, scope {match[2]}"), section
     if inner.strip():
-        yield Origin("agent", "its instructions"), inner
+        yield ContextOrigin("agent", "its instructions"), inner
 
 
 def _part_origin(
     message: Message,
     part: Block | ToolResultBlock | ToolUse | Thinking,
     tools: dict[str, str],
-    origins: dict[str, Origin],
-) -> Origin:
+    origins: dict[str, ContextOrigin],
+) -> ContextOrigin:
     match part:
         case ToolResultBlock(tool_use_id=call_id):
-            return Origin(f"tool {tools.get(call_id, 'unknown')}", "results")
+            return ContextOrigin(f"tool {tools.get(call_id, 'unknown')}", "results")
         case Thinking():
-            return Origin("model", "thinking")
+            return ContextOrigin("model", "thinking")
         case ToolUse():
-            return Origin("model", "tool calls")
+            return ContextOrigin("model", "tool calls")
         case _:
             if isinstance(message, Assistant):
-                return Origin("model", "replies")
-            return origins.get(plain_text((part,)), Origin("user", "messages"))
+                return ContextOrigin("model", "replies")
+            return origins.get(plain_text((part,)), ContextOrigin("user", "messages"))
 
 
-def _origins(log: Iterable[Event]) -> dict[str, Origin]:
+def _origins(log: Iterable[Event]) -> dict[str, ContextOrigin]:
     """The sources of texts in user turns, by text."""
     origins = {
-        PINNED_NOTE.text: Origin("compaction", "heading of text that it kept word for word"),
-        SNIPPED_NOTE: Origin("compaction", "placeholder for text that it removed"),
+        PINNED_NOTE.text: ContextOrigin("compaction", "heading of text that it kept word for word"),
+        SNIPPED_NOTE: ContextOrigin("compaction", "placeholder for text that it removed"),
     }
     for event in log:
         for block, origin in _texts(event):
@@ -187,23 +189,26 @@ def _origins(log: Iterable[Event]) -> dict[str, Origin]:
     return origins
 
 
-def _texts(event: Event) -> Iterator[tuple[Block, Origin]]:
+def _texts(event: Event) -> Iterator[tuple[Block, ContextOrigin]]:
     match event.payload:
         case events.UserMessage(content=content):
             sender = event.sender
             source = "user" if sender is None else f"{sender.kind} {sender.id}"
-            yield from ((block, Origin(source, "messages")) for block in content)
+            yield from ((block, ContextOrigin(source, "messages")) for block in content)
         case events.ThreadMessageReceived(content=content):
-            yield from ((block, Origin("another thread", "messages")) for block in content)
+            yield from ((block, ContextOrigin("another thread", "messages")) for block in content)
         case events.SystemMessage(content=content):
-            yield note_block(plain_text(content)), Origin("operator", "system messages")
+            yield note_block(plain_text(content)), ContextOrigin("operator", "system messages")
         case events.ContextAdded(text=text, source=source):
-            yield note_block(text), Origin(source, "added context")
+            yield note_block(text), ContextOrigin(source, "added context")
         case events.ContextStatus(text=text):
-            yield note_block(text), Origin("Mainspring", "status blocks")
+            yield note_block(text), ContextOrigin("Mainspring", "status blocks")
         case events.LoopContinued(detail=str(text), reason=reason):
-            yield note_block(text), Origin("Mainspring", f"continued: {reason}")
+            yield note_block(text), ContextOrigin("Mainspring", f"continued: {reason}")
         case events.ContextCompacted(summary=str(text), layer=layer):
-            yield TextBlock(text), Origin("compaction", f"summary of older messages ({layer})")
+            yield (
+                TextBlock(text),
+                ContextOrigin("compaction", f"summary of older messages ({layer})"),
+            )
         case _:
             return

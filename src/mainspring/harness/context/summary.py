@@ -60,7 +60,7 @@ def is_worth_it(context: ThreadContext, source: CompactionInput, *, is_requested
     return old_bytes(source) >= min_bytes and context.thread.summary_failures < FAILURES_IN_A_ROW
 
 
-class Summary(Struct, frozen=True, kw_only=True):
+class ContextSummary(Struct, frozen=True, kw_only=True):
     overlays: tuple[ContextCompacted, ...] = ()
     """Overlays that replace all old messages by the summary; empty if it failed."""
     state: WorkingState | None = None
@@ -73,20 +73,20 @@ async def summarize(
     *,
     state: WorkingState,
     keep: str | None = None,
-) -> Summary | None:
+) -> ContextSummary | None:
     """`None` if interrupted. `keep` is what the user wants it to contain."""
     parts = old_ranges(source)
     request = _request(context, source, parts, _task(state, keep))
     side_request = await open_side_request(context, request, purpose=SUMMARY)
     if side_request is None:
-        return Summary()  # the turn itself reports it
+        return ContextSummary()  # the turn itself reports it
     answer = await side_request.answer()
     text = reply_text(answer)
     if text is not None and len(text.encode()) > old_bytes(source) // 2:
         text = None
     await side_request.end(answer, is_error=text is None)
     if text is None:
-        return Summary() if answer is not None else None
+        return ContextSummary() if answer is not None else None
     corrected, body = parse_state(text)
     text = body or text
     overlays: list[ContextCompacted] = []
@@ -96,7 +96,7 @@ async def summarize(
         overlays.append(
             ContextCompacted(layer="auto", first_seq=first, last_seq=last, summary=summary)
         )
-    return Summary(overlays=tuple(overlays), state=corrected or None)
+    return ContextSummary(overlays=tuple(overlays), state=corrected or None)
 
 
 def _task(state: WorkingState, keep: str | None) -> str:

@@ -17,7 +17,7 @@ from mainspring.core import events
 from mainspring.core.content import BlobBlock, Block, TextBlock, plain_text
 from mainspring.core.errors import Conflict, Fenced, StoreFailed, ToolEnvironmentError
 from mainspring.core.model import INVALID_JSON, ToolUse
-from mainspring.core.tool import Call, Question, Tool, ToolResult
+from mainspring.core.tool import Call, PersonQuestion, Tool, ToolResult
 from mainspring.harness import hook_events
 from mainspring.harness.authorizer import Decision
 from mainspring.harness.budget import calls_over
@@ -390,7 +390,7 @@ _BETWEEN_TEXTS = "\n\0\n"
 """Ends every secret."""
 
 
-def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[Question]) -> bool:
+def suspend(context: ThreadContext, call: OpenCall, questions: Sequence[PersonQuestion]) -> bool:
     """Record the questions of a call, and void earlier ones that it now words differently. False if
     all of them were answered already: then it would ask forever."""
     requests: list[events.KnownPayload] = []

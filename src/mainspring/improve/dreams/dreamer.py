@@ -38,7 +38,7 @@ from mainspring.improve.dreams.dream_log import (
 from mainspring.improve.dreams.memory_upkeep import Upkeep, archive_outdated
 from mainspring.improve.dreams.model_lessons import AskDream, model_lessons
 from mainspring.improve.evals.scoring.judge_calls import RunBudget, new_request
-from mainspring.improve.session_lessons import SessionRecord, lessons
+from mainspring.improve.session_lessons import LessonSession, lessons
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.writer import Writer
@@ -167,11 +167,11 @@ class Dreamer:
             )
         )
 
-    async def _records(self, session_ids: Sequence[str]) -> list[SessionRecord]:
-        records: list[SessionRecord] = []
+    async def _records(self, session_ids: Sequence[str]) -> list[LessonSession]:
+        records: list[LessonSession] = []
         for session_id in session_ids:
             with suppress(SessionNotFound):  # deleted since
-                records.append(SessionRecord(session_id, await self.log.read(session_id)))
+                records.append(LessonSession(session_id, await self.log.read(session_id)))
         return records
 
     def _asker(self, dream: Dream, writer: Writer, models: Models, model: str) -> AskDream:

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from mainspring.core import events, ids
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
-from mainspring.improve.session_lessons import SessionRecord
+from mainspring.improve.session_lessons import LessonSession
 from mainspring.retrieval.stems import stems
 from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.learning.extraction import (
@@ -58,7 +58,7 @@ _ARRAY = re.compile(r"\[.*\]", re.DOTALL)
 
 
 async def model_lessons(
-    records: Sequence[SessionRecord], ask: AskDream, *, dream_id: str, instructions: str
+    records: Sequence[LessonSession], ask: AskDream, *, dream_id: str, instructions: str
 ) -> list[MemoryCandidate]:
     """Ask in batches, with one request each; answered requests are not repeated."""
     events_by_id = {event.id: event for record in records for event in record.log}
@@ -123,7 +123,7 @@ def _is_stated_in(fact: str, texts: Iterable[str]) -> bool:
     return bool(of_fact) and len(of_fact & stated) >= _MIN_STATED * len(of_fact)
 
 
-def _batches(records: Iterable[SessionRecord]) -> Iterator[str]:
+def _batches(records: Iterable[LessonSession]) -> Iterator[str]:
     lines: list[str] = []
     size = 0
     for record in records:

@@ -12,7 +12,7 @@ from mainspring.improve.evals.gate.baseline import baseline_of
 from mainspring.improve.evals.gate.decision import GateResult, gate
 from mainspring.improve.evals.runs.case_selection import Selection
 from mainspring.improve.evals.runs.run_log import EvalRun, existing_runs, newest_finished_run
-from mainspring.improve.evals.runs.runner import Plan, RunSettings, SuiteRunner
+from mainspring.improve.evals.runs.runner import RunPlan, RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
 
 LISTED_AS = " (drill)"
@@ -45,7 +45,7 @@ class Drill:
     suite_file: SuiteFile
     settings: RunSettings
 
-    async def plan(self) -> Plan:
+    async def plan(self) -> RunPlan:
         """Plan a new drill, or continue an interrupted one. Raises: InvalidInput."""
         settings = self._settings
         log, name = self.runner.runtime.log, self.suite_file.suite.name + LISTED_AS
@@ -55,7 +55,7 @@ class Drill:
         return await self.runner.plan(self.suite_file, Selection(), settings)
 
     async def run(
-        self, plan: Plan, on_result: Callable[[EvalCaseEnded], None] = lambda _: None
+        self, plan: RunPlan, on_result: Callable[[EvalCaseEnded], None] = lambda _: None
     ) -> DrillResult:
         """Raises: LeaseHeld: another process runs it."""
         log, name = self.runner.runtime.log, self.suite_file.suite.name

@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from decimal import Decimal
 
-from mainspring.improve.evals.gate.comparison import CaseResults, Summary, case_results, summarize
+from mainspring.improve.evals.gate.comparison import (
+    CaseResults,
+    ResultSummary,
+    case_results,
+    summarize,
+)
 from mainspring.improve.evals.runs.case_selection import Selection
 from mainspring.improve.evals.runs.runner import RunSettings, SuiteRunner
 from mainspring.improve.evals.suite import SuiteFile
@@ -16,7 +21,7 @@ class Scores:
     run_id: str
     cases: CaseResults
     """Trials and rewards by case, for `comparison.compare`."""
-    summary: Summary
+    summary: ResultSummary
     cost_usd: Decimal
     is_complete: bool
     """False if the budget was reached; then the scores cover only some of the cases and must not be

@@ -17,7 +17,7 @@ from mainspring.core.errors import InvalidInput, SessionNotFound
 from mainspring.core.events import ThreadCreated
 from mainspring.improve.evals.gate.comparison import (
     Comparison,
-    Summary,
+    ResultSummary,
     case_results,
     compare,
     summarize,
@@ -99,7 +99,7 @@ def with_topology(agent: AnyAgent, topology: Topology) -> AnyAgent:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopologyResult:
     topology: Topology
-    summary: Summary
+    summary: ResultSummary
     cost_usd: Decimal
     seconds: float
     """The median over trials."""

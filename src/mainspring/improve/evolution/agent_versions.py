@@ -21,7 +21,7 @@ from mainspring.core.sender import Sender
 from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
     CampaignsPaused,
-    Ledger,
+    VersionLedger,
     append_to_list,
     read_candidate,
     read_ledger,
@@ -45,7 +45,7 @@ class AgentVersions:
     place: Path
     """The folder with the copies of canaries."""
 
-    async def ready(self) -> Ledger:
+    async def ready(self) -> VersionLedger:
         """Raises: CampaignsPaused."""
         ledger = await read_ledger(self.log, self.agent)
         if ledger.paused is not None:
@@ -55,7 +55,7 @@ class AgentVersions:
             )
         return ledger
 
-    async def record_current(self, ledger: Ledger, base: Candidate) -> None:
+    async def record_current(self, ledger: VersionLedger, base: Candidate) -> None:
         """Record what the folder has now, if it is not the version in use."""
         active = ledger.active
         if active is not None and active.hash == base.hash:
@@ -105,7 +105,7 @@ class AgentVersions:
         return version
 
     async def _promoted_version(
-        self, ledger: Ledger, campaign: Campaign, author: str
+        self, ledger: VersionLedger, campaign: Campaign, author: str
     ) -> VersionCreated:
         promoted = campaign.promotions[-1]
         version = ledger.with_hash(promoted.candidate)
@@ -127,7 +127,7 @@ class AgentVersions:
 
     async def _start_canary(
         self,
-        ledger: Ledger,
+        ledger: VersionLedger,
         version: VersionCreated,
         candidate: Candidate,
         base: Candidate,
@@ -208,11 +208,11 @@ class AgentVersions:
         )
 
 
-def _next_number(ledger: Ledger) -> int:
+def _next_number(ledger: VersionLedger) -> int:
     return 1 + max((version.number for version in ledger.versions), default=0)
 
 
-def _version_before(ledger: Ledger, active: VersionActivated) -> int:
+def _version_before(ledger: VersionLedger, active: VersionActivated) -> int:
     earlier = [
         item for item in ledger.activations if item.number != active.number and item.share >= 1
     ]

@@ -47,7 +47,7 @@ from mainspring.improve.evolution.candidate import Candidate
 from mainspring.improve.evolution.diagnosis import Situation
 from mainspring.improve.evolution.drift import CONFIRM, DRIFT
 from mainspring.improve.evolution.folder_trials import FolderTrials, OpenRunner, OpenRunners
-from mainspring.improve.evolution.improver import Improver, Plan
+from mainspring.improve.evolution.improver import CampaignPlan, Improver
 from mainspring.improve.evolution.metric_trials import Metric, MetricTrials
 from mainspring.improve.evolution.model_proposer import AskImprover
 from mainspring.improve.evolution.ports import RunTrials
@@ -191,7 +191,7 @@ class FolderCampaigns:
                 " changes from the campaign's, or use --allow-dirty"
             )
 
-    def plan(self, campaign_id: str, base: Candidate) -> Plan:
+    def plan(self, campaign_id: str, base: Candidate) -> CampaignPlan:
         """Raises: InvalidInput: there are no cases for the search or for the gate."""
         settings, suite = self.settings, self.suite_file.suite
         develop, sealed = split_cases(suite.cases, settings.rotation)
@@ -202,7 +202,7 @@ class FolderCampaigns:
             )
         preset = PRESETS[settings.preset]
         is_small = len(develop) < _SMALL
-        return Plan(
+        return CampaignPlan(
             campaign_id=campaign_id,
             develop=tuple(develop),
             sealed=tuple(sealed),
@@ -249,7 +249,7 @@ class FolderCampaigns:
                 await writer.append(ended)
 
     async def _run(self, campaign: Campaign, journal: Journal) -> None:
-        plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=Plan)
+        plan = msgspec.json.decode(await self.log.blob(campaign.created.plan), type=CampaignPlan)
         base = await read_candidate(self.log, campaign.created.base)
         place = self.place / plan.campaign_id
         async with OpenRunners(self.open_runner) as runners:
@@ -378,7 +378,7 @@ class Estimate:
     basis: str
 
 
-def _plan_of_proposal(plan: Plan, number: int, trigger: str) -> Plan:
+def _plan_of_proposal(plan: CampaignPlan, number: int, trigger: str) -> CampaignPlan:
     """A stream of proposals is screened first, on other cases each time, so that neither a lucky
     proposal nor many of them wear the sealed cases out. A re-run after an alarm is not."""
     if trigger == DRIFT:

@@ -30,17 +30,17 @@ from mainspring.improve.evolution.diagnosis import (
 )
 from mainspring.improve.evolution.meter import BudgetReached, Meter
 from mainspring.improve.evolution.observation import Trial
-from mainspring.improve.evolution.ports import Check, Propose, Step, Trials
+from mainspring.improve.evolution.ports import Check, Propose, SearchStep, Trials
 from mainspring.improve.evolution.sealed_gate import (
     GateDecision,
     GatePolicy,
     Pair,
     SealedGate,
 )
-from mainspring.improve.evolution.search import Search, SearchPolicy
+from mainspring.improve.evolution.search import CandidateSearch, SearchPolicy
 
 
-class Plan(Struct, frozen=True, kw_only=True):
+class CampaignPlan(Struct, frozen=True, kw_only=True):
     """What a campaign may use, and how it decides."""
 
     campaign_id: str
@@ -77,7 +77,7 @@ Fact: TypeAlias = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class CampaignOutcome:
     candidate: Candidate
     """The version to use from here on: the last that was promoted, or the first."""
     recommendation: Recommendation
@@ -87,7 +87,7 @@ class Outcome:
 
 @dataclass(slots=True, kw_only=True)
 class Improver:
-    plan: Plan
+    plan: CampaignPlan
     trials: Trials
     """Runs trials of the cases that the search may see."""
     sealed: Trials
@@ -97,9 +97,9 @@ class Improver:
     meter: Meter
     record: Record
 
-    async def run(self, start: Candidate) -> Outcome:
+    async def run(self, start: Candidate) -> CampaignOutcome:
         plan = self.plan
-        search = Search(
+        search = CandidateSearch(
             trials=self.trials,
             propose=self.propose,
             check=self.check,
@@ -125,7 +125,7 @@ class Improver:
                 limit += f" {self._gate_calls()}; {self.meter.left('metric')} are left"
         ended = self._ended(recommendation, decisions, limit)
         await self.record(ended)
-        return Outcome(
+        return CampaignOutcome(
             candidate=promoted,
             recommendation=recommendation,
             decisions=tuple(decisions),
@@ -158,7 +158,7 @@ class Improver:
         await self.record(ended)
         return ended
 
-    async def _diagnose(self, search: Search) -> Recommendation:
+    async def _diagnose(self, search: CandidateSearch) -> Recommendation:
         plan = self.plan
         signals = tuple(read_signals(search.records, plan.situation))
         score = mean_score(search.records)
@@ -179,7 +179,7 @@ class Improver:
         return recommendation
 
     async def _improve(
-        self, search: Search, start: Candidate, decisions: list[GateDecision]
+        self, search: CandidateSearch, start: Candidate, decisions: list[GateDecision]
     ) -> Candidate:
         """Search until nothing is left to do or to spend, then decide; go on after a promotion if
         there is something left."""
@@ -195,7 +195,7 @@ class Improver:
                 promoted = decided
         return promoted
 
-    async def _search(self, search: Search, *, is_last: bool) -> None:
+    async def _search(self, search: CandidateSearch, *, is_last: bool) -> None:
         """Search; before the last gate with half of what is left, so that something is promoted
         even if the rest leads nowhere."""
         left = self.meter.left("metric")
@@ -270,7 +270,7 @@ class Improver:
             )
         return decision
 
-    async def _screened(self, step: Step) -> None:
+    async def _screened(self, step: SearchStep) -> None:
         await self.record(
             EvolutionScreened(
                 campaign_id=self.plan.campaign_id,

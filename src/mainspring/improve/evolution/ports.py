@@ -73,10 +73,10 @@ class Check(Protocol):
 
 
 class Report(Protocol):
-    async def __call__(self, step: Step) -> None: ...
+    async def __call__(self, step: SearchStep) -> None: ...
 
 
-class Step(Struct, frozen=True, kw_only=True):
+class SearchStep(Struct, frozen=True, kw_only=True):
     """A step of the search, for the campaign's log and for people."""
 
     is_kept: bool

@@ -22,8 +22,8 @@ from mainspring.improve.evolution.campaigns.campaign_log import (
 )
 from mainspring.improve.evolution.campaigns.journal import Journal
 from mainspring.improve.evolution.candidate import Candidate
+from mainspring.improve.evolution.improver import CampaignPlan
 from mainspring.improve.evolution.improver import Fact as Finding
-from mainspring.improve.evolution.improver import Plan
 from mainspring.improve.evolution.meter import BudgetReached, CallKind, Meter
 from mainspring.improve.evolution.metric_controls import controls
 from mainspring.improve.evolution.model_proposer import AskImprover, propose
@@ -47,7 +47,7 @@ class RecordedPorts:
     author: str
     report: Callable[[str], None]
     journal: Journal
-    plan: Plan
+    plan: CampaignPlan
     base: Candidate
     clock: Clock
     started: datetime

@@ -22,7 +22,14 @@ from mainspring.improve.evolution.diagnosis import (
     mean_score,
 )
 from mainspring.improve.evolution.observation import Observation, TrackName, Trial
-from mainspring.improve.evolution.ports import Check, ProposalRequest, Propose, Report, Step, Trials
+from mainspring.improve.evolution.ports import (
+    Check,
+    ProposalRequest,
+    Propose,
+    Report,
+    SearchStep,
+    Trials,
+)
 
 
 class SearchPolicy(Struct, frozen=True, kw_only=True):
@@ -44,7 +51,7 @@ class SearchPolicy(Struct, frozen=True, kw_only=True):
 
 
 @dataclass(slots=True, kw_only=True)
-class Search:
+class CandidateSearch:
     """A search is resumed by running it again with ports that return what they returned before:
     everything else follows from `random`."""
 
@@ -162,7 +169,7 @@ class Search:
         if reason is None:
             self._accept(candidate, results)
         await self.report(
-            Step(
+            SearchStep(
                 is_kept=reason is None,
                 track=request.track,
                 cluster=request.cluster,

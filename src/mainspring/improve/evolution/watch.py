@@ -27,7 +27,7 @@ from mainspring.improve.evals.production import LISTED_AS
 from mainspring.improve.evals.runs.run_log import existing_runs
 from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
-    Ledger,
+    VersionLedger,
     read_campaign,
     read_ledger,
 )
@@ -110,7 +110,7 @@ class VersionWatch:
         reason = f"{rate:.0%} of {len(recent)} sessions pass, {expected:.0%} before"
         return await self._rerun(ledger, active, own, expected, reason)
 
-    async def _last_rerun(self, ledger: Ledger) -> datetime | None:
+    async def _last_rerun(self, ledger: VersionLedger) -> datetime | None:
         reruns = [item for item in ledger.campaigns if item.trigger == DRIFT]
         if not reruns:
             return None
@@ -118,7 +118,7 @@ class VersionWatch:
 
     async def _rerun(
         self,
-        ledger: Ledger,
+        ledger: VersionLedger,
         active: VersionActivated,
         own: list[SessionOutcome],
         expected: float,
@@ -141,7 +141,7 @@ class VersionWatch:
 
     async def _roll_back(
         self,
-        ledger: Ledger,
+        ledger: VersionLedger,
         active: VersionActivated,
         own: list[SessionOutcome],
         expected: float | None,
@@ -158,7 +158,7 @@ class VersionWatch:
         return _report("rolled back", active, own, expected, reason, campaign_id)
 
 
-def last_good(ledger: Ledger, active: VersionActivated) -> int | None:
+def last_good(ledger: VersionLedger, active: VersionActivated) -> int | None:
     """The version that was in use before this one, and was not rolled back itself."""
     bad = {item.candidate for item in ledger.rollbacks}
     earlier = [

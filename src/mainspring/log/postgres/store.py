@@ -33,8 +33,8 @@ from mainspring.log.store import (
     InboxItem,
     IndexedText,
     Lease,
+    LogSearchHit,
     Row,
-    SearchHit,
     SessionRow,
     SessionScope,
 )
@@ -205,7 +205,7 @@ class PostgresStore:
         limit: int,
         is_loose: bool = False,
         scope: SessionScope | None = None,
-    ) -> list[SearchHit]:
+    ) -> list[LogSearchHit]:
         normalized = [text_index.normalize_words(word) for word in words]
         query = text_index.match_query(normalized, is_loose=is_loose)
         return await self._pool.read(

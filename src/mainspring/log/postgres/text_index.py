@@ -11,7 +11,7 @@ import msgspec
 from mainspring.log.postgres import queries
 from mainspring.log.postgres import statements as sql
 from mainspring.log.postgres.connect import Connection
-from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
+from mainspring.log.store import EventRange, IndexedText, LogSearchHit, Row, SessionScope
 
 MAX_CHARACTERS = 100_000
 """The maximum length of an event's indexed text: a tsvector holds one megabyte. A longer text is a
@@ -99,7 +99,7 @@ async def search(
     event_ranges: Sequence[EventRange],
     scope: SessionScope | None,
     limit: int,
-) -> list[SearchHit]:
+) -> list[LogSearchHit]:
     for event_range in event_ranges:
         await queries.key_of(db, event_range.session_id)
     values: dict[str, object] = {
@@ -115,7 +115,7 @@ async def search(
     else:
         rows = await queries.fetch_all(db, sql.SEARCH_IN_SCOPE, {**values, **_scope_values(scope)})
     return [
-        SearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
+        LogSearchHit(session_id=session_id, seq=seq, snippet=snippet(text, query.words))
         for session_id, seq, text in rows
     ]
 

@@ -29,8 +29,8 @@ from mainspring.log.store import (
     InboxItem,
     IndexedText,
     Lease,
+    LogSearchHit,
     Row,
-    SearchHit,
     SessionRow,
     SessionScope,
 )
@@ -243,7 +243,7 @@ class SqliteStore:
         limit: int,
         is_loose: bool = False,
         scope: SessionScope | None = None,
-    ) -> list[SearchHit]:
+    ) -> list[LogSearchHit]:
         query = text_index.match_query(words, is_loose=is_loose)
         return await self._read(lambda db: text_index.search(db, query, event_ranges, scope, limit))
 

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from mainspring.log.sqlite.queries import SEQ_BITS, json_list, key_of
-from mainspring.log.store import EventRange, IndexedText, Row, SearchHit, SessionScope
+from mainspring.log.store import EventRange, IndexedText, LogSearchHit, Row, SessionScope
 
 # The conditions of a scope: the first event names the sender and the agent; a fork is in its
 # parent's scope.
@@ -83,7 +83,7 @@ def search(
     event_ranges: Sequence[EventRange],
     scope: SessionScope | None,
     limit: int,
-) -> list[SearchHit]:
+) -> list[LogSearchHit]:
     where = ["words match ?"]
     values: list[Any] = [query]
     ranges: list[str] = []
@@ -104,7 +104,7 @@ def search(
         ") hit join session s on s.key = hit.id >> 32 order by hit.rank",
         [*values, limit],
     )
-    return [SearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in rows]
+    return [LogSearchHit(session_id=item[0], seq=item[1], snippet=item[2]) for item in rows]
 
 
 def in_scope(db: sqlite3.Connection, scope: SessionScope, session_ids: Sequence[str]) -> list[str]:

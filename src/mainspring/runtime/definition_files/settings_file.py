@@ -27,7 +27,7 @@ class PermissionSettings(Struct, frozen=True, rename="camel"):
     disable_bypass_permissions_mode: str | None = None
 
 
-class StatusLine(Struct, frozen=True):
+class StatusLineSetting(Struct, frozen=True):
     type: Literal["command"]
     command: Annotated[str, Meta(min_length=1)]
     padding: int = 0
@@ -42,7 +42,7 @@ class SettingsFile(Struct, frozen=True, rename="camel"):
     env: dict[str, str | int | float | bool] = {}
     api_key_helper: str | None = None
     enabled_plugins: dict[str, bool] = {}
-    status_line: StatusLine | None = None
+    status_line: StatusLineSetting | None = None
     output_style: str | None = None
     disable_all_hooks: bool = False
     allow_managed_permission_rules_only: bool = False
@@ -69,7 +69,7 @@ class Preferences:
     own_env: Mapping[str, str] = field(default_factory=dict[str, str], repr=False)
     """The variables that the user and the operator set."""
     api_key_helper: str | None = None
-    status_line: StatusLine | None = None
+    status_line: StatusLineSetting | None = None
     output_style: str | None = None
     plugins: Mapping[str, bool] = field(default_factory=dict[str, bool])
     """Whether a plugin is enabled, by its name."""

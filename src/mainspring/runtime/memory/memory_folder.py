@@ -28,7 +28,7 @@ from mainspring.runtime.memory.memory_files import (
 from mainspring.runtime.memory.memory_quota import MemoryQuota, check_quota
 from mainspring.runtime.memory.memory_versions import (
     Change,
-    MemoryVersion,
+    NoteVersion,
     Operation,
     Reader,
     add_readers,
@@ -189,7 +189,7 @@ class MemoryFolder:
         with self.open_files() as files:
             return files.read(path)
 
-    def save(self, note: Note, change: Change, *, expected: str | None = None) -> MemoryVersion:
+    def save(self, note: Note, change: Change, *, expected: str | None = None) -> NoteVersion:
         """Write a memory, with its line in the index file. `expected`: the hash of the content
         that it replaces, empty if the memory is new.
 
@@ -210,7 +210,7 @@ class MemoryFolder:
 
     def write(
         self, path: str, text: str, change: Change, *, expected: str | None = None
-    ) -> MemoryVersion:
+    ) -> NoteVersion:
         """Write a file as it is, with its `trust` lowered to the most that its author may claim.
 
         Raises: as `save`.
@@ -223,7 +223,7 @@ class MemoryFolder:
             raise InvalidInput(f"{path} was not written: {why}")
         return self._change(path, content, change, expected)
 
-    def append(self, path: str, text: str, change: Change) -> MemoryVersion:
+    def append(self, path: str, text: str, change: Change) -> NoteVersion:
         """Add to the end of a file: a daily log. Raises: InvalidInput."""
         for _ in range(100):
             before = self._content(path) or b""
@@ -235,7 +235,7 @@ class MemoryFolder:
                 continue
         raise MemoryChanged(f"other writers kept changing {path}; try again")
 
-    def forget(self, path: str, change: Change) -> MemoryVersion:
+    def forget(self, path: str, change: Change) -> NoteVersion:
         """Remove a memory; its versions stay.
 
         Raises: NotFound; InvalidInput.
@@ -255,7 +255,7 @@ class MemoryFolder:
         with self.open_files() as files:
             return read_purges(files)
 
-    def history(self, path: str | None = None) -> list[MemoryVersion]:
+    def history(self, path: str | None = None) -> list[NoteVersion]:
         """The versions, newest first, including edits by hand. A memory that was moved to another
         file has the versions of both."""
         if not self.root.is_dir():
@@ -270,16 +270,16 @@ class MemoryFolder:
         paths = {path, *(self.read(path).supersedes if self.text(path) else ())}
         return [item for item in reversed(versions) if item.path in paths]
 
-    def find_versions(self, id_end: str) -> list[MemoryVersion]:
+    def find_versions(self, id_end: str) -> list[NoteVersion]:
         """The versions whose ids end with `id_end`, which is what people type."""
         return [item for item in self.history() if item.id.endswith(id_end)]
 
-    def diff(self, version: MemoryVersion) -> str:
+    def diff(self, version: NoteVersion) -> str:
         """The change of a version, in the format of `diff -u`."""
         before = next((item for item in self.history() if item.id == version.parent), None)
         return text_diff(version.path, self._text(before), self._text(version))
 
-    def revert(self, version: MemoryVersion, change: Change) -> MemoryVersion:
+    def revert(self, version: NoteVersion, change: Change) -> NoteVersion:
         """Restore a memory as it was before a version.
 
         Raises: NotFound: the earlier content is not stored.
@@ -299,7 +299,7 @@ class MemoryFolder:
             self._write_index(partial(with_index_line, note=note), change)
         return reverted
 
-    def readers(self, version: MemoryVersion) -> list[str]:
+    def readers(self, version: NoteVersion) -> list[str]:
         """The sessions that read a version."""
         with self.open_files() as files:
             readers = read_readers(files)
@@ -321,22 +321,22 @@ class MemoryFolder:
         with self.open_files() as files, locked(files):
             add_readers(files, readers)
 
-    def record_edits(self) -> list[MemoryVersion]:
+    def record_edits(self) -> list[NoteVersion]:
         """Record edits that were made outside Mainspring as versions."""
         make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
             latest = {item.path: item for item in read_versions(files)}
             present = self.paths()
-            recorded: list[MemoryVersion] = []
+            recorded: list[NoteVersion] = []
             for path in sorted(present.keys() | latest.keys()):
                 content = files.read(path) if path in present else None
                 recorded += self._record_edit(files, path, content, latest.get(path))
         return recorded
 
     def _record_edit(
-        self, files: MemoryFiles, path: str, content: bytes | None, before: MemoryVersion | None
-    ) -> list[MemoryVersion]:
+        self, files: MemoryFiles, path: str, content: bytes | None, before: NoteVersion | None
+    ) -> list[NoteVersion]:
         if (before.hash if before else "") == _hash(content):
             return []
         version = self._version(path, content, _ON_DISK, before)
@@ -345,7 +345,7 @@ class MemoryFolder:
 
     def _change(
         self, path: str, content: bytes | None, change: Change, expected: str | None
-    ) -> MemoryVersion:
+    ) -> NoteVersion:
         make_folders(self.root)
         with self.open_files() as files, locked(files):
             finish_pending(files)
@@ -367,11 +367,11 @@ class MemoryFolder:
         return version
 
     def _version(
-        self, path: str, content: bytes | None, change: Change, before: MemoryVersion | None
-    ) -> MemoryVersion:
+        self, path: str, content: bytes | None, change: Change, before: NoteVersion | None
+    ) -> NoteVersion:
         is_new = before is None or before.operation == "deleted"
         operation: Operation = "created" if is_new else "modified"
-        return MemoryVersion(
+        return NoteVersion(
             id=change.version_id or self._new_id("memver"),
             path=path,
             operation="deleted" if content is None else operation,
@@ -385,7 +385,7 @@ class MemoryFolder:
             trust="person" if content is None else _trust(path, content, change),
         )
 
-    def _text(self, version: MemoryVersion | None) -> str:
+    def _text(self, version: NoteVersion | None) -> str:
         if version is None or version.operation == "deleted":
             return ""
         with self.open_files() as files:
@@ -406,7 +406,7 @@ class MemoryFolder:
             return
 
 
-def _is_by_our_writer(version: MemoryVersion | None) -> bool:
+def _is_by_our_writer(version: NoteVersion | None) -> bool:
     return version is not None and version.author != _ON_DISK.author
 
 

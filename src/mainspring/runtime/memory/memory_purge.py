@@ -18,7 +18,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import (
     Change,
-    MemoryVersion,
+    NoteVersion,
     begin_purge,
     locked,
     purge_contents,
@@ -35,7 +35,7 @@ async def purge_memory(
     *,
     log: SessionLog | None,
     purge_index: Callable[[], None],
-) -> tuple[MemoryVersion, int]:
+) -> tuple[NoteVersion, int]:
     """Return the version that removed it, and the number of log events that had its text.
 
     Raises:
@@ -71,7 +71,7 @@ def stored_texts(folder: MemoryFolder, path: str) -> list[str]:
     return list(dict.fromkeys(filter(None, texts)))
 
 
-def _hide(folder: MemoryFolder, path: str, change: Change) -> MemoryVersion:
+def _hide(folder: MemoryFolder, path: str, change: Change) -> NoteVersion:
     is_begun = path in folder.unfinished_purges()
     if not is_begun:
         folder.content(path)

@@ -17,10 +17,10 @@ from msgspec import Meta, Struct
 
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
-from mainspring.core.tool import Call, Question, Tool, ToolResult
+from mainspring.core.tool import Call, PersonQuestion, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.memory_versions import Change, NoteVersion
 from mainspring.runtime.memory.note import (
     RULE_TYPES,
     Note,
@@ -176,18 +176,18 @@ def _forget_tool(memory: SessionMemory) -> Tool:
     return memory_forget
 
 
-def _question(folder: MemoryFolder, note: Note, scope: str) -> Question | None:
+def _question(folder: MemoryFolder, note: Note, scope: str) -> PersonQuestion | None:
     """The question that a person must answer, even if a rule allows the agent to write."""
     if note.trust == "foreign" and note.type in RULE_TYPES:
         heading = f"Text that others wrote would become a {note.type} memory:"
-        return Question(key="rule", text=f"{heading}\n{quoted(note.body)}")
+        return PersonQuestion(key="rule", text=f"{heading}\n{quoted(note.body)}")
     if scope == TEAM:
         heading = f"Your team would see this {note.type} memory ({note.path}):"
-        return Question(key="team", text=f"{heading}\n{quoted(note.body)}")
+        return PersonQuestion(key="team", text=f"{heading}\n{quoted(note.body)}")
     return _question_of(folder, (note.path, *note.supersedes), scope)
 
 
-def _question_of(folder: MemoryFolder, paths: Iterable[str], scope: str) -> Question | None:
+def _question_of(folder: MemoryFolder, paths: Iterable[str], scope: str) -> PersonQuestion | None:
     """Asks about memories of people or a team that an agent would replace or forget."""
     texts = {path: folder.text(path) for path in paths}
     owned = {
@@ -198,7 +198,7 @@ def _question_of(folder: MemoryFolder, paths: Iterable[str], scope: str) -> Ques
     if not owned:
         return None
     quoted_texts = "\n".join(f"{path}:\n{quoted(text)}" for path, text in owned.items())
-    return Question(
+    return PersonQuestion(
         key="replace", text=f"A memory of yours would be replaced or forgotten.\n{quoted_texts}"
     )
 
@@ -207,7 +207,7 @@ def _is_of_person(path: str, text: str) -> bool:
     return parse_note(path, text).trust == "person"
 
 
-def _ask_person(call: Call, question: Question | None) -> ToolResult | None:
+def _ask_person(call: Call, question: PersonQuestion | None) -> ToolResult | None:
     """Return the result that asks or refuses; `None` if the call may proceed."""
     if question is None or call.is_approved:
         return None
@@ -280,7 +280,7 @@ def _diff(memory: SessionMemory, call: Call) -> str:
 
 
 def _write_result(
-    scope: str, version: MemoryVersion, text: str, note: Note | None = None
+    scope: str, version: NoteVersion, text: str, note: Note | None = None
 ) -> ToolResult:
     fact = version.written(scope, None if note is None else note.trust)
     return ToolResult((TextBlock(text),), facts=(fact,))

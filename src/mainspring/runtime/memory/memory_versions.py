@@ -63,7 +63,7 @@ class Change:
         return self.source or ("person" if self.author.kind == "person" else "agent")
 
 
-class MemoryVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class NoteVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     path: str
     operation: Operation
@@ -100,7 +100,7 @@ class Reader(Struct, frozen=True, kw_only=True):
     time: datetime
 
 
-_VERSIONS = msgspec.json.Decoder(MemoryVersion)
+_VERSIONS = msgspec.json.Decoder(NoteVersion)
 _READER = msgspec.json.Decoder(Reader)
 
 
@@ -118,9 +118,9 @@ def locked(files: MemoryFiles) -> Generator[None, None, None]:
         os.close(descriptor)
 
 
-def read_versions(files: MemoryFiles) -> list[MemoryVersion]:
+def read_versions(files: MemoryFiles) -> list[NoteVersion]:
     """The versions, oldest first. A last line that a crash cut off does not count."""
-    versions: list[MemoryVersion] = []
+    versions: list[NoteVersion] = []
     for line in files.lines(_LEDGER, max_bytes=_MAX_BYTES):
         try:
             versions.append(_VERSIONS.decode(line))
@@ -141,7 +141,7 @@ def ledger_stamp(files: MemoryFiles) -> object:
     return state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def latest_version(files: MemoryFiles, path: str) -> MemoryVersion | None:
+def latest_version(files: MemoryFiles, path: str) -> NoteVersion | None:
     """The latest version of one memory; decodes only its own line of the ledger."""
     mark = b'"path":' + msgspec.json.encode(path) + b","
     for line in reversed(files.lines(_LEDGER, max_bytes=_MAX_BYTES)):
@@ -167,7 +167,7 @@ def add_readers(files: MemoryFiles, readers: list[Reader]) -> None:
         files.append(_READERS, msgspec.json.encode(reader))
 
 
-def version_content(files: MemoryFiles, version: MemoryVersion) -> bytes:
+def version_content(files: MemoryFiles, version: NoteVersion) -> bytes:
     """
     Raises:
         NotFound: the content was purged, or the version is a deletion.
@@ -178,7 +178,7 @@ def version_content(files: MemoryFiles, version: MemoryVersion) -> bytes:
     return content
 
 
-def apply_version(files: MemoryFiles, version: MemoryVersion, content: bytes | None) -> None:
+def apply_version(files: MemoryFiles, version: NoteVersion, content: bytes | None) -> None:
     """Change the file and record the version; the lock must be held."""
     for name, text in _GIT_FILES.items():
         if files.read(name) is None:
@@ -194,9 +194,7 @@ def apply_version(files: MemoryFiles, version: MemoryVersion, content: bytes | N
     files.remove(_PENDING)
 
 
-def record_version(
-    files: MemoryFiles, version: MemoryVersion, content: bytes | None = None
-) -> None:
+def record_version(files: MemoryFiles, version: NoteVersion, content: bytes | None = None) -> None:
     """Record a version whose file is already written."""
     if content is not None:
         files.write(_object_path(version.hash), content)

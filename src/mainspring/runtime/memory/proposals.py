@@ -22,7 +22,7 @@ from mainspring.runtime.memory.learning.extraction import MemoryEvidence
 from mainspring.runtime.memory.learning.memory_edits import finish_edit, version_id_of
 from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_versions import Change, MemoryVersion, locked
+from mainspring.runtime.memory.memory_versions import Change, NoteVersion, locked
 from mainspring.runtime.memory.note import (
     INDEX_FILE,
     MAX_BYTES,
@@ -59,7 +59,7 @@ class Proposal(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return content_hash("\0".join((self.path, self.trust, self.text)).encode())
 
 
-class Decision(Struct, frozen=True, kw_only=True):
+class ProposalDecision(Struct, frozen=True, kw_only=True):
     id: str
     decision: Literal["accepted", "rejected"]
     by: str
@@ -67,7 +67,7 @@ class Decision(Struct, frozen=True, kw_only=True):
 
 
 _PROPOSAL = msgspec.json.Decoder(Proposal)
-_DECISION = msgspec.json.Decoder(Decision)
+_DECISION = msgspec.json.Decoder(ProposalDecision)
 
 
 def proposal_of(note: Note, *, reason: str, by: str, time: datetime) -> Proposal:
@@ -121,7 +121,7 @@ def proposals(folder: MemoryFolder) -> list[Proposal]:
 
 def accept(
     folder: MemoryFolder, proposal: Proposal, person: Sender, time: datetime, *, replace: bool
-) -> MemoryVersion:
+) -> NoteVersion:
     """Make it a memory, with no more trust than its source. Repeat it after a crash. Blocks.
 
     Raises: InvalidInput; MemoryChanged: another memory has that name.
@@ -145,13 +145,13 @@ def accept(
             raise MemoryChanged(f"the memory {proposal.path} exists: add --replace to overwrite it")
         expected = content_hash(before.encode()) if before else ""
         version = folder.save(_note(proposal), change, expected=expected)
-    _decide(folder, Decision(id=proposal.id, decision="accepted", by=person.id, time=time))
+    _decide(folder, ProposalDecision(id=proposal.id, decision="accepted", by=person.id, time=time))
     return version
 
 
 def reject(folder: MemoryFolder, proposal: Proposal, person: Sender, time: datetime) -> None:
     """Reject a proposal, so that it is not made again. Blocks."""
-    _decide(folder, Decision(id=proposal.id, decision="rejected", by=person.id, time=time))
+    _decide(folder, ProposalDecision(id=proposal.id, decision="rejected", by=person.id, time=time))
 
 
 def find_proposal(folder: MemoryFolder, id_part: str) -> Proposal | None:
@@ -167,7 +167,7 @@ def find_proposal(folder: MemoryFolder, id_part: str) -> Proposal | None:
     return matches[0] if matches else None
 
 
-def _decide(folder: MemoryFolder, decision: Decision) -> None:
+def _decide(folder: MemoryFolder, decision: ProposalDecision) -> None:
     with folder.open_files() as files, locked(files):
         if decision.id not in {item.id for item in _decisions(files)}:
             files.append(_DECISIONS, msgspec.json.encode(decision))
@@ -197,8 +197,8 @@ def _stored(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
             yield name, proposal
 
 
-def _decisions(files: MemoryFiles) -> list[Decision]:
-    decisions: list[Decision] = []
+def _decisions(files: MemoryFiles) -> list[ProposalDecision]:
+    decisions: list[ProposalDecision] = []
     for line in files.lines(_DECISIONS, max_bytes=_MAX_DECISION_BYTES):
         with suppress(msgspec.MsgspecError, RecursionError):
             decisions.append(_DECISION.decode(line))

@@ -24,7 +24,7 @@ from mainspring.runtime.memory.learning.learnings_folder import promote, record_
 from mainspring.runtime.memory.learning.media_notes import media_notes, media_to_remember
 from mainspring.runtime.memory.learning.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.memory_versions import Change, NoteVersion
 from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust, note_path, parse_note
 from mainspring.runtime.memory.proposals import proposal_of, propose
 from mainspring.runtime.memory.search.memory_index import MemoryHit
@@ -127,7 +127,7 @@ async def save_before_compaction(
 
 def _save_state(
     memory: SessionMemory, folder: MemoryFolder, goal: str, state: str
-) -> tuple[MemoryVersion, Trust] | None:
+) -> tuple[NoteVersion, Trust] | None:
     path = note_path("episode", f"session {memory.session_id}")
     before = folder.text(path)
     if before and parse_note(path, before).trust == "person":

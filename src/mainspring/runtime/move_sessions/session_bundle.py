@@ -24,7 +24,7 @@ from mainspring.core.events import SessionMoved
 from mainspring.log.container import ContainerReader
 from mainspring.log.lines import InboxLine, SessionLine, decode
 from mainspring.log.session_log import SessionLog
-from mainspring.log.transfer import SessionImport, export_lines
+from mainspring.log.transfer import ImportedSession, export_lines
 from mainspring.log.upcast import read_line
 from mainspring.runtime.move_sessions.workspace_archive import (
     MAX_ENTRIES,
@@ -184,7 +184,7 @@ class SessionBundle:
         for line in self._raw_lines():
             yield line
 
-    def read_log(self, *, max_bytes: int, max_events: int) -> SessionImport:
+    def read_log(self, *, max_bytes: int, max_events: int) -> ImportedSession:
         """The log that a client sent, with its hash chain verified; nothing is stored.
 
         Raises: InvalidInput, TooLarge.
@@ -196,7 +196,7 @@ class SessionBundle:
             self.check_log()
             for raw in self._raw_lines():
                 item = reader.take(raw)
-                session = item if isinstance(item, SessionImport) else session
+                session = item if isinstance(item, ImportedSession) else session
                 if reader.open is not None and len(reader.open.events) > max_events:
                     raise TooLarge(f"a pushed session may have at most {max_events:,} events")
         except RecursionError:

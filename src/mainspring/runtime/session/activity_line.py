@@ -12,7 +12,7 @@ from msgspec import Struct
 from mainspring.core import events
 from mainspring.core.clock import from_micros
 from mainspring.core.envelope import payload_type
-from mainspring.log.session_activity import SessionActivity, Step, ThreadActivity
+from mainspring.log.session_activity import OpenStep, SessionActivity, ThreadActivity
 from mainspring.log.session_lease import is_dead
 from mainspring.log.session_log import SessionLog
 from mainspring.log.session_status import SessionState, Status, state_of, status_names
@@ -124,7 +124,7 @@ def _idle_text(main: ThreadActivity) -> tuple[str, WaitsFor | None]:
     return f"{reason}: {main.what}" if main.what else reason, "message"
 
 
-def _work(activity: SessionActivity, asked: Sequence[Step]) -> tuple[str, WaitsFor | None]:
+def _work(activity: SessionActivity, asked: Sequence[OpenStep]) -> tuple[str, WaitsFor | None]:
     """What the threads of a running session do."""
     threads = [thread for thread in activity.threads.values() if thread.status == "running"]
     leaves = [thread for thread in threads if thread.name is not None] or threads
@@ -148,13 +148,13 @@ def _thread_text(thread: ThreadActivity) -> str:
     return f"{name}{text.format(thread.what or 'the model')}"
 
 
-def _names(steps: Sequence[Step]) -> str:
+def _names(steps: Sequence[OpenStep]) -> str:
     texts = [f"{step.name}: {step.text}" if step.text else step.name for step in steps]
     more = len(texts) - _MAX_NAMED
     return ", ".join([*texts[:_MAX_NAMED], *([f"{more} more"] if more > 0 else [])])
 
 
-def _open_steps(activity: SessionActivity) -> list[Step]:
+def _open_steps(activity: SessionActivity) -> list[OpenStep]:
     calls = [call for thread in activity.threads.values() for call in thread.calls.values()]
     return [*calls, *activity.questions.values()]
 

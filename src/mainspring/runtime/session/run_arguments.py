@@ -14,7 +14,7 @@ from mainspring.runtime.session.history import HistoryMessage
 from mainspring.runtime.session.run_result import OnApproval
 
 
-class StartOptions(TypedDict, total=False):
+class StartKeywords(TypedDict, total=False):
     title: str | None
     metadata: Mapping[str, str] | None
     origin: Origin | None
@@ -25,7 +25,7 @@ class StartOptions(TypedDict, total=False):
     """A conversation that the session begins with: messages of `Session.history`, or JSON."""
 
 
-class RunArguments(TypedDict, total=False):
+class RunKeywords(TypedDict, total=False):
     """The arguments of one run."""
 
     deps: object
@@ -35,7 +35,7 @@ class RunArguments(TypedDict, total=False):
     a restart without it, the run ends with `requires_action`."""
 
 
-class RunOnceArguments(RunArguments, total=False):
+class RunOnceArguments(RunKeywords, total=False):
     """The arguments of `run` and `arun`."""
 
     store: str | None

@@ -42,7 +42,7 @@ from mainspring.runtime.session.event_stream import EventStream
 from mainspring.runtime.session.history import add_history
 from mainspring.runtime.session.message_content import Content, content_blocks
 from mainspring.runtime.session.pinned_agent import pin_agent
-from mainspring.runtime.session.run_arguments import RunArguments, StartOptions
+from mainspring.runtime.session.run_arguments import RunKeywords, StartKeywords
 from mainspring.runtime.session.run_result import (
     FinalMessage,
     OnApproval,
@@ -99,7 +99,7 @@ class Runtime:
         message: Content | None = None,
         *,
         key: str | None = None,
-        **options: Unpack[StartOptions],
+        **options: Unpack[StartKeywords],
     ) -> Session[Output]:
         """Create a session of the agent, with a first message in its inbox if one is given.
 
@@ -279,7 +279,7 @@ class Session(Generic[Output]):
         return self.log.follow(self.id, after=after)
 
     def stream(
-        self, message: Content | None = None, **arguments: Unpack[RunArguments]
+        self, message: Content | None = None, **arguments: Unpack[RunKeywords]
     ) -> EventStream[Output]:
         """Send a message, if one is given, and run the session: deltas as they arrive, events once
         they are in the log, and last the result.
@@ -305,7 +305,7 @@ class Session(Generic[Output]):
         emit: Callable[[Delta], None] = ignore_delta,
         *,
         tell: Callable[[Event], None] = ignore_event,
-        **arguments: Unpack[RunArguments],
+        **arguments: Unpack[RunKeywords],
     ) -> RunResult[Output] | None:
         """Run the session until it ends or waits; `None` if there was nothing to do.
 

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
-from mainspring.runtime.definition_files.settings_file import StatusLine
+from mainspring.runtime.definition_files.settings_file import StatusLineSetting
 from mainspring.runtime.mcp_server import McpServer
 
 _KEY_SECONDS = 30.0
@@ -21,7 +21,7 @@ _MAX_LINES = 3
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
-class RunCommand(Protocol):
+class CommandRunner(Protocol):
     async def __call__(
         self,
         name: str,
@@ -39,9 +39,9 @@ class RunCommand(Protocol):
 
 
 class SettingsCommands(Struct, frozen=True, kw_only=True):
-    status_line: StatusLine | None
+    status_line: StatusLineSetting | None
     api_key_helper: str | None
-    run_command: RunCommand
+    run_command: CommandRunner
 
     async def show_status(self, about: dict[str, object]) -> list[str]:
         """The lines that the status line command prints.

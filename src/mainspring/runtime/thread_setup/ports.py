@@ -84,7 +84,7 @@ Environment = TypeVar("Environment", bound=SessionEnvironment)
 OpenedSandbox = TypeVar("OpenedSandbox", bound=SessionSandbox)
 
 
-class ToolLoading(Protocol):
+class ToolPresentation(Protocol):
     """Which tools the model must search for, and the tool that finds them."""
 
     @property
@@ -244,7 +244,7 @@ class ThreadPorts(Protocol[Environment, OpenedSandbox]):
         """Finds memories about a message of the user."""
         ...
 
-    def tool_loading(self, setup: SetupRequest, tools: Mapping[str, Tool]) -> ToolLoading: ...
+    def tool_loading(self, setup: SetupRequest, tools: Mapping[str, Tool]) -> ToolPresentation: ...
 
     async def attach_hooks(
         self,

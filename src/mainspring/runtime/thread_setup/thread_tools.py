@@ -24,7 +24,7 @@ from mainspring.runtime.thread_setup.ports import (
     Environment,
     OpenedSandbox,
     ThreadPorts,
-    ToolLoading,
+    ToolPresentation,
 )
 from mainspring.runtime.thread_setup.sandbox_plan import ThreadWorkspace
 from mainspring.runtime.thread_setup.session_policy import SessionRuntime
@@ -109,5 +109,7 @@ def add_path_instructions(
     }
 
 
-def tool_changes(servers: ServerParts, policy: Policy, loading: ToolLoading) -> FindToolChanges:
+def tool_changes(
+    servers: ServerParts, policy: Policy, loading: ToolPresentation
+) -> FindToolChanges:
     return servers.tool_changes(partial(remove_denied, policy=policy), loading.make_search)

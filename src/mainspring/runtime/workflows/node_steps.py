@@ -9,7 +9,11 @@ from dataclasses import replace
 
 from mainspring.core.errors import InvalidInput
 from mainspring.runtime.workflows.format.definition import Node, input_variable
-from mainspring.runtime.workflows.format.program_text import Program, bash_program, script_program
+from mainspring.runtime.workflows.format.program_text import (
+    ProgramText,
+    bash_program,
+    script_program,
+)
 from mainspring.runtime.workflows.format.references import (
     VARIABLES,
     Reference,
@@ -117,13 +121,13 @@ def is_inline(script: str) -> bool:
     return not _INLINE_CODE.isdisjoint(script)
 
 
-def _script(context: RunContext, node: Node, values: Callable[[Reference], object]) -> Program:
+def _script(context: RunContext, node: Node, values: Callable[[Reference], object]) -> ProgramText:
     """The program that passes a script to its runtime by standard input, as it is."""
     runtime = node.runtime or "bun"
     if is_inline(node.text):
         program = script_program(node.text, values, runtime)
     elif (code := context.files.scripts.get(node.text)) is not None:
-        program = Program(text=code, variables={})  # a file gets values by its environment only
+        program = ProgramText(text=code, variables={})  # a file gets values by its environment only
     else:
         raise InvalidInput(f"there is no script {node.text}")
     end = f"END_{hashlib.sha256(program.text.encode()).hexdigest()[:16]}"
@@ -137,4 +141,4 @@ def _script(context: RunContext, node: Node, values: Callable[[Reference], objec
             "if command -v uv >/dev/null; then set -- uv run --no-project --quiet python -;"
             f" else set -- python3 -; fi\n\"$@\" <<'{end}'"
         )
-    return Program(text=f"{command}\n{program.text}\n{end}\n", variables=program.variables)
+    return ProgramText(text=f"{command}\n{program.text}\n{end}\n", variables=program.variables)

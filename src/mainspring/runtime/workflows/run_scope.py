@@ -10,7 +10,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.format.definition import Node, Workflow
 from mainspring.runtime.workflows.format.references import (
-    Output,
+    NodeOutput,
     Reference,
     fill_text,
     find_references,
@@ -96,7 +96,7 @@ def value_reader(
     """Returns the function that finds the value of a reference. `outputs`: whole outputs, by path,
     of nodes whose state has only the beginning."""
 
-    def output_of(path: str, node: Node | None) -> Output | None:
+    def output_of(path: str, node: Node | None) -> NodeOutput | None:
         current = state.nodes.get(path)
         declared = None if node is None else declared_fields(node)
         return None if current is None else current.as_output(declared, outputs.get(path))

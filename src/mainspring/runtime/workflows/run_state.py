@@ -25,7 +25,7 @@ from mainspring.core.events import (
     WorkflowRunRunning,
 )
 from mainspring.harness.state.open_approval import OpenApproval, fold_approvals
-from mainspring.runtime.workflows.format.references import Output
+from mainspring.runtime.workflows.format.references import NodeOutput
 
 RunStatus: TypeAlias = Literal["pending", "running", "paused", "completed", "failed", "cancelled"]
 _RESULTS: dict[str, RunStatus] = {
@@ -62,9 +62,9 @@ class NodeState(Struct, frozen=True, kw_only=True):
 
     def as_output(
         self, declared: Sequence[str] | None = None, whole_text: str | None = None
-    ) -> Output:
+    ) -> NodeOutput:
         """`whole_text`: the output, if the state has only its beginning."""
-        return Output(
+        return NodeOutput(
             status=self.status,
             text=self.output if whole_text is None else whole_text,
             structured=self.structured,

@@ -18,8 +18,9 @@ from msgspec import Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import NotFound, StoreCorrupt, Unauthenticated
+from mainspring.core.ports import Seal
 from mainspring.log.records import Records
-from mainspring.service.storage.repository import IndexColumns, Repository, Seal
+from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "browser_session"
 LIFETIME = timedelta(hours=12)

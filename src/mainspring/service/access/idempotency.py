@@ -19,9 +19,10 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import AlreadyExists, Forbidden, InvalidInput, NotFound, StaleVersion
+from mainspring.core.ports import Seal
 from mainspring.log.records import Records
 from mainspring.service.access.principal import Principal
-from mainspring.service.storage.repository import IndexColumns, Repository, Seal
+from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "repeated_request"
 LIFETIME = timedelta(days=1)

@@ -59,7 +59,7 @@ IN_DOUBT_REASON = "it was started, and whether it took effect is unknown. Run it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PendingCall:
+class WaitingCall:
     """A call, or a question of another part, that waits for a person."""
 
     call: OpenCall
@@ -90,7 +90,7 @@ class ApprovalState:
     """The state of a session's approvals at one moment."""
 
     head: int
-    pending_calls: tuple[PendingCall, ...]
+    pending_calls: tuple[WaitingCall, ...]
     """Calls without an answer."""
     pending: Mapping[str, tuple[InboxItem, AnswerEvent]]
     """Answers by the question that they are for; not in the log yet."""
@@ -117,12 +117,12 @@ async def read_approval_state(
     projection = await projections.of(row)
     is_open = session.archived_at is None and projection.status != "terminated"
     calls = [
-        PendingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
+        WaitingCall(call=call, subagent=None if thread.id == row.thread_id else thread.agent_name)
         for thread in projection.threads.values()
         for call in thread.calls.values()
         if call.name
     ]
-    calls += [PendingCall(call=asking_call(item)) for item in projection.open_approvals]
+    calls += [WaitingCall(call=asking_call(item)) for item in projection.open_approvals]
     waiting = (
         item
         for item in calls
@@ -262,7 +262,7 @@ class ApprovalReconciler:
         return has_changed
 
     async def _begin(
-        self, tenant: str, session: SessionRecord, new: dict[str, PendingCall]
+        self, tenant: str, session: SessionRecord, new: dict[str, WaitingCall]
     ) -> bool:
         policy = await self.policies.of(tenant, session.agent.id)
         has_changed = False
@@ -319,7 +319,7 @@ def _job(tenant: str, approval: Approval) -> Job:
 
 
 def _new_approval(
-    id_: str, session: SessionRecord, pending: PendingCall, policy: ApprovalPolicy
+    id_: str, session: SessionRecord, pending: WaitingCall, policy: ApprovalPolicy
 ) -> Approval:
     call, preview = pending.call, pending.call.preview
     asked_at = call.asked_at or session.updated_at

@@ -9,7 +9,7 @@ from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.learning.memory_edits import AppliedEdits, MemoryEdit, RefusedEdit
-from mainspring.runtime.memory.memory_versions import MemoryVersion
+from mainspring.runtime.memory.memory_versions import NoteVersion
 from mainspring.service.memory_stores.memories import Memories, MemoryListing
 from mainspring.service.memory_stores.memory_records import (
     CreateMemory,
@@ -48,7 +48,7 @@ class ApiDreamStore:
         if self.target != self.source:
             await self._copy()
         present = await self._all(self.target)
-        versions: list[MemoryVersion] = []
+        versions: list[NoteVersion] = []
         refused_edits: list[RefusedEdit] = []
         for edit in edits:
             try:
@@ -89,9 +89,9 @@ class ApiDreamStore:
         update = UpdateMemory(content=edit.text)
         return await self.memories.update(self.tenant, self.target, current.id, update, self._actor)
 
-    def _version(self, edit: MemoryEdit, memory: MemoryObject | None) -> MemoryVersion:
+    def _version(self, edit: MemoryEdit, memory: MemoryObject | None) -> NoteVersion:
         is_new = edit.before == ""
-        return MemoryVersion(
+        return NoteVersion(
             id=edit.path if memory is None else memory.memory_version_id,
             path=edit.path,
             operation="deleted" if edit.text is None else "created" if is_new else "modified",

@@ -16,7 +16,7 @@ from msgspec import UNSET
 from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput
-from mainspring.core.ports import ScheduledPrompt
+from mainspring.core.ports import ScheduledPrompt, Seal
 from mainspring.log.records import Records
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.settings.project_trust import ProjectFiles, unscheduled_reason
@@ -34,7 +34,7 @@ from mainspring.service.schedules.local_schedule import (
     folder_environment,
 )
 from mainspring.service.sessions.events.event_content import SendMessage
-from mainspring.service.storage.repository import ListQuery, Seal, all_pages
+from mainspring.service.storage.repository import ListQuery, all_pages
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 

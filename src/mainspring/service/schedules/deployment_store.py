@@ -23,6 +23,7 @@ from mainspring.core.errors import (
     StoreFailed,
 )
 from mainspring.core.ids import stable_id
+from mainspring.core.ports import Seal
 from mainspring.log.records import RecordChange, RecordRow, Records
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.jobs.dispatcher import Job, PutJob
@@ -48,7 +49,7 @@ from mainspring.service.sessions.resource_types import (
     repository_name,
 )
 from mainspring.service.storage.metadata import copy_fields
-from mainspring.service.storage.repository import IndexColumns, Notification, Repository, Seal
+from mainspring.service.storage.repository import IndexColumns, Notification, Repository
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
 DEPLOYMENT_KIND = "deployment"

@@ -19,6 +19,7 @@ from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound, TooLarge, Unauthenticated
 from mainspring.core.ids import AgentId
+from mainspring.core.ports import Seal
 from mainspring.log.records import Records, Replace
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.resources.agent_multiagent import AgentParams, AgentReference
@@ -26,7 +27,7 @@ from mainspring.service.schedules.deployment_store import DeploymentReferences
 from mainspring.service.schedules.deployment_types import EnvironmentIdParam, Name, VaultIds
 from mainspring.service.schedules.deployments import PinAgent, pin_agent
 from mainspring.service.storage.metadata import apply_patch, copy_fields
-from mainspring.service.storage.repository import IndexColumns, Repository, Seal, delete_children
+from mainspring.service.storage.repository import IndexColumns, Repository, delete_children
 from mainspring.service.webhooks.webhook_signing import (
     SECRET_BYTES,
     SignatureScheme,

@@ -13,11 +13,12 @@ from msgspec import Struct
 from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import NotFound, StoreCorrupt, Unauthenticated
+from mainspring.core.ports import Seal
 from mainspring.log.records import Records
 from mainspring.service.access.principal import Principal
 from mainspring.service.self_hosted.work_item import StoredWorkItem, WorkItem
 from mainspring.service.self_hosted.work_queue import WORK_KIND
-from mainspring.service.storage.repository import Repository, Seal
+from mainspring.service.storage.repository import Repository
 
 PREFIX = "mswt_"
 LIFETIME = timedelta(hours=24)

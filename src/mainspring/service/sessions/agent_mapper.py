@@ -19,7 +19,7 @@ from mainspring.harness.limits import Limits
 from mainspring.harness.permissions.policy import Mode, PolicyRule
 from mainspring.harness.permissions.tool_names import claude_code_name
 from mainspring.runtime.agent import Agent
-from mainspring.runtime.mcp_server import McpServer, McpToolConfig, McpToolset
+from mainspring.runtime.mcp_server import McpServer, McpServerTools, McpToolPermission
 from mainspring.runtime.run_options import RunOptions, ServerToken
 from mainspring.runtime.settings.pinned_policy import reading_rules
 from mainspring.runtime.skills.skill import Skill
@@ -162,9 +162,9 @@ def _subagents(spec: SessionSpec) -> Iterator[Subagent]:
         yield GENERAL
 
 
-def _mcp_toolsets(tools: EffectiveToolset) -> tuple[McpToolset, ...]:
+def _mcp_toolsets(tools: EffectiveToolset) -> tuple[McpServerTools, ...]:
     return tuple(
-        McpToolset(
+        McpServerTools(
             server=item.server.name,
             default=_mcp_config(item.tool_defaults),
             configs={name: _mcp_config(config) for name, config in item.configs.items()},
@@ -173,8 +173,10 @@ def _mcp_toolsets(tools: EffectiveToolset) -> tuple[McpToolset, ...]:
     )
 
 
-def _mcp_config(config: ToolDefaults) -> McpToolConfig:
-    return McpToolConfig(is_enabled=config.enabled, permission=_behavior(config.permission_policy))
+def _mcp_config(config: ToolDefaults) -> McpToolPermission:
+    return McpToolPermission(
+        is_enabled=config.enabled, permission=_behavior(config.permission_policy)
+    )
 
 
 @dataclass(frozen=True, slots=True)

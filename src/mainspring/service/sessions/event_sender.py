@@ -58,7 +58,7 @@ _RESULT = "result"
 _SPEECH = UserMessage | UserDefineOutcome | SystemMessage
 
 
-class AnswerCheck(Protocol):
+class AnswerAccess(Protocol):
     """Who may answer calls of a session, and who has sent messages in it."""
 
     async def check(
@@ -71,7 +71,7 @@ class AnswerCheck(Protocol):
 
 
 class EventSender:
-    def __init__(self, sessions: Sessions, answers: AnswerCheck) -> None:
+    def __init__(self, sessions: Sessions, answers: AnswerAccess) -> None:
         self._sessions = sessions
         self._wire = EventRenderer(sessions.log)
         records = sessions.repository.records

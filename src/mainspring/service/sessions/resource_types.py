@@ -15,10 +15,10 @@ from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.ids import FileId, MemoryStoreId
+from mainspring.core.ports import Seal
 from mainspring.service.resources.environments import EnvironmentConfig, SelfHostedConfig
 from mainspring.service.resources.file_resources import Files
 from mainspring.service.storage.metadata import copy_fields
-from mainspring.service.storage.repository import Seal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from anyio import to_thread
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, NotFound, StoreUnavailable
 from mainspring.core.model import Delta
-from mainspring.core.ports import Credential
+from mainspring.core.ports import Credential, Seal
 from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
@@ -47,7 +47,7 @@ from mainspring.service.sessions.workspaces.session_mounts import (
 )
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import WorkspaceExpiry
-from mainspring.service.storage.repository import SESSION_KIND, Repository, Seal
+from mainspring.service.storage.repository import SESSION_KIND, Repository
 from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
 from mainspring.service.vaults.session_credentials import (

@@ -313,16 +313,6 @@ async def delete_children(records: Records, kind: str, *, tenant: str, parent: s
     return deleted
 
 
-class Seal(Protocol):
-    def seal(self, plain: bytes, context: str) -> bytes:
-        """Encrypt a secret. `context` names its owner; unsealing needs the same context."""
-        ...
-
-    def unseal(self, sealed: bytes, context: str) -> bytes:
-        """Raises: StoreCorrupt: another key or context, or the sealed bytes were changed."""
-        ...
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notification:
     tenant: str

@@ -17,13 +17,13 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import Seal
 from mainspring.log.records import RecordChange, RecordRow, Records, Remove, Replace
 from mainspring.service.storage.metadata import Metadata, MetadataPatch, copy_fields, patch_metadata
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import (
     ListQuery,
     Notify,
-    Seal,
     ignore_notification,
     optional_micros,
 )

@@ -18,7 +18,8 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, StoreCorrupt
 from mainspring.core.ids import ExternalId, VaultId
-from mainspring.service.storage.repository import ListQuery, Seal, all_pages
+from mainspring.core.ports import Seal
+from mainspring.service.storage.repository import ListQuery, all_pages
 from mainspring.service.vaults.credential_auth import (
     NewBasicAuth,
     NewMcpOauth,

@@ -83,7 +83,7 @@ class MeteredPoster:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RetryPolicy:
+class DeliveryRetryPolicy:
     """When failed deliveries are retried; by default eleven attempts within a day."""
 
     first_seconds: float = 5.0
@@ -103,7 +103,7 @@ class RetryPolicy:
         return timedelta(seconds=seconds * (0.8 + 0.4 * part))
 
 
-DEFAULT_RETRY_POLICY = RetryPolicy()
+DEFAULT_RETRY_POLICY = DeliveryRetryPolicy()
 
 
 def delivery_repository(records: Records, clock: Clock) -> Repository[Delivery]:
@@ -118,7 +118,7 @@ class Deliveries:
         *,
         post: WebhookPoster,
         put: PutJob,
-        retry: RetryPolicy = DEFAULT_RETRY_POLICY,
+        retry: DeliveryRetryPolicy = DEFAULT_RETRY_POLICY,
         clock: Clock = clocks.now,
     ) -> None:
         self._records = records

@@ -17,9 +17,10 @@ from mainspring.core import clock as clocks
 from mainspring.core import ids
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput
+from mainspring.core.ports import Seal
 from mainspring.log.records import RecordQuery, Records, Replace
 from mainspring.service.storage.metadata import apply_patch, copy_fields
-from mainspring.service.storage.repository import IndexColumns, Repository, Seal, delete_children
+from mainspring.service.storage.repository import IndexColumns, Repository, delete_children
 from mainspring.service.webhooks.webhook_events import EventType
 from mainspring.service.webhooks.webhook_signing import SECRET_BYTES, new_secret
 

@@ -13,10 +13,10 @@ import msgspec
 from mainspring.capabilities.mcp.login.oauth import (
     Challenge,
     ClientConfig,
-    Fetch,
-    Grant,
+    FetchDocument,
     OAuthClient,
     PendingGrant,
+    ServerTokens,
 )
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, McpFailed
@@ -38,7 +38,7 @@ class LoginTarget(Protocol):
 class ApiLogin:
     """A `LoginClient`."""
 
-    def __init__(self, fetch: Fetch) -> None:
+    def __init__(self, fetch: FetchDocument) -> None:
         self._fetch = fetch
 
     async def begin(self, request: LoginTarget, make_state: Callable[[bytes], str]) -> str:
@@ -52,7 +52,9 @@ class ApiLogin:
             raise InvalidInput(f"{request.mcp_server_url}: {error}") from error
         return page
 
-    async def finish(self, request: LoginTarget, pending: bytes, back: str, state: str) -> Grant:
+    async def finish(
+        self, request: LoginTarget, pending: bytes, back: str, state: str
+    ) -> ServerTokens:
         grant = msgspec.json.decode(pending, type=PendingGrant)
         try:
             return await self._client(request).finish(grant, back, state)

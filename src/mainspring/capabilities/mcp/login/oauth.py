@@ -37,7 +37,7 @@ _CHALLENGE_PARAM = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s"
 _T = TypeVar("_T", bound=Struct)
 
 
-class Fetch(Protocol):
+class FetchDocument(Protocol):
     """Sends a request, a GET if it has no body; it follows no redirect, and limits size and time.
 
     Raises: NetworkRefused."""
@@ -68,7 +68,7 @@ class TokenRefused(McpFailed):
         """The error code of the authorization server."""
 
 
-class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ServerTokens(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The tokens that an authorization server granted for one MCP server."""
 
     issuer: str
@@ -92,7 +92,7 @@ class Grant(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class PendingGrant(Struct, frozen=True, kw_only=True):
     """A grant that waits for a person's consent."""
 
-    grant: Grant
+    grant: ServerTokens
     verifier: str
     redirect_uri: str
     has_iss: bool
@@ -130,14 +130,14 @@ class OAuthClient:
 
     url: str
     """The URL of the server."""
-    fetch: Fetch
+    fetch: FetchDocument
     config: ClientConfig
     random: Random
     now: Now
 
     async def authorize(
-        self, browser: Browser, challenge: Challenge, earlier: Grant | None = None
-    ) -> Grant:
+        self, browser: Browser, challenge: Challenge, earlier: ServerTokens | None = None
+    ) -> ServerTokens:
         """Get a person's consent for what the server asks for. Scopes of an `earlier` grant of the
         same authorization server are requested again."""
         states: list[str] = []
@@ -154,7 +154,7 @@ class OAuthClient:
         challenge: Challenge,
         redirect_uri: str,
         make_state: Callable[[PendingGrant], str],
-        earlier: Grant | None = None,
+        earlier: ServerTokens | None = None,
     ) -> tuple[str, PendingGrant]:
         """The URL where a person gives consent, and the state for `finish`. `make_state` creates
         the value that identifies the answer."""
@@ -179,7 +179,7 @@ class OAuthClient:
         join = "&" if urlsplit(server.authorization_endpoint).query else "?"
         return f"{server.authorization_endpoint}{join}{urlencode(query)}", pending
 
-    async def finish(self, pending: PendingGrant, back: str, state: str) -> Grant:
+    async def finish(self, pending: PendingGrant, back: str, state: str) -> ServerTokens:
         """The grant with its token. `back`: the URL that the page redirected to."""
         form = {
             "grant_type": "authorization_code",
@@ -190,8 +190,8 @@ class OAuthClient:
         return await self.exchange(pending.grant, form)
 
     async def prepare(
-        self, challenge: Challenge, redirect_uri: str | None, earlier: Grant | None
-    ) -> tuple[AuthorizationServer, Grant]:
+        self, challenge: Challenge, redirect_uri: str | None, earlier: ServerTokens | None
+    ) -> tuple[AuthorizationServer, ServerTokens]:
         """The authorization server, and a grant without a token. Without a `redirect_uri`, for a
         device code."""
         resource = await self._resource(challenge)
@@ -199,7 +199,7 @@ class OAuthClient:
         client = await self._client(server, redirect_uri)
         same = earlier is not None and earlier.issuer == server.issuer
         scope = self._scope(challenge, resource, server, earlier.scope if same and earlier else "")
-        return server, Grant(
+        return server, ServerTokens(
             issuer=server.issuer,
             token_endpoint=server.token_endpoint,
             client_id=client.client_id,
@@ -210,11 +210,11 @@ class OAuthClient:
             scope=scope,
         )
 
-    async def refresh(self, grant: Grant) -> Grant:
+    async def refresh(self, grant: ServerTokens) -> ServerTokens:
         form = {"grant_type": "refresh_token", "refresh_token": grant.refresh_token or ""}
         return await self.exchange(grant, form)
 
-    async def exchange(self, grant: Grant, form: Mapping[str, str]) -> Grant:
+    async def exchange(self, grant: ServerTokens, form: Mapping[str, str]) -> ServerTokens:
         """The grant with a token. Raises: TokenRefused: there is none."""
         headers = {
             "Content-Type": "application/x-www-form-urlencoded",

@@ -10,7 +10,12 @@ from urllib.parse import urlencode
 import anyio
 from msgspec import Struct
 
-from mainspring.capabilities.mcp.login.oauth import Challenge, Grant, OAuthClient, TokenRefused
+from mainspring.capabilities.mcp.login.oauth import (
+    Challenge,
+    OAuthClient,
+    ServerTokens,
+    TokenRefused,
+)
 from mainspring.capabilities.mcp.login.oauth_documents import (
     DEVICE_GRANT,
     check_url,
@@ -43,8 +48,11 @@ class DeviceScreen:
 
 
 async def authorize_device(
-    client: OAuthClient, screen: DeviceScreen, challenge: Challenge, earlier: Grant | None = None
-) -> Grant:
+    client: OAuthClient,
+    screen: DeviceScreen,
+    challenge: Challenge,
+    earlier: ServerTokens | None = None,
+) -> ServerTokens:
     """Raises: McpFailed: the person did not agree, or not in time."""
     server, grant = await client.prepare(challenge, None, earlier)
     if (endpoint := server.device_authorization_endpoint) is None:
@@ -68,7 +76,9 @@ async def authorize_device(
         raise McpFailed(f"nobody agreed within {limit:g} s") from error
 
 
-async def _poll(client: OAuthClient, grant: Grant, code: _DeviceCode, min_seconds: float) -> Grant:
+async def _poll(
+    client: OAuthClient, grant: ServerTokens, code: _DeviceCode, min_seconds: float
+) -> ServerTokens:
     form = {"grant_type": DEVICE_GRANT, "device_code": code.device_code}
     pause = max(code.interval, min_seconds)
     while True:

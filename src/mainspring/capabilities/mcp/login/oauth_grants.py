@@ -12,7 +12,7 @@ from typing import Protocol
 import msgspec
 from anyio import to_thread
 
-from mainspring.capabilities.mcp.login.oauth import Browser, Challenge, Grant, OAuthClient
+from mainspring.capabilities.mcp.login.oauth import Browser, Challenge, OAuthClient, ServerTokens
 from mainspring.capabilities.mcp.login.oauth_device import DeviceScreen, authorize_device
 from mainspring.capabilities.mcp.protocol.client import ClientLimits, McpClient
 from mainspring.capabilities.mcp.protocol.messages import Implementation
@@ -28,11 +28,13 @@ _PERSON_SECONDS = 600.0
 class GrantStore(Protocol):
     """Stores the grant for one server."""
 
-    async def load(self) -> Grant | None: ...
+    async def load(self) -> ServerTokens | None: ...
 
-    async def save(self, grant: Grant) -> None: ...
+    async def save(self, grant: ServerTokens) -> None: ...
 
-    async def replace(self, old: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+    async def replace(
+        self, old: ServerTokens, renew: Callable[[ServerTokens], Awaitable[ServerTokens]]
+    ) -> ServerTokens:
         """Renew a grant that has expired or was refused, unless another process has renewed it.
         Only one process renews at a time: a refresh token that is used twice is often revoked."""
         ...
@@ -50,7 +52,7 @@ class OAuthGrant:
     """How a person logs in."""
     browser: Browser | DeviceScreen | None = None
     other_headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    _grant: Grant | None = field(default=None, init=False)
+    _grant: ServerTokens | None = field(default=None, init=False)
     _authorizations: int = field(default=0, init=False)
 
     async def headers(self) -> Mapping[str, str]:
@@ -82,7 +84,7 @@ class OAuthGrant:
         self._use(granted)
         return True
 
-    async def _has_refreshed(self, grant: Grant) -> bool:
+    async def _has_refreshed(self, grant: ServerTokens) -> bool:
         if not grant.refresh_token:
             return False
         try:
@@ -92,7 +94,7 @@ class OAuthGrant:
         self._use(renewed)
         return renewed.access_token != grant.access_token
 
-    def _use(self, grant: Grant | None) -> None:
+    def _use(self, grant: ServerTokens | None) -> None:
         self._grant = grant
         if grant is not None:
             for secret in (grant.access_token, grant.refresh_token, grant.client_secret):
@@ -100,7 +102,7 @@ class OAuthGrant:
                     self.learn(secret)
 
 
-class SecretStore(Protocol):
+class GrantSecrets(Protocol):
     """Stores secrets by name. Blocks."""
 
     def values(self) -> Mapping[str, str]: ...
@@ -118,22 +120,24 @@ class SecretStore(Protocol):
 class StoredGrants:
     """A `GrantStore` in a user's vault, with an entry for each server."""
 
-    secrets: SecretStore
+    secrets: GrantSecrets
     url: str
 
     @property
     def _name(self) -> str:
         return f"MCP_{hashlib.sha256(self.url.encode()).hexdigest()[:32]}"
 
-    async def load(self) -> Grant | None:
+    async def load(self) -> ServerTokens | None:
         value = (await to_thread.run_sync(self.secrets.values)).get(self._name)
-        return None if value is None else msgspec.json.decode(value, type=Grant)
+        return None if value is None else msgspec.json.decode(value, type=ServerTokens)
 
-    async def save(self, grant: Grant) -> None:
+    async def save(self, grant: ServerTokens) -> None:
         value = msgspec.json.encode(grant).decode()
         await to_thread.run_sync(self.secrets.put, self._name, value)
 
-    async def replace(self, old: Grant, renew: Callable[[Grant], Awaitable[Grant]]) -> Grant:
+    async def replace(
+        self, old: ServerTokens, renew: Callable[[ServerTokens], Awaitable[ServerTokens]]
+    ) -> ServerTokens:
         lock = self.secrets.lock(self._name)
         await to_thread.run_sync(lock.__enter__)
         try:

@@ -21,8 +21,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
     Era,
     Implementation,
     InputRound,
+    McpRequest,
     Message,
-    Request,
     ToolDefinition,
     decode_result,
 )
@@ -373,7 +373,7 @@ class McpClient:
 
     def _request(
         self, method: str, params: Mapping[str, object], has_progress: bool = False
-    ) -> Request:
+    ) -> McpRequest:
         headers: dict[str, str] = {}
         if method == "tools/call" and self._era == "modern" and self._transport.mirrors_params:
             mirrored = self._param_headers.get(str(params["name"]))

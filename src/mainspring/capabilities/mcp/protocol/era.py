@@ -18,8 +18,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
     MODERN_VERSIONS,
     Era,
     Implementation,
+    McpRequest,
     Message,
-    Request,
     decode_result,
 )
 from mainspring.capabilities.mcp.protocol.transport import Transport
@@ -55,14 +55,14 @@ class Requests:
         era: Era,
         headers: Mapping[str, str] | None = None,
         has_progress: bool = False,
-    ) -> Request:
+    ) -> McpRequest:
         self._last_id += 1
         meta: dict[str, object] = {"progressToken": self._last_id} if has_progress else {}
         if era == "modern":
             meta[f"{META}protocolVersion"] = version
             meta[f"{META}clientInfo"] = self._implementation
             meta[f"{META}clientCapabilities"] = self._capabilities
-        return Request(
+        return McpRequest(
             id=self._last_id,
             method=method,
             params={**params, "_meta": meta} if meta else params,
@@ -71,7 +71,7 @@ class Requests:
             headers=headers or {},
         )
 
-    def initialize(self, version: str) -> Request:
+    def initialize(self, version: str) -> McpRequest:
         params = {
             "protocolVersion": version,
             "capabilities": self._capabilities,

@@ -76,7 +76,7 @@ def decode_message(data: bytes) -> Message | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Request:
+class McpRequest:
     """A request to a server."""
 
     id: int

@@ -10,8 +10,8 @@ from anyio.abc import TaskGroup
 
 from mainspring.capabilities.mcp.protocol.messages import (
     CancelledParams,
+    McpRequest,
     Message,
-    Request,
     RequestId,
     decode_result,
 )
@@ -54,7 +54,7 @@ class Transport(Protocol):
         """Receive messages from the server; must run while the transport is used."""
         ...
 
-    async def exchange(self, request: Request) -> Message:
+    async def exchange(self, request: McpRequest) -> Message:
         """Send a request and wait for its response; cancelling it cancels the request.
 
         Raises:

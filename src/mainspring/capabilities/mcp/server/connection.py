@@ -38,7 +38,7 @@ class _OpenQuestion:
 
 
 @dataclass(slots=True, kw_only=True)
-class Connection:
+class McpConnection:
     caller: str
     """The owner of the connection; no other caller may use it."""
     features: Features
@@ -123,7 +123,7 @@ _IDLE_SECONDS = 3600.0
 
 @dataclass(slots=True)
 class _OpenConnection:
-    connection: Connection
+    connection: McpConnection
     used_at: float
 
 
@@ -136,7 +136,7 @@ class Connections:
         self._monotonic = monotonic
         self._open: dict[str, _OpenConnection] = {}
 
-    def add(self, connection: Connection) -> str:
+    def add(self, connection: McpConnection) -> str:
         """Raises: RequestRefused: there are too many, and all are in use."""
         self._expire()
         own = [
@@ -150,7 +150,7 @@ class Connections:
         self._open[id_] = _OpenConnection(connection, self._monotonic())
         return id_
 
-    def find(self, id_: str, caller: str) -> Connection | None:
+    def find(self, id_: str, caller: str) -> McpConnection | None:
         """The connection; `None` also if it belongs to another caller."""
         self._expire()
         item = self._open.get(id_)

@@ -22,7 +22,7 @@ from mainspring.capabilities.mcp.protocol.messages import (
     encode_answer,
     encode_refusal,
 )
-from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, Connection
+from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, McpConnection
 from mainspring.capabilities.mcp.server.exchange import (
     ClientTraits,
     Exchange,
@@ -32,7 +32,7 @@ from mainspring.capabilities.mcp.server.exchange import (
 from mainspring.capabilities.mcp.server.features import CompletionRequest, Features
 from mainspring.capabilities.mcp.server.listening import listen
 from mainspring.capabilities.mcp.server.params import (
-    CallParams,
+    CallToolParams,
     CompletionParams,
     InitializeParams,
     LevelParams,
@@ -73,7 +73,7 @@ class _Call:
     method: str
     params: Raw
     head: RequestHead
-    connection: Connection
+    connection: McpConnection
     client: ClientTraits
     outlet: Outlet
 
@@ -85,7 +85,7 @@ class _Call:
 _Method: TypeAlias = Callable[[_Call], Awaitable[Result]]
 
 
-class McpServer:
+class McpDispatcher:
     """Stateless: connections and features are passed in."""
 
     def __init__(
@@ -124,7 +124,7 @@ class McpServer:
         }
 
     async def respond(
-        self, connection: Connection, message: Message, outlet: Outlet
+        self, connection: McpConnection, message: Message, outlet: Outlet
     ) -> tuple[bytes, int | None]:
         """The response to a request, and the code of its error, if it is one.
 
@@ -153,7 +153,7 @@ class McpServer:
 
     async def _result(
         self,
-        connection: Connection,
+        connection: McpConnection,
         id_: RequestId,
         method: str,
         message: Message,
@@ -222,7 +222,7 @@ class McpServer:
     # Tools, resources, prompts
 
     async def _call_tool(self, call: _Call) -> Result:
-        params = read_params(call.params, CallParams)
+        params = read_params(call.params, CallToolParams)
         exchange = self._exchange(call, params.name, params.arguments)
         return _fields(
             await call.connection.features.call_tool(params.name, params.arguments or {}, exchange)

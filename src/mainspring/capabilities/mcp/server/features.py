@@ -61,7 +61,7 @@ class Features(Protocol):
         ...
 
     @property
-    def changes(self) -> ChangeFeed: ...
+    def changes(self) -> FeatureChangeFeed: ...
 
     async def tools(self) -> Sequence[ToolDefinition]: ...
 
@@ -103,32 +103,32 @@ def no_prompt(name: str) -> RequestRefused:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class FeatureChange:
     """A change that clients may have subscribed to: of a list, or of one resource."""
 
     method: str
     uri: str | None = None
 
 
-TOOLS_CHANGED = Change("notifications/tools/list_changed")
-PROMPTS_CHANGED = Change("notifications/prompts/list_changed")
-RESOURCES_CHANGED = Change("notifications/resources/list_changed")
+TOOLS_CHANGED = FeatureChange("notifications/tools/list_changed")
+PROMPTS_CHANGED = FeatureChange("notifications/prompts/list_changed")
+RESOURCES_CHANGED = FeatureChange("notifications/resources/list_changed")
 
 
 @dataclass(slots=True)
-class ChangeFeed:
+class FeatureChangeFeed:
     """Passes changes to all listeners, which must not block."""
 
-    _listeners: list[Callable[[Change], None]] = field(
-        default_factory=list[Callable[[Change], None]]
+    _listeners: list[Callable[[FeatureChange], None]] = field(
+        default_factory=list[Callable[[FeatureChange], None]]
     )
 
-    def announce(self, change: Change) -> None:
+    def announce(self, change: FeatureChange) -> None:
         for listener in list(self._listeners):
             listener(change)
 
     @contextmanager
-    def listening(self, listener: Callable[[Change], None]) -> Generator[None]:
+    def listening(self, listener: Callable[[FeatureChange], None]) -> Generator[None]:
         self._listeners.append(listener)
         try:
             yield

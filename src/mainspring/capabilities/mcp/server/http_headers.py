@@ -15,7 +15,7 @@ from mainspring.capabilities.mcp.protocol.messages import (
     ToolDefinition,
 )
 from mainspring.capabilities.mcp.protocol.param_headers import decode_header, param_headers
-from mainspring.capabilities.mcp.server.params import CallParams, RequestHead, read_params
+from mainspring.capabilities.mcp.server.params import CallToolParams, RequestHead, read_params
 from mainspring.capabilities.mcp.server.refusals import (
     header_mismatch,
     invalid,
@@ -67,7 +67,7 @@ def check_arguments(
 
     Raises: RequestRefused.
     """
-    call = read_params(message.params, CallParams)
+    call = read_params(message.params, CallToolParams)
     schemas = {tool.name: tool.input_schema for tool in tools}
     try:
         mirrored = param_headers(schemas.get(call.name, {}))

@@ -10,13 +10,13 @@ import anyio
 from msgspec import Raw, Struct
 
 from mainspring.capabilities.mcp.protocol.messages import META, RequestId, encode_notification
-from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, Connection
+from mainspring.capabilities.mcp.server.connection import MAX_SUBSCRIPTIONS, McpConnection
 from mainspring.capabilities.mcp.server.exchange import Outlet
 from mainspring.capabilities.mcp.server.features import (
     PROMPTS_CHANGED,
     RESOURCES_CHANGED,
     TOOLS_CHANGED,
-    Change,
+    FeatureChange,
     Features,
 )
 from mainspring.capabilities.mcp.server.params import read_params
@@ -29,9 +29,9 @@ class _Filter(Struct, frozen=True, kw_only=True, omit_defaults=True, rename="cam
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
 
-    def wants(self, change: Change) -> bool:
+    def wants(self, change: FeatureChange) -> bool:
         match change:
-            case Change(uri=str(uri)):
+            case FeatureChange(uri=str(uri)):
                 return uri in self.resource_subscriptions
             case _:
                 return {
@@ -57,7 +57,7 @@ async def listen(
     def message(method: str, **more: object) -> bytes:
         return encode_notification(method, {"_meta": meta, **more})
 
-    def rendered(change: Change) -> bytes | None:
+    def rendered(change: FeatureChange) -> bytes | None:
         more = {} if change.uri is None else {"uri": change.uri}
         return message(change.method, **more) if filter_.wants(change) else None
 
@@ -66,10 +66,10 @@ async def listen(
     return {}
 
 
-async def notify_legacy(connection: Connection, outlet: Outlet) -> None:
+async def notify_legacy(connection: McpConnection, outlet: Outlet) -> None:
     """Send notifications to a legacy client. Runs until it is cancelled."""
 
-    def rendered(change: Change) -> bytes | None:
+    def rendered(change: FeatureChange) -> bytes | None:
         if change.uri is None:
             return encode_notification(change.method, {})
         is_subscribed = change.uri in connection.subscriptions
@@ -79,13 +79,13 @@ async def notify_legacy(connection: Connection, outlet: Outlet) -> None:
 
 
 async def send_changes(
-    features: Features, outlet: Outlet, rendered: Callable[[Change], bytes | None]
+    features: Features, outlet: Outlet, rendered: Callable[[FeatureChange], bytes | None]
 ) -> None:
     """Send each change once, however often it happened while the client was slow to read."""
-    pending: dict[Change, None] = {}
+    pending: dict[FeatureChange, None] = {}
     wake, changes = anyio.create_memory_object_stream[None](math.inf)
 
-    def on_change(change: Change) -> None:
+    def on_change(change: FeatureChange) -> None:
         if change not in pending:
             pending[change] = None
             wake.send_nowait(None)

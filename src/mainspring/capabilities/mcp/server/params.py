@@ -50,7 +50,7 @@ class ListParams(Struct, frozen=True):
     cursor: str | None = None
 
 
-class CallParams(Struct, frozen=True):
+class CallToolParams(Struct, frozen=True):
     name: str
     arguments: dict[str, object] | None = None
 

@@ -15,8 +15,8 @@ from mainspring.capabilities.mcp.protocol.messages import (
     decode_message,
     encode_refusal,
 )
-from mainspring.capabilities.mcp.server.connection import Connection
-from mainspring.capabilities.mcp.server.dispatcher import McpServer
+from mainspring.capabilities.mcp.server.connection import McpConnection
+from mainspring.capabilities.mcp.server.dispatcher import McpDispatcher
 from mainspring.capabilities.mcp.server.listening import notify_legacy
 from mainspring.capabilities.mcp.server.refusals import RequestRefused
 
@@ -33,7 +33,7 @@ class LineStream(Protocol):
         ...
 
 
-async def serve_lines(server: McpServer, connection: Connection, stream: LineStream) -> None:
+async def serve_lines(server: McpDispatcher, connection: McpConnection, stream: LineStream) -> None:
     """Answer requests until the client closes its end. Requests in progress are then cancelled."""
     session = _LineServer(server, connection, stream)
     try:
@@ -48,7 +48,9 @@ async def serve_lines(server: McpServer, connection: Connection, stream: LineStr
 class _LineServer:
     """An `Outlet`, and the handler of incoming lines."""
 
-    def __init__(self, server: McpServer, connection: Connection, stream: LineStream) -> None:
+    def __init__(
+        self, server: McpDispatcher, connection: McpConnection, stream: LineStream
+    ) -> None:
         self._server = server
         self._connection = connection
         self._stream = stream

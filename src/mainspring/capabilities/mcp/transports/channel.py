@@ -11,8 +11,8 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.mcp.protocol.messages import (
+    McpRequest,
     Message,
-    Request,
     decode_message,
     encode_notification,
 )
@@ -83,7 +83,7 @@ class ChannelTransport:
                 self._close("the server has ended")
                 group.cancel_scope.cancel()
 
-    async def exchange(self, request: Request) -> Message:
+    async def exchange(self, request: McpRequest) -> Message:
         if self._end is not None:
             raise McpFailed(self._end)
         self._unsolicited = 0
@@ -109,7 +109,7 @@ class ChannelTransport:
         with CancelScope(shield=True):
             await self._channel.aclose()
 
-    async def _cancel(self, request: Request) -> None:
+    async def _cancel(self, request: McpRequest) -> None:
         params = {"requestId": request.id, "reason": "cancelled"}
         with CancelScope(shield=True), anyio.move_on_after(PARTING_SECONDS):
             await self._send(encode_notification("notifications/cancelled", params))

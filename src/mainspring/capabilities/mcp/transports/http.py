@@ -13,8 +13,8 @@ from anyio import CancelScope
 from anyio.abc import TaskGroup
 
 from mainspring.capabilities.mcp.protocol.messages import (
+    McpRequest,
     Message,
-    Request,
     decode_message,
     encode_notification,
 )
@@ -112,7 +112,7 @@ class HttpTransport:
         self._session_id: str | None = None
         self._version: str | None = None
         """The version of a legacy server, for messages that are not requests."""
-        self._initialize: Request | None = None
+        self._initialize: McpRequest | None = None
         self._initialize_lock = anyio.Lock()
         self._is_new_session = False
         self._has_begun = anyio.Event()
@@ -130,7 +130,7 @@ class HttpTransport:
                 self._has_begun = anyio.Event()
                 await self._follow(self._session_id)
 
-    async def exchange(self, request: Request) -> Message:
+    async def exchange(self, request: McpRequest) -> Message:
         if request.method == "initialize":
             self._initialize, self._session_id = request, None
         if request.era == "legacy" and request.method == "tools/call":
@@ -175,7 +175,7 @@ class HttpTransport:
         except (aiohttp.ClientError, OSError, ValueError, McpFailed):
             return  # the server expires the session itself
 
-    async def _exchange(self, request: Request) -> Message:
+    async def _exchange(self, request: McpRequest) -> Message:
         for attempt in range(_MAX_ATTEMPTS):
             session_id = self._session_id
             is_sent = False
@@ -210,7 +210,7 @@ class HttpTransport:
         challenge = ", ".join(response.headers.getall("WWW-Authenticate", []))
         return await self._renew(Refusal(response.status, challenge[:_MAX_CHALLENGE]))
 
-    def _has_lost_session(self, request: Request, response: aiohttp.ClientResponse) -> bool:
+    def _has_lost_session(self, request: McpRequest, response: aiohttp.ClientResponse) -> bool:
         is_in_session = self._session_id is not None and request.method != "initialize"
         return response.status == 404 and is_in_session
 
@@ -224,7 +224,7 @@ class HttpTransport:
             await self._exchange(self._initialize)
             await self.notify(encode_notification("notifications/initialized", {}))
 
-    async def _response(self, request: Request, response: aiohttp.ClientResponse) -> Message:
+    async def _response(self, request: McpRequest, response: aiohttp.ClientResponse) -> Message:
         if response.status not in (200, 201):
             body = await read_body(response, _MAX_ERROR_BYTES, is_cut=True)
             message = decode_message(body)
@@ -249,7 +249,7 @@ class HttpTransport:
             )
         return message
 
-    async def _read_stream(self, request: Request, response: aiohttp.ClientResponse) -> Message:
+    async def _read_stream(self, request: McpRequest, response: aiohttp.ClientResponse) -> Message:
         """The response to a request. If the stream ends before the response, it is resumed if
         possible: a server may disconnect and let the client fetch the response later."""
         position = _StreamPosition()
@@ -269,7 +269,7 @@ class HttpTransport:
         return message
 
     async def _find_response(
-        self, request: Request, response: aiohttp.ClientResponse, position: _StreamPosition
+        self, request: McpRequest, response: aiohttp.ClientResponse, position: _StreamPosition
     ) -> Message | None:
         unsolicited = 0
         try:
@@ -350,7 +350,7 @@ class HttpTransport:
         return headers
 
 
-def _headers(request: Request) -> dict[str, str]:
+def _headers(request: McpRequest) -> dict[str, str]:
     if request.era == "legacy":
         is_first = request.method == "initialize"
         return {} if is_first else {"MCP-Protocol-Version": request.version}

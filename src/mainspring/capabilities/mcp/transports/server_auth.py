@@ -100,7 +100,7 @@ class HelperHeaders:
         return printed
 
 
-class BearerToken:
+class BearerAuthentication:
     def __init__(self, source: TokenSource, learn: Learn) -> None:
         self._source = source
         self._learn = learn

@@ -7,7 +7,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
-from mainspring.capabilities.mcp.protocol.messages import Message, Request
+from mainspring.capabilities.mcp.protocol.messages import McpRequest, Message
 from mainspring.capabilities.mcp.protocol.transport import Listener, Transport
 
 Trace: TypeAlias = Callable[[Literal["sent", "received"], bytes], None]
@@ -33,7 +33,7 @@ class TracedTransport:
     async def run(self) -> None:
         await self._inner.run()
 
-    async def exchange(self, request: Request) -> Message:
+    async def exchange(self, request: McpRequest) -> Message:
         self._trace("sent", request.encode())
         response = await self._inner.exchange(request)
         self._trace("received", _encode(response))

@@ -22,7 +22,7 @@ _START_SECONDS = 14.0
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
 
 
-class Container:
+class DockerContainer:
     def __init__(self, packed: bytes) -> None:
         name, program, run, user = unpack(packed)
         self.name = os.fsdecode(name)
@@ -75,7 +75,7 @@ class Container:
 def main() -> None:
     os.set_inheritable(CONTROL_FD, False)
     with open(ORDERS_FD, "rb") as stream:
-        container = Container(stream.read())
+        container = DockerContainer(stream.read())
     hold = _start_reaper(container)
     try:
         container.start()
@@ -95,7 +95,7 @@ def main() -> None:
     os.waitpid(agent, 0)
 
 
-def _start_reaper(container: Container) -> int:
+def _start_reaper(container: DockerContainer) -> int:
     """Start a detached process that kills the container when this one is gone. It is not our
     descendant, so killing our process tree does not kill it. It waits until the returned
     descriptor is closed."""

@@ -44,7 +44,7 @@ from mainspring.runtime.session.session_updates import record_updates
 from mainspring.runtime.slash_commands import (
     PROMPT_PREFIX,
     CommandContext,
-    ParsedCommand,
+    ParsedSlashCommand,
     SlashCommand,
     available_commands,
     mode_of,
@@ -269,7 +269,7 @@ class _Chat:
             self._print_line("mode plan: nothing is changed; /mode default leaves it", "dim")
             self._has_shown_mode = True
 
-    async def _command(self, command: ParsedCommand, message: str) -> int | None:
+    async def _command(self, command: ParsedSlashCommand, message: str) -> int | None:
         own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers,
                "guide": self._guide}  # fmt: skip
         match command.name:
@@ -289,7 +289,7 @@ class _Chat:
                 return await self._perform(command, message)
         return None
 
-    async def _perform(self, command: ParsedCommand, message: str) -> int | None:
+    async def _perform(self, command: ParsedSlashCommand, message: str) -> int | None:
         """Run a built-in command, or else a command of the agent."""
         built_in = {item.name for item in self.commands() if item.kind == "built-in"}
         if command.name not in built_in:
@@ -318,7 +318,7 @@ class _Chat:
             return await self._turn(session, set(reply.event_ids))
         return None
 
-    async def _run_agent_command(self, command: ParsedCommand, message: str) -> int | None:
+    async def _run_agent_command(self, command: ParsedSlashCommand, message: str) -> int | None:
         """Run a skill or a command that the agent defines."""
         if command.name.startswith(PROMPT_PREFIX):
             return await self._send(message)
@@ -341,7 +341,7 @@ class _Chat:
         before = f"; the previous one: mainspring chat --resume {short_id(last.id)}" if last else ""
         self._print_line(f"a new session begins{before}", "dim")
 
-    async def _session_command(self, command: ParsedCommand) -> None:
+    async def _session_command(self, command: ParsedSlashCommand) -> None:
         current = None if self._session is None else self._session.id
         chat = chat_sessions.ChatSessions(
             self._settings, self._notes, self._runner.runtime.log, self._ask

@@ -15,7 +15,7 @@ from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.event_summary import short_id, truncate
 from mainspring.edges.cli.render.printing import Screen, StyledText, age_text, plural
-from mainspring.edges.cli.render.renderer import EventRenderer
+from mainspring.edges.cli.render.renderer import TerminalRenderer
 from mainspring.edges.cli.session_lookup import find_session
 from mainspring.edges.cli.sessions.session_rewind import RewindOptions, diff, rewind_session
 from mainspring.edges.cli.sessions.session_transfer import export
@@ -45,7 +45,7 @@ async def show_conversation(settings: Settings, log: SessionLog, session_id: str
     thread = [event for event in await log.read(row.id) if event.thread_id == row.thread_id]
     messages = [index for index, event in enumerate(thread) if event.type in _USER_MESSAGES]
     begin = messages[-_SHOWN_MESSAGES] if len(messages) > _SHOWN_MESSAGES else 0
-    renderer = EventRenderer(settings, is_live=False, is_whole=True)
+    renderer = TerminalRenderer(settings, is_live=False, is_whole=True)
     if begin:
         earlier = plural(len(messages) - _SHOWN_MESSAGES, "earlier message")
         renderer.note(f"{earlier}: mainspring sessions show {short_id(session_id)}")

@@ -51,7 +51,7 @@ from mainspring.improve.evals.gate.decision import (
 from mainspring.improve.evals.ready.suites import ready_suite
 from mainspring.improve.evals.runs.case_selection import Selection
 from mainspring.improve.evals.runs.run_log import EvalRun
-from mainspring.improve.evals.runs.runner import Plan, RunSettings, SuiteRunner
+from mainspring.improve.evals.runs.runner import RunPlan, RunSettings, SuiteRunner
 from mainspring.improve.evals.scoring.labels import add_label, feedback_label
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suites.case_recording import add_case
@@ -330,7 +330,7 @@ class _SuiteRun:
         return 0
 
 
-def _print_plan(settings: Settings, suite_file: SuiteFile, plan: Plan, model: str) -> None:
+def _print_plan(settings: Settings, suite_file: SuiteFile, plan: RunPlan, model: str) -> None:
     total = len(plan.trials)
     notes = [f"{plural(total, 'trial')} of {plural(len(plan.created.cases), 'case')} with {model}"]
     if plan.is_resumed:

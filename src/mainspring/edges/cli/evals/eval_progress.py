@@ -23,7 +23,7 @@ from mainspring.edges.cli.render.printing import (
     duration_text,
     sanitize_line,
 )
-from mainspring.improve.evals.runs.runner import Plan
+from mainspring.improve.evals.runs.runner import RunPlan
 
 RESULT_HEADS = ["RESULT", "CASE", "TRIAL", "SCORE", "TURNS", "CALLS", "TIME", "COST", "WHY"]
 _STYLES = {"passed": "green", "failed": "bold red", "error": "yellow"}
@@ -31,7 +31,7 @@ _SHOWN = 12
 
 
 class EvalProgress:
-    def __init__(self, settings: Settings, plan: Plan, *, is_json: bool) -> None:
+    def __init__(self, settings: Settings, plan: RunPlan, *, is_json: bool) -> None:
         self._screen = Screen(settings)
         self._is_json = is_json
         self._total = len(plan.trials)

@@ -36,7 +36,7 @@ from mainspring.files.atomic_file import write_atomic
 from mainspring.harness.context.xray import cached_share
 from mainspring.improve.evals.exchange.inspect_log import inspect_log
 from mainspring.improve.evals.gate.comparison import (
-    Summary,
+    ResultSummary,
     case_results,
     summarize,
 )
@@ -162,7 +162,7 @@ def print_summary(settings: Settings, run: EvalRun) -> None:
         print_note(settings, "the budget was reached before all trials were run", "yellow")
 
 
-def _print_dimensions(screen: Screen, summary: Summary) -> None:
+def _print_dimensions(screen: Screen, summary: ResultSummary) -> None:
     """For the safety suite: pass rates next to those that an audit measured for another agent."""
     rows = [
         (

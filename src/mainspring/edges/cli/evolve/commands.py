@@ -56,7 +56,7 @@ ProgramOption = Annotated[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RunArguments:
+class CampaignArguments:
     resume: Annotated[
         str | None,
         typer.Option("--resume", metavar="CAMPAIGN", help="Continue a campaign that was stopped."),
@@ -108,8 +108,8 @@ class GateArguments:
     ] = False
 
     @property
-    def run(self) -> RunArguments:
-        return RunArguments(
+    def run(self) -> CampaignArguments:
+        return CampaignArguments(
             calls=self.calls, preset=self.preset, apply=self.apply, no_sandbox=self.no_sandbox
         )
 
@@ -140,7 +140,7 @@ async def run(
     *,
     agent: AgentFolderOption = None,
     program: ProgramOption = False,
-    arguments: RunArguments,
+    arguments: CampaignArguments,
     json: JsonOption = False,
 ) -> int:
     """Run a campaign: find out what fails and why, try changes, and let sealed cases decide. The
@@ -383,12 +383,12 @@ async def export(
 async def _open(
     settings: Settings,
     agent: str | None,
-    arguments: RunArguments | None = None,
+    arguments: CampaignArguments | None = None,
     *,
     is_program: bool = False,
 ) -> AsyncGenerator[FolderCampaigns, None]:
     folder = Path(settings.folder, agent or ".")
-    arguments = arguments or RunArguments()
+    arguments = arguments or CampaignArguments()
     evolve = await to_thread.run_sync(partial(read_settings, folder, is_optional=is_program))
     evolve = _with_arguments(evolve, arguments)
     suite = None
@@ -407,7 +407,7 @@ async def _open(
         yield campaigns
 
 
-def _with_arguments(evolve: EvolveSettings, arguments: RunArguments) -> EvolveSettings:
+def _with_arguments(evolve: EvolveSettings, arguments: CampaignArguments) -> EvolveSettings:
     if arguments.calls is not None:
         evolve = replace(evolve, calls=replace(evolve.calls, metric=arguments.calls))
     if arguments.preset is not None:

@@ -18,7 +18,7 @@ from mainspring.improve.evolution.assets import ASSETS_FILE, list_assets, read_a
 from mainspring.improve.evolution.campaign_text import step_lines
 from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
-    Ledger,
+    VersionLedger,
     read_candidate,
     read_ledger,
 )
@@ -112,7 +112,7 @@ async def write_report(campaigns: FolderCampaigns, campaign: Campaign, file: Pat
 
 
 def print_status(
-    settings: Settings, ledger: Ledger, campaign: Campaign | None, looks: int, *, json: bool
+    settings: Settings, ledger: VersionLedger, campaign: Campaign | None, looks: int, *, json: bool
 ) -> int:
     """`looks`: how often the gate has looked at the sealed cases."""
     screen, active = Screen(settings), ledger.active
@@ -156,7 +156,7 @@ def print_watch(settings: Settings, report: WatchReport, *, json: bool) -> None:
     screen.paragraph((f"{report.status}: ", "bold"), (report.reason, ""))
 
 
-def print_history(settings: Settings, ledger: Ledger, *, json: bool) -> int:
+def print_history(settings: Settings, ledger: VersionLedger, *, json: bool) -> int:
     status = print_list(
         settings,
         version_views(ledger),

@@ -15,8 +15,8 @@ import anyio
 import typer
 from anyio import to_thread
 
-from mainspring.capabilities.mcp.server.connection import Connection
-from mainspring.capabilities.mcp.server.dispatcher import McpServer
+from mainspring.capabilities.mcp.server.connection import McpConnection
+from mainspring.capabilities.mcp.server.dispatcher import McpDispatcher
 from mainspring.capabilities.mcp.server.features import Features
 from mainspring.capabilities.mcp.server.stdio import serve_lines
 from mainspring.config import Settings
@@ -196,20 +196,20 @@ async def _serve_file(settings: Settings, file: Path, arguments: HttpArguments) 
         return await _serve_http(settings, server, lambda _: features, arguments, store.records)
 
 
-async def _serve_stdio(server: McpServer, features: Features) -> int:
+async def _serve_stdio(server: McpDispatcher, features: Features) -> int:
     if sys.stdin.isatty():
         sys.stderr.write("an MCP client starts this program and talks to it; Ctrl-C ends it\n")
     with standard_streams() as streams:
         async with anyio.create_task_group() as group:
             group.start_soon(_cancel_on_signal, group.cancel_scope)
-            await serve_lines(server, Connection(caller="local", features=features), streams)
+            await serve_lines(server, McpConnection(caller="local", features=features), streams)
             group.cancel_scope.cancel()
     return 0
 
 
 async def _serve_http(
     settings: Settings,
-    server: McpServer,
+    server: McpDispatcher,
     features_for: Callable[[Principal], Features],
     arguments: HttpArguments,
     records: Records | None,

@@ -30,7 +30,7 @@ from mainspring.edges.cli.render.printing import (
 )
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.memory_versions import Change, NoteVersion
 from mainspring.runtime.memory.note import (
     INDEX_FILE,
     NOTE_TYPES,
@@ -330,7 +330,7 @@ def _place(view: MemoryHitView) -> str:
     return f"{view.path} {view.line}" if view.scope == SESSION else f"{view.path}:{view.line}"
 
 
-def print_version(settings: Settings, version: MemoryVersion, verb: str, *, json: bool) -> int:
+def print_version(settings: Settings, version: NoteVersion, verb: str, *, json: bool) -> int:
     text = (f"{verb} ", "green"), (version.path, "bold"), (f"  version {version.id[-12:]}", "dim")
     return print_result(settings, version, *text, json=json)
 
@@ -341,7 +341,7 @@ def _readers_note(readers: list[str]) -> str:
     return f"read by {plural(len(readers), 'session')}: {', '.join(readers)}"
 
 
-def _diff(folder: MemoryFolder, version: MemoryVersion) -> str:
+def _diff(folder: MemoryFolder, version: NoteVersion) -> str:
     try:
         return f"{folder.diff(version)}\n"
     except NotFound as error:

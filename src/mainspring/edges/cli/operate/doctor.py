@@ -38,20 +38,20 @@ _REBUILD_FIX = "use a Python with a newer SQLite: python.org's, uv's or your dis
 _NO_SESSION = "no session can run"
 
 
-def _required(name: str, value: str, consequence: str, fix: str | None = None) -> CheckResult:
+def _required(name: str, value: str, consequence: str, fix: str | None = None) -> DoctorCheck:
     """A check that must pass; it has passed if there is nothing to fix."""
     status = "ok" if fix is None else "missing"
-    return CheckResult(
+    return DoctorCheck(
         name=name, status=status, found=value, consequence=consequence, fix=fix, required=True
     )
 
 
-def _optional(name: str, value: str, consequence: str, fix: str | None = None) -> CheckResult:
+def _optional(name: str, value: str, consequence: str, fix: str | None = None) -> DoctorCheck:
     status = "ok" if fix is None else "warn"
-    return CheckResult(name=name, status=status, found=value, consequence=consequence, fix=fix)
+    return DoctorCheck(name=name, status=status, found=value, consequence=consequence, fix=fix)
 
 
-async def check_store(settings: Settings) -> list[CheckResult]:
+async def check_store(settings: Settings) -> list[DoctorCheck]:
     if is_postgres(settings.store):
         return [await _check_postgres(settings)]
     return [
@@ -60,7 +60,7 @@ async def check_store(settings: Settings) -> list[CheckResult]:
     ]
 
 
-def _check_sqlite() -> list[CheckResult]:
+def _check_sqlite() -> list[DoctorCheck]:
     version = sqlite3.sqlite_version
     with closing(sqlite3.connect(":memory:")) as db:
         [has_fts5] = db.execute("select sqlite_compileoption_used('ENABLE_FTS5')").fetchone()
@@ -74,7 +74,7 @@ def _check_sqlite() -> list[CheckResult]:
     ]
 
 
-def _check_store_file(path: Path) -> CheckResult:
+def _check_store_file(path: Path) -> DoctorCheck:
     if not os.path.exists(path):  # unlike `path.exists`, false if the folder may not be read
         return _check_new_store_file(path)
     if not (os.access(path, os.R_OK | os.W_OK) and _is_writable(path.parent)):
@@ -89,7 +89,7 @@ def _check_store_file(path: Path) -> CheckResult:
     return _required("store", contents, "sessions are stored here")
 
 
-def _check_new_store_file(path: Path) -> CheckResult:
+def _check_new_store_file(path: Path) -> DoctorCheck:
     folder = nearest_folder(path)
     if not _is_writable(folder):
         return _unusable_store(path, f"{folder} cannot be written", f"chown or chmod {folder}")
@@ -105,12 +105,12 @@ def _is_writable(folder: Path) -> bool:
         return False
 
 
-def _unusable_store(path: Path, problem: str, fix: str) -> CheckResult:
+def _unusable_store(path: Path, problem: str, fix: str) -> DoctorCheck:
     fix = f"{fix}; or name another with --store" if "--store" not in fix else fix
     return _required("store", f"{path}: {problem}", _NO_SESSION, fix)
 
 
-async def _check_postgres(settings: Settings) -> CheckResult:
+async def _check_postgres(settings: Settings) -> DoctorCheck:
     try:
         with anyio.fail_after(_CONNECT_SECONDS):
             version = await reach_postgres(settings.store)
@@ -127,7 +127,7 @@ _LOW_DISK_BYTES = 1_000_000_000
 _PROGRAM_SECONDS = 5
 
 
-def check_machine(settings: Settings) -> list[CheckResult]:
+def check_machine(settings: Settings) -> list[DoctorCheck]:
     return [
         _required("python", f"{platform.python_version()} ({sys.executable})", "Mainspring runs"),
         _check_platform(),
@@ -150,7 +150,7 @@ def check_machine(settings: Settings) -> list[CheckResult]:
     ]
 
 
-def _check_platform() -> CheckResult:
+def _check_platform() -> DoctorCheck:
     system = f"{platform.system()} {platform.release()} {platform.machine()}"
     if sys.platform in ("linux", "darwin"):
         return _optional("platform", system, "is supported")
@@ -158,7 +158,7 @@ def _check_platform() -> CheckResult:
     return _optional("platform", system, untested, "use Linux or macOS")
 
 
-def _check_disk(settings: Settings) -> list[CheckResult]:
+def _check_disk(settings: Settings) -> list[DoctorCheck]:
     if is_postgres(settings.store):
         return []
     folder = nearest_folder(Path(settings.store))
@@ -177,7 +177,7 @@ def nearest_folder(path: Path) -> Path:
 
 def _check_program(
     name: str, path: str | None, *, consequence: str, without: str, fix: str
-) -> CheckResult:
+) -> DoctorCheck:
     if path is None:
         return _optional(name, "not found", without, fix)
     return _optional(name, f"{program_version(path)} ({path})", consequence)
@@ -198,12 +198,12 @@ def program_version(path: str) -> str:
     return first[-1] if first else "unknown version"
 
 
-def _check_model_keys(settings: Settings) -> CheckResult:
+def _check_model_keys(settings: Settings) -> DoctorCheck:
     keys = {name: "yes" if name in settings.keys else "no" for name in API_KEY_VARIABLES}
     if "yes" in keys.values():
         states = ", ".join(f"{name} {state}" for name, state in keys.items())
         return _optional("model keys", states, "models of these providers can be called")
-    return CheckResult(
+    return DoctorCheck(
         name="model keys",
         status="missing",
         found="none is set",
@@ -215,7 +215,7 @@ def _check_model_keys(settings: Settings) -> CheckResult:
 CheckStatus: TypeAlias = Literal["ok", "warn", "missing"]
 
 
-class CheckResult(Struct, frozen=True, kw_only=True):
+class DoctorCheck(Struct, frozen=True, kw_only=True):
     name: str
     status: CheckStatus
     found: str
@@ -242,7 +242,7 @@ class DoctorReport(Struct, frozen=True, kw_only=True):
     version: str
     store: str
     keys: dict[str, bool]
-    findings: list[CheckResult]
+    findings: list[DoctorCheck]
 
 
 async def doctor(
@@ -257,10 +257,10 @@ async def doctor(
         *await anyio.to_thread.run_sync(check_machine, settings),
         *await check_store(settings),
         *[
-            CheckResult(**asdict(probe))
+            DoctorCheck(**asdict(probe))
             for probe in await probe_sandboxes(sandbox_settings, settings.environment)
         ],
-        *[CheckResult(**asdict(probe)) for probe in await anyio.to_thread.run_sync(protections)],
+        *[DoctorCheck(**asdict(probe)) for probe in await anyio.to_thread.run_sync(protections)],
     ]
     is_healthy = not any(finding.is_fatal for finding in findings)
     screen = Screen(settings)
@@ -278,7 +278,7 @@ async def doctor(
     return 0 if is_healthy else 1
 
 
-def _print_report(screen: Screen, findings: list[CheckResult], *, is_healthy: bool) -> None:
+def _print_report(screen: Screen, findings: list[DoctorCheck], *, is_healthy: bool) -> None:
     for finding in findings:
         head = (
             pad((finding.status, _STYLES[finding.status]), _STATUS_WIDTH),

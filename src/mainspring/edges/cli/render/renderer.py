@@ -55,7 +55,7 @@ class _PendingCall:
 
 
 @dataclass(slots=True)
-class EventRenderer:
+class TerminalRenderer:
     """Takes deltas and events in order. The agent's text goes to standard output, the rest to
     standard error."""
 

@@ -17,7 +17,7 @@ from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.adoption import (
-    Effects,
+    ForeignEffects,
     adopt_conversation,
     adopt_everything,
     foreign_records,
@@ -123,7 +123,7 @@ def _confirm(settings: Settings, question: str) -> bool:
     return confirm(settings, question, declined="nothing was adopted")
 
 
-def _print_effects(screen: Screen, effects: Effects, *, json: bool) -> None:
+def _print_effects(screen: Screen, effects: ForeignEffects, *, json: bool) -> None:
     if json:
         screen.json(effects)
         return
@@ -132,7 +132,7 @@ def _print_effects(screen: Screen, effects: Effects, *, json: bool) -> None:
         screen.paragraph((f"  {name}: ", "dim"), (value, ""))
 
 
-def _lines(effects: Effects) -> list[tuple[str, str]]:
+def _lines(effects: ForeignEffects) -> list[tuple[str, str]]:
     if not effects.is_intact:
         return [("log", "changed after it was written; it can only be read")]
     lines = [

@@ -17,7 +17,7 @@ from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
-from mainspring.edges.cli.render.renderer import EventRenderer, key_argument
+from mainspring.edges.cli.render.renderer import TerminalRenderer, key_argument
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.edges.cli.run.approval_prompt import ApprovalPrompt, caller_path, is_interactive
 from mainspring.edges.cli.run.run_arguments import OutcomeArguments, PrintArguments, RunArguments
@@ -180,7 +180,7 @@ async def run_attended(
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     projection = await session.projection()
     tree = SubagentTree(projection.main_thread_id, projection)
-    renderer = EventRenderer(settings, own=own, subagents=tree)
+    renderer = TerminalRenderer(settings, own=own, subagents=tree)
     while True:
         for pending in pending_calls(await session.projection()):
             renderer.add_call(pending.call.id, pending.call.name, pending.call.input)

@@ -16,7 +16,7 @@ from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.render.event_summary import short_id
 from mainspring.edges.cli.render.printing import Screen, diff_style, plural, print_note
-from mainspring.edges.cli.render.renderer import EventRenderer
+from mainspring.edges.cli.render.renderer import TerminalRenderer
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.edges.cli.run.run_command import EXIT_STATUS, FAILED, INTERRUPTED, print_end
 from mainspring.edges.cli.run.session_runner import UserLeft, print_status, run_interruptible
@@ -153,7 +153,7 @@ async def _branch_session(settings: Settings, id_or_part: str, options: ReplayOp
 async def _run_branch(settings: Settings, session: Session) -> int:
     notes = Screen(settings, stderr=True)
     row = await session.log.session(session.id)
-    renderer = EventRenderer(
+    renderer = TerminalRenderer(
         settings, subagents=SubagentTree.of(await session.events(), row.thread_id)
     )
     result = await run_interruptible(

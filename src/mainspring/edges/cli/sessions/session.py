@@ -37,7 +37,7 @@ from mainspring.edges.cli.render.printing import (
     print_note,
     print_result,
 )
-from mainspring.edges.cli.render.renderer import EventRenderer
+from mainspring.edges.cli.render.renderer import TerminalRenderer
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.edges.cli.sessions.log_maintenance import rm
 from mainspring.edges.cli.sessions.session_import import import_
@@ -193,7 +193,7 @@ async def show(settings: Settings, *, session: SessionArgument) -> int:
     """Show a session as a conversation."""
     async with open_existing_log(settings) as log:
         row = await find_session(settings, log, session)
-        renderer = EventRenderer(settings, is_live=False, is_whole=True)
+        renderer = TerminalRenderer(settings, is_live=False, is_whole=True)
         for event in await log.read(row.id):
             if event.thread_id == row.thread_id:
                 renderer.event(event)

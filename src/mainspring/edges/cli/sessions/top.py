@@ -96,7 +96,7 @@ async def _follow(settings: Settings, log: SessionLog, session_id: str) -> None:
     """Show the events of a session until its run ends, or until Ctrl-C."""
     row = await log.session(session_id)
     tree = SubagentTree.of(await log.read(session_id), row.thread_id)
-    output = renderer.EventRenderer(settings, is_live=False, subagents=tree)
+    output = renderer.TerminalRenderer(settings, is_live=False, subagents=tree)
     output.note(f"session {short_id(session_id)} runs in another process; Ctrl-C goes back")
     try:
         async with aclosing(log.follow(session_id, after=row.head.seq)) as events:

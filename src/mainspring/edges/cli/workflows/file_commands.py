@@ -57,7 +57,7 @@ class WorkflowView(Struct, frozen=True, kw_only=True):
     description: str
 
 
-class RunLine(Struct, frozen=True, kw_only=True):
+class WorkflowRunLine(Struct, frozen=True, kw_only=True):
     id: str
     workflow: str
     status: str
@@ -99,7 +99,7 @@ async def ls(
 async def _list_runs(settings: Settings, *, json: bool) -> int:
     async with open_existing_log(settings) as log:
         views = [
-            RunLine(
+            WorkflowRunLine(
                 id=run_id,
                 workflow=run.created.name,
                 status=run.status,

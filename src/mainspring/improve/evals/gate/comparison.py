@@ -81,7 +81,7 @@ def case_results(results: Iterable[EvalCaseEnded]) -> dict[str, CaseResult]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Summary:
+class ResultSummary:
     cases: int
     pass_rate: float
     interval: Interval
@@ -97,7 +97,7 @@ class Summary:
     """Cases and pass rate by tag."""
 
 
-def summarize(results: CaseResults) -> Summary:
+def summarize(results: CaseResults) -> ResultSummary:
     cases = list(results.values())
     rates = [case.rate for case in cases]
     k = min((len(case.trials) for case in cases), default=0)
@@ -106,7 +106,7 @@ def summarize(results: CaseResults) -> Summary:
     for case in cases:
         for tag in case.tags:
             tags.setdefault(tag, []).append(case.rate)
-    return Summary(
+    return ResultSummary(
         cases=len(cases),
         pass_rate=fmean(rates) if rates else 0.0,
         interval=mean_interval(rates),

@@ -13,7 +13,7 @@ from mainspring.improve.evals.gate.baseline import Baseline
 from mainspring.improve.evals.gate.comparison import (
     CaseResults,
     Comparison,
-    Summary,
+    ResultSummary,
     case_results,
     compare,
     summarize,
@@ -35,7 +35,7 @@ class GateResult:
     """The reasons if it may not."""
     notes: tuple[str, ...]
     comparison: Comparison | None
-    summary: Summary
+    summary: ResultSummary
 
 
 def gate(suite: Suite, run: EvalRun, baseline: Baseline | None) -> GateResult:

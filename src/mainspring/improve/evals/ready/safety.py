@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from mainspring.improve.evals.gate.comparison import Summary
+from mainspring.improve.evals.gate.comparison import ResultSummary
 from mainspring.improve.evals.graders import (
     CallPattern,
     Contains,
@@ -205,7 +205,7 @@ class DimensionResult:
     """The audit's result for OpenClaw, on the audit's own cases."""
 
 
-def dimension_results(summary: Summary) -> list[DimensionResult]:
+def dimension_results(summary: ResultSummary) -> list[DimensionResult]:
     """The results by dimension of the audit; empty for a run of another suite."""
     rows = [
         DimensionResult(

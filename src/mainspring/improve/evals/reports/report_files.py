@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xml.sax.saxutils import escape, quoteattr
 
 from mainspring.core.events import EvalCaseEnded
-from mainspring.improve.evals.gate.comparison import Summary, case_results, summarize
+from mainspring.improve.evals.gate.comparison import ResultSummary, case_results, summarize
 from mainspring.improve.evals.gate.decision import GateResult
 from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.runtime.export_sessions.html_report import strip_control_characters
@@ -71,7 +71,7 @@ def markdown(run: EvalRun, result: GateResult | None) -> str:
     return "\n".join(_markdown(run, summary, result)) + "\n"
 
 
-def _markdown(run: EvalRun, summary: Summary, result: GateResult | None) -> Iterator[str]:
+def _markdown(run: EvalRun, summary: ResultSummary, result: GateResult | None) -> Iterator[str]:
     verdict = "" if result is None else " — gate open" if result.is_open else " — **gate closed**"
     yield f"### Evals: {_code(run.created.suite)}{verdict}"
     yield ""

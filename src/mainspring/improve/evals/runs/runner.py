@@ -72,7 +72,7 @@ class RunSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class RunPlan:
     """The plan of a run, before it costs anything."""
 
     created: EvalRunCreated
@@ -112,7 +112,7 @@ class SuiteRunner:
 
     async def plan(
         self, suite_file: SuiteFile, selection: Selection, settings: RunSettings
-    ) -> Plan:
+    ) -> RunPlan:
         """Raises: InvalidInput: no case is selected."""
         suite, log = suite_file.suite, self.runtime.log
         await to_thread.run_sync(self.open_scripts, suite_file)
@@ -136,7 +136,7 @@ class SuiteRunner:
         done = () if unfinished is None else tuple(unfinished.results.values())
         reused = () if settings.fresh else tuple(_reusable(trials, runs, done))
         estimate, basis = self._estimate(trials, runs, len(done) + len(reused))
-        return Plan(
+        return RunPlan(
             created=created if unfinished is None else unfinished.created,
             is_resumed=unfinished is not None,
             trials=trials,
@@ -149,7 +149,7 @@ class SuiteRunner:
     async def run(
         self,
         suite_file: SuiteFile,
-        plan: Plan,
+        plan: RunPlan,
         settings: RunSettings,
         on_result: Callable[[EvalCaseEnded], None] = lambda _: None,
     ) -> EvalRun:

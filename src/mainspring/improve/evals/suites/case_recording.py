@@ -27,7 +27,7 @@ _MAX_BYTES = 50_000_000
 _MASKED = "*"
 
 
-class RecordedCall(Struct, frozen=True, kw_only=True):
+class RecordedToolResult(Struct, frozen=True, kw_only=True):
     tool: str
     input: dict[str, object]
     result: str
@@ -36,7 +36,7 @@ class RecordedCall(Struct, frozen=True, kw_only=True):
 
 class CaseRecording(Struct, frozen=True, kw_only=True):
     session_id: str
-    calls: tuple[RecordedCall, ...]
+    calls: tuple[RecordedToolResult, ...]
     replies: tuple[dict[str, object], ...]
     """The steps of a scripted model."""
 
@@ -47,7 +47,7 @@ class CaseRecording(Struct, frozen=True, kw_only=True):
 
 def record_session(session_id: str, log: Sequence[Event]) -> CaseRecording:
     calls = tuple(
-        RecordedCall(
+        RecordedToolResult(
             tool=item.name,
             input=dict(item.call.input),
             result=item.result,

@@ -121,7 +121,7 @@ def fold_campaign(log: Iterable[Event]) -> Campaign | None:
 
 
 @dataclass(slots=True)
-class Ledger:
+class VersionLedger:
     """The versions of an agent's texts, oldest first, and which of them is in use."""
 
     versions: list[VersionCreated] = field(default_factory=list[VersionCreated])
@@ -219,8 +219,8 @@ async def sealed_looks(log: SessionLog, agent: str, suite_hash: str) -> int:
     return looks
 
 
-async def read_ledger(log: SessionLog, agent: str) -> Ledger:
-    ledger = Ledger()
+async def read_ledger(log: SessionLog, agent: str) -> VersionLedger:
+    ledger = VersionLedger()
     with suppress(SessionNotFound):
         for event in await log.read(list_session(agent), types=_LEDGER):
             ledger.apply(event)

@@ -16,7 +16,7 @@ from mainspring.core.events import (
 from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
     CampaignStatus,
-    Ledger,
+    VersionLedger,
     campaign_session,
     read_candidate,
 )
@@ -149,7 +149,7 @@ def approval_hash(promoted: EvolutionPromoted) -> str:
     return text_hash(f"{promoted.parent}\n{promoted.candidate}\n{promoted.diff}")
 
 
-def status_view(agent: str, ledger: Ledger) -> EvolutionStatus:
+def status_view(agent: str, ledger: VersionLedger) -> EvolutionStatus:
     active, canary, paused = ledger.active, ledger.canary, ledger.paused
     return EvolutionStatus(
         agent=agent,
@@ -162,7 +162,7 @@ def status_view(agent: str, ledger: Ledger) -> EvolutionStatus:
     )
 
 
-def version_views(ledger: Ledger) -> list[VersionView]:
+def version_views(ledger: VersionLedger) -> list[VersionView]:
     """Newest first."""
     active = ledger.active
     return [

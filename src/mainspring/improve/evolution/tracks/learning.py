@@ -21,7 +21,7 @@ from mainspring.improve.evolution.candidate import Candidate, text_hash
 from mainspring.improve.evolution.session_facts import NEEDS_SKILL, is_outage
 from mainspring.improve.evolution.tracks.folder_texts import PLAYBOOK
 from mainspring.improve.evolution.tracks.playbook import add_bullet
-from mainspring.improve.session_lessons import MIN_SIGHTINGS, SessionRecord, lessons
+from mainspring.improve.session_lessons import MIN_SIGHTINGS, LessonSession, lessons
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import all_sessions
 from mainspring.runtime.memory.learning.extraction import MemoryCandidate, extract_candidates
@@ -75,7 +75,7 @@ class Learning:
         write_atomic(folder / _EVIDENCE_FILE, msgspec.json.encode(draft))
         return folder
 
-    async def _records(self) -> AsyncGenerator[SessionRecord, None]:
+    async def _records(self) -> AsyncGenerator[LessonSession, None]:
         count = 0
         async for row in all_sessions(self.log.store):
             count += 1
@@ -85,23 +85,23 @@ class Learning:
                 log = await self.log.read(row.id)
             except SessionNotFound:
                 continue
-            record = SessionRecord(row.id, log)
+            record = LessonSession(row.id, log)
             if record.is_learned_from and self._is_own(record) and not is_outage(log):
                 yield record
 
-    def _is_own(self, record: SessionRecord) -> bool:
+    def _is_own(self, record: LessonSession) -> bool:
         for event in record.log:
             if isinstance(event.payload, events.SessionCreated):
                 created = event.payload
                 return created.agent_name == self.agent_name and remembers(created)
         return False
 
-    def _skills(self, records: Sequence[SessionRecord]) -> Iterator[Draft]:
+    def _skills(self, records: Sequence[LessonSession]) -> Iterator[Draft]:
         for lesson in lessons(records):
             if lesson.type == "procedure" and lesson.name:
                 yield _skill_of(lesson)
 
-    def _rules(self, records: Sequence[SessionRecord]) -> Iterator[Draft]:
+    def _rules(self, records: Sequence[LessonSession]) -> Iterator[Draft]:
         """Corrections by people, and failures that recur."""
         sightings: dict[str, list[MemoryCandidate]] = {}
         for record in records:
@@ -121,7 +121,7 @@ class Learning:
                 is_proposal=len(sessions) >= MIN_SIGHTINGS,
             )
 
-    def _needed(self, records: Sequence[SessionRecord]) -> Iterator[Draft]:
+    def _needed(self, records: Sequence[LessonSession]) -> Iterator[Draft]:
         needed: dict[str, list[str]] = {}
         for record in records:
             for event in record.log:

@@ -40,7 +40,7 @@ _ENCODER = msgspec.json.Encoder(order="deterministic")
 Json: TypeAlias = object
 
 
-class Program(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProgramSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The front matter of `program.md`; its text is for the improver."""
 
     file: str
@@ -68,7 +68,7 @@ class ProgramCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     must_pass: bool = False
 
 
-def read_program(folder: Path, name: str = FILE) -> tuple[Program, tuple[ProgramCase, ...]]:
+def read_program(folder: Path, name: str = FILE) -> tuple[ProgramSettings, tuple[ProgramCase, ...]]:
     """Raises: InvalidInput: there is none, or it has mistakes."""
     content = read_bounded(folder / name, max_bytes=1_000_000)
     if content is None:
@@ -79,7 +79,7 @@ def read_program(folder: Path, name: str = FILE) -> tuple[Program, tuple[Program
         raise InvalidInput(f"{folder / name}: its settings stand between two lines of ---")
     try:
         fields = yaml.safe_load(head)
-        program = msgspec.convert({**fields, "text": text.strip()}, Program)
+        program = msgspec.convert({**fields, "text": text.strip()}, ProgramSettings)
         lines = read_bounded(folder / program.cases, max_bytes=_MAX_CASES_BYTES) or b""
         decoder = msgspec.json.Decoder(ProgramCase)
         cases = tuple(decoder.decode(line) for line in lines.splitlines() if line.strip())
@@ -90,7 +90,9 @@ def read_program(folder: Path, name: str = FILE) -> tuple[Program, tuple[Program
     return program, cases
 
 
-def program_suite(folder: Path, program: Program, cases: Sequence[ProgramCase]) -> SuiteFile:
+def program_suite(
+    folder: Path, program: ProgramSettings, cases: Sequence[ProgramCase]
+) -> SuiteFile:
     """The cases as a suite, so that the same gate, splits and leak checks apply."""
     suite = Suite(
         name=Path(program.file).stem.replace("_", "-").casefold() or "program",
@@ -118,7 +120,7 @@ def _text(value: Json) -> str:
 class ProgramFile:
     """A program, its cases, and how it is run."""
 
-    program: Program
+    program: ProgramSettings
     cases: tuple[ProgramCase, ...]
     run_program: RunProgram
 
@@ -150,7 +152,7 @@ class ProgramTrials:
     folder: Path
     base: Candidate
     """The texts that the folder has."""
-    program: Program
+    program: ProgramSettings
     cases: Mapping[str, ProgramCase]
     run_program: RunProgram
 

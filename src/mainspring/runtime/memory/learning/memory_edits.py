@@ -14,7 +14,7 @@ from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
 from mainspring.core.sender import Sender
 from mainspring.runtime.memory.learning.extraction import MemoryEvidence
 from mainspring.runtime.memory.memory_folder import MemoryFolder
-from mainspring.runtime.memory.memory_versions import Change, MemoryVersion
+from mainspring.runtime.memory.memory_versions import Change, NoteVersion
 from mainspring.runtime.memory.note import Trust, content_hash, parse_note, text_diff
 
 EditAction: TypeAlias = Literal[
@@ -41,7 +41,7 @@ class RefusedEdit(Struct, frozen=True, kw_only=True):
 
 
 class AppliedEdits(Struct, frozen=True, kw_only=True):
-    versions: tuple[MemoryVersion, ...]
+    versions: tuple[NoteVersion, ...]
     refused: tuple[RefusedEdit, ...] = ()
 
 
@@ -71,7 +71,7 @@ def apply_edits(
     """Apply the edits that were not applied before. A file that has changed since its edit was
     proposed stays as it is and is reported. `key` identifies an edit. Blocks."""
     memory_versions = {version.id: version for version in folder.history()}
-    versions: list[MemoryVersion] = []
+    versions: list[NoteVersion] = []
     refused_edits: list[RefusedEdit] = []
     for edit in edits:
         version_id = version_id_of(key(edit), edit.path)
@@ -94,7 +94,7 @@ def apply_edits(
     return AppliedEdits(versions=tuple(versions), refused=tuple(refused_edits))
 
 
-def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVersion:
+def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> NoteVersion:
     if edit.text is not None:
         return folder.save(parse_note(edit.path, edit.text), change, expected=edit.before)
     if content_hash(folder.content(edit.path)) != edit.before:
@@ -102,7 +102,7 @@ def _apply(folder: MemoryFolder, edit: MemoryEdit, change: Change) -> MemoryVers
     return folder.forget(edit.path, change)
 
 
-def finish_edit(folder: MemoryFolder, version: MemoryVersion, change: Change) -> None:
+def finish_edit(folder: MemoryFolder, version: NoteVersion, change: Change) -> None:
     """Complete an edit whose process was killed after it changed the file, unless the file has
     changed again since."""
     text = folder.text(version.path)

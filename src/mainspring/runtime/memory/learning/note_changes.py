@@ -11,8 +11,8 @@ from difflib import SequenceMatcher
 from mainspring.retrieval.stems import stems, words
 from mainspring.runtime.memory.learning.extraction import MemoryCandidate
 from mainspring.runtime.memory.learning.statements import (
-    Exchange,
     Frame,
+    ValueChange,
     are_same_value,
     can_replace,
     exchange_of,
@@ -79,7 +79,7 @@ def changed_notes(candidate: MemoryCandidate, notes: Sequence[Note]) -> list[Not
     return list(_ended(candidate.text, notes))[:1] if says_no_longer(candidate.text) else []
 
 
-def _exchanges(text: str, exchange: Exchange, notes: Sequence[Note]) -> Iterator[NoteChange]:
+def _exchanges(text: str, exchange: ValueChange, notes: Sequence[Note]) -> Iterator[NoteChange]:
     for note in notes:
         if (body := _exchanged(note.body, exchange)) is not None:
             yield NoteChange(note, f"{body}\n\n{text}", exchange.old, exchange.new)
@@ -135,7 +135,7 @@ def _corrected_values(value: str, notes: Sequence[Note]) -> list[NoteChange]:
     return []
 
 
-def _exchanged(body: str, exchange: Exchange) -> str | None:
+def _exchanged(body: str, exchange: ValueChange) -> str | None:
     """The text with the new name in the place of the old one; `None` if it does not name it."""
     name = re.compile(rf"(?<![\w-]){re.escape(exchange.old)}(?![\w-])", re.IGNORECASE)
     return name.sub(lambda _: exchange.new, body) if name.search(body) else None

@@ -159,7 +159,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True)
-class Exchange:
+class ValueChange:
     """`old` is no longer so; `new` has taken its place."""
 
     old: str
@@ -197,7 +197,7 @@ def forgotten(sentence: str) -> str | None:
     return match["what"].strip(" .!") if match and not _POINTLESS.match(match["what"]) else None
 
 
-def exchange_of(sentence: str) -> Exchange | None:
+def exchange_of(sentence: str) -> ValueChange | None:
     for form in (*_RENAMED, *_EXCHANGED):
         if match := form.search(_POLITE.sub("", sentence)):
             old, new = (_ARTICLES.sub("", match[name]).rstrip(".,;:!") for name in ("old", "new"))
@@ -205,7 +205,7 @@ def exchange_of(sentence: str) -> Exchange | None:
             if is_rename and value_kind(old) is None:  # "the release branch is now called ..."
                 continue
             if old.lower() != new.lower() and not _POINTLESS.match(old):
-                return Exchange(old, new, is_rename)
+                return ValueChange(old, new, is_rename)
     return None
 
 

@@ -76,7 +76,7 @@ class Loop(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The body of a group."""
 
 
-class Decision(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ApprovalChoice(Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     label: str | None = None
 
@@ -86,9 +86,9 @@ class Rework(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_attempts: int = 3
 
 
-class Approval(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ApprovalSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     message: str
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[ApprovalChoice, ...] = ()
     """Empty: approve or reject."""
     capture_response: bool = False
     on_reject: Rework | None = None
@@ -119,7 +119,7 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     trigger_rule: TriggerRule = "all_success"
     retry: Retry | None = None
     loop: Loop | None = None
-    approval: Approval | None = None
+    approval: ApprovalSettings | None = None
     fan_out: FanOut | None = None
     bindings: dict[str, object] = {}
     """The values of `with`."""

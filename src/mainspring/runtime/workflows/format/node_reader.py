@@ -12,8 +12,8 @@ from mainspring.runtime.workflows.format.definition import (
     EFFORTS,
     KINDS,
     TRIGGER_RULES,
-    Approval,
-    Decision,
+    ApprovalChoice,
+    ApprovalSettings,
     FanOut,
     Loop,
     Node,
@@ -258,7 +258,7 @@ class NodeReader:
                 nodes.append(node)
         return tuple(nodes)
 
-    def _approval(self) -> Approval | None:
+    def _approval(self) -> ApprovalSettings | None:
         raw = self._mapping("approval") or {}
         message = raw.get("message")
         if not isinstance(message, str) or not message:
@@ -266,16 +266,16 @@ class NodeReader:
             return None
         if "decisions" in raw and "on_reject" in raw:
             self._error("'approval.decisions' and 'approval.on_reject' are mutually exclusive.")
-        return Approval(
+        return ApprovalSettings(
             message=message,
             decisions=self._decisions(raw["decisions"]) if "decisions" in raw else (),
             capture_response=raw.get("capture_response") is True,
             on_reject=self._rework(raw["on_reject"]) if "on_reject" in raw else None,
         )
 
-    def _decisions(self, raw: object) -> tuple[Decision, ...]:
+    def _decisions(self, raw: object) -> tuple[ApprovalChoice, ...]:
         entries = cast("list[object]", raw) if isinstance(raw, list) else []
-        decisions: list[Decision] = []
+        decisions: list[ApprovalChoice] = []
         for entry in entries:
             fields = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
             name, label = fields.get("id"), fields.get("label")
@@ -283,7 +283,7 @@ class NodeReader:
                 self._error("'approval.decisions[].id' must be kebab-case")
                 return ()
             decisions.append(
-                Decision(id=name.strip(), label=label if isinstance(label, str) else None)
+                ApprovalChoice(id=name.strip(), label=label if isinstance(label, str) else None)
             )
         names = [item.id for item in decisions]
         if len(set(names)) != len(names):

@@ -56,12 +56,12 @@ _PLACES: Mapping[str, Place] = {
 """What a word is in, by the kind of the innermost node of bash's grammar."""
 
 
-class Program(Struct, frozen=True, kw_only=True):
+class ProgramText(Struct, frozen=True, kw_only=True):
     text: str
     variables: dict[str, str]
 
 
-def bash_program(text: str, value_of: Callable[[Reference], object]) -> Program:
+def bash_program(text: str, value_of: Callable[[Reference], object]) -> ProgramText:
     """A bash program whose references are variables.
 
     Raises: InvalidInput: a reference is where bash would read a value as code.
@@ -96,12 +96,12 @@ def bash_program(text: str, value_of: Callable[[Reference], object]) -> Program:
         if reference.name is None:
             variables[name] = value
             pieces.append(_quoted(name, place))
-    return Program(text="".join((*pieces, text[position:])), variables=variables)
+    return ProgramText(text="".join((*pieces, text[position:])), variables=variables)
 
 
 def script_program(
     text: str, value_of: Callable[[Reference], object], runtime: Literal["bun", "uv"]
-) -> Program:
+) -> ProgramText:
     """A TypeScript or Python program whose references are expressions that read a variable."""
     pieces: list[str] = []
     variables: dict[str, str] = {}
@@ -116,7 +116,7 @@ def script_program(
         variables[name] = value
         pieces += (text[position:start], _expression(name, context, runtime))
         position = end
-    return Program(text="".join((*pieces, text[position:])), variables=variables)
+    return ProgramText(text="".join((*pieces, text[position:])), variables=variables)
 
 
 def _expression(name: str, context: str, runtime: str) -> str:

@@ -44,7 +44,7 @@ VARIABLES = frozenset(
 Operator: TypeAlias = Literal["==", "!=", "<=", ">=", "<", ">"]
 
 
-class Output(Struct, frozen=True, kw_only=True):
+class NodeOutput(Struct, frozen=True, kw_only=True):
     """The result of a node, as other nodes read it."""
 
     status: str
@@ -119,7 +119,7 @@ def whole_reference(text: str) -> Reference | None:
     return None
 
 
-def output_value(node_id: str, output: Output | None, field: str | None) -> object:
+def output_value(node_id: str, output: NodeOutput | None, field: str | None) -> object:
     """The value that `$node.output` or `$node.output.field` stands for.
 
     Raises: InvalidInput: the node failed, or has no such field.
@@ -134,7 +134,7 @@ def output_value(node_id: str, output: Output | None, field: str | None) -> obje
     return _field_value(name, output, field)
 
 
-def _field_value(name: str, output: Output, field: str) -> object:
+def _field_value(name: str, output: NodeOutput, field: str) -> object:
     if output.declared is not None and field not in output.declared:
         raise InvalidInput(f"{name}: the output_format has no field {field}")
     fields = as_object(output.structured) or parse_object(output.text)

@@ -85,7 +85,7 @@ class StreamRequest:
     """How events are rendered, if not as those of the Managed Agents API."""
 
 
-class EventStream(Struct, eq=False):
+class StreamSubscription(Struct, eq=False):
     renderer: StreamRenderer
     view: EventView
     after: int
@@ -266,7 +266,7 @@ class EventStreams:
         self._deltas = deltas
         self._limits = limits
         self._clock = clock
-        self._open: set[EventStream] = set()
+        self._open: set[StreamSubscription] = set()
         self._of_tenant: Counter[str] = Counter()
         self._is_closed = False
 
@@ -275,7 +275,7 @@ class EventStreams:
         return sum(self._of_tenant.values())
 
     @asynccontextmanager
-    async def open(self, request: StreamRequest) -> AsyncGenerator[EventStream, None]:
+    async def open(self, request: StreamRequest) -> AsyncGenerator[StreamSubscription, None]:
         """A stream that begins at the current end of the log, or after `request.after`.
 
         Raises:
@@ -286,7 +286,7 @@ class EventStreams:
         with self._counted(request.tenant):
             watch = self._log.store.watch(request.session_id)
             view, after = await self._begin(request)
-            stream = EventStream(
+            stream = StreamSubscription(
                 request.renderer or self._wire, view, after=after, watch=watch, clock=self._clock
             )
             with self._registered(stream):
@@ -330,7 +330,7 @@ class EventStreams:
         raise NotFound("thread", thread_id)
 
     @contextmanager
-    def _registered(self, stream: EventStream) -> Generator[None]:
+    def _registered(self, stream: StreamSubscription) -> Generator[None]:
         self._open.add(stream)
         if self._is_closed:
             stream.end()

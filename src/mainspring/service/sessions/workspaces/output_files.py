@@ -56,7 +56,7 @@ class OutputContent(Protocol):
     def stamp(self) -> str: ...
 
 
-class OutputFolder(Protocol):
+class OutputSource(Protocol):
     """The folder with the output files of a session."""
 
     async def list(self) -> Sequence[ListedOutput]: ...
@@ -129,7 +129,7 @@ class SessionOutputs:
         self,
         tenant: str,
         session_id: str,
-        folder: OutputFolder,
+        folder: OutputSource,
         *,
         is_stopped: IsStopped = _never_stopped,
     ) -> int:
@@ -157,7 +157,7 @@ class SessionOutputs:
         tenant: str,
         paths: dict[str, _StoredPath],
         batch: Sequence[ListedOutput],
-        folder: OutputFolder,
+        folder: OutputSource,
         refused: _RefusedFiles,
     ) -> int:
         """Store a batch and update `paths`. The record is written once for the whole batch."""
@@ -211,7 +211,7 @@ class SessionOutputs:
         session_id: str,
         listed: ListedOutput,
         stored_paths: Sequence[_StoredPath],
-        folder: OutputFolder,
+        folder: OutputSource,
     ) -> _StoredPath | str:
         """Returns the stored path, or the reason why it is not stored."""
         room = self._limits.max_bytes - sum(path.size_bytes for path in stored_paths)

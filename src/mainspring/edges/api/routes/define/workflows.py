@@ -37,7 +37,7 @@ class ListWorkflows(ShortPageQuery, frozen=True, kw_only=True):
     include_archived: bool = False
 
 
-class ListRuns(ShortPageQuery, frozen=True, kw_only=True):
+class ListWorkflowRuns(ShortPageQuery, frozen=True, kw_only=True):
     workflow: str | None = None
     statuses: tuple[RunStatus, ...] = ()
 
@@ -93,7 +93,7 @@ class WorkflowRunRoutes:
     route_options: ClassVar[RouteOptions] = {"for_agent_keys": True}
 
     @route("GET /v1/mainspring/workflow_runs", "List runs of workflows")
-    async def list(self, call: ApiCall[ListRuns, Empty]) -> Page[RunLine]:
+    async def list(self, call: ApiCall[ListWorkflowRuns, Empty]) -> Page[RunLine]:
         query = call.query
         listing = list_query(query, parent=query.workflow, label=query.statuses or None)
         return await self.runs.page(call.who, listing)
