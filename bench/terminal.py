@@ -17,8 +17,8 @@ from report import Measure, median, percentile
 
 from mainspring.config import read_settings
 from mainspring.core.model import TextDelta
-from mainspring.edges.cli.chat.file_index import FileIndex
 from mainspring.edges.cli.render.renderer import TerminalRenderer
+from mainspring.edges.cli.run.file_index import FileIndex
 
 TOKENS, WINDOW, ROUNDS = 20_000, 1_000, 5
 MAX_RATIO = 1.2

@@ -66,6 +66,15 @@ def session_folder() -> str:
     return "." if _backend("bubblewrap") is None else "/mnt/session"
 
 
+def variables_of_other_users() -> dict[str, str]:
+    """With these, the sessions of an ordinary user can run programs, whoever runs the tests."""
+    if _backend("bubblewrap") is not None:
+        return {}
+    if not has_landlock:
+        pytest.skip("neither namespaces nor Landlock here: no program of an ordinary user runs")
+    return {CONTAINER_IS_BOUNDARY: "1"}
+
+
 def require_session_uids() -> None:
     """A uid for the programs of each session."""
     if os.geteuid() != 0:

@@ -64,6 +64,7 @@ def main(root: Path) -> int:
 
 
 def violations(root: Path) -> Iterator[str]:
+    classes: dict[str, Path] = {}
     for path in sources(root):
         place = path.relative_to(root)
         text = path.read_text(encoding="utf-8")
@@ -77,6 +78,7 @@ def violations(root: Path) -> Iterator[str]:
         yield from long_signatures(place, tree, text.splitlines())
         if place.parts[0] == SOURCE:
             yield from unclear_names(place, tree)
+            yield from ambiguous_classes(place, tree, classes)
     for folder, most in MAX_FOLDER_LINES.items():
         files = [file for file in (root / folder).rglob("*.py") if is_counted(root, file)]
         lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
@@ -132,6 +134,15 @@ def unclear_names(place: Path, tree: ast.Module) -> Iterator[str]:
     for node in definitions(tree):
         if fault := fault_of(node.name, is_thing=isinstance(node, ast.ClassDef)):
             yield f"{place}:{node.lineno}: the name {node.name!r} is {fault}"
+
+
+def ambiguous_classes(place: Path, tree: ast.Module, classes: dict[str, Path]) -> Iterator[str]:
+    """The public classes of a module whose name another module has taken already."""
+    for node in definitions(tree):
+        if isinstance(node, ast.ClassDef) and node in tree.body:
+            first = classes.setdefault(node.name, place)
+            if first != place:
+                yield f"{place}:{node.lineno}: {node.name!r} is the name of a class in {first} too"
 
 
 def definitions(

@@ -72,7 +72,7 @@ class Terminal:
     def expect(self, words: str) -> str:
         """Read on until the words are there, after those that were expected before."""
         while (at := self.text.find(words, self._begin)) < 0:
-            if not self._read():
+            if not self.read():
                 raise AssertionError(f"{words!r} did not come after: {self.text[self._begin :]!r}")
         shown = self.text[self._begin : at + len(words)]
         self._seen = self.text[: at + len(words)]
@@ -89,7 +89,7 @@ class Terminal:
     def watch(self, words: str) -> None:
         """Read on until the words are there, wherever; they may be gone again later."""
         while words not in self.text:
-            if not self._read():
+            if not self.read():
                 raise AssertionError(f"{words!r} did not come: {self.text!r}")
 
     def type(self, keys: str) -> None:
@@ -112,7 +112,7 @@ class Terminal:
         while until is None or self.text.find(until, self._begin) < 0:
             if not select.select([self._handle], [], [], 2)[0]:
                 self.type(key)
-            elif not self._read():
+            elif not self.read():
                 return
 
     def resize(self, columns: int) -> None:
@@ -120,7 +120,7 @@ class Terminal:
 
     def wait(self) -> int:
         """The exit status, once everything is read."""
-        while self._read():
+        while self.read():
             pass
         return self._child.wait()
 
@@ -141,7 +141,8 @@ class Terminal:
         shown.feed(self._raw)
         return shown.rows
 
-    def _read(self) -> bool:
+    def read(self) -> bool:
+        """Read a piece; false at the end."""
         ready, _, _ = select.select([self._handle], [], [], _SECONDS)
         if not ready:
             raise AssertionError(f"nothing came for {_SECONDS} s after: {self.text!r}")

@@ -83,20 +83,76 @@ def test_ctrl_c_interrupts_the_reply_and_the_chat_continues(chat: Chat, upstream
         terminal.expect("Never mind.")
 
 
-def test_input_typed_during_a_reply_appears_only_at_the_next_prompt(chat: Chat, upstream: Upstream):
+def test_messages_typed_during_a_reply_wait_in_a_queue_and_can_be_taken_back(
+    chat: Chat, upstream: Upstream
+):
     held = threading.Event()
-    upstream.says("I am counting", held)
+    upstream.says("I am counting ", held)
     upstream.says("Yes.")
     with chat() as terminal:
         terminal.type("go\r")
         terminal.expect("I am counting")
-        terminal.type_ahead("are you done?\rand half")
+        terminal.type("are you done?\r")
+        terminal.watch("queued: are you done?")
+        terminal.type("forget this\r")
+        terminal.watch("queued: forget this")
+        terminal.type("\x1b[A")  # Up takes it back into the line
+        terminal.watch("> forget this")
+        terminal.type("\x15and half")  # Ctrl-U clears the line
+        terminal.watch("> and half")
+        assert len(upstream.requests) == 1
         held.set()
-        assert "are you" not in terminal.expect("1 turn")
+        terminal.expect("1 turn")
         terminal.expect("> are you done?")
-        assert "and half" not in terminal.expect("Yes.")
+        terminal.expect("Yes.")
         terminal.expect("> and half")
         assert upstream.last_words() == "are you done?"
+        assert "forget this" not in json.dumps(upstream.requests)
+
+
+def test_a_message_typed_while_a_tool_runs_is_read_before_the_next_request(
+    chat: Chat, upstream: Upstream, place: Path
+):
+    upstream.says(call("bash", command="until test -e go; do sleep 0.05; done"))
+    upstream.says("Only one, then.")
+    with chat("--mode", "acceptEdits", "--allowedTools", "Bash") as terminal:
+        terminal.type("list two files\r")
+        terminal.watch("bash: until")  # the line that shows what it waits for
+        terminal.type("only one\r")
+        terminal.watch("queued: only one")
+        while "queued: only one" in terminal.text:  # it is sent a moment later
+            terminal.read()
+        (place / "go").touch()
+        terminal.expect("> only one")
+        terminal.expect("Only one, then.")
+        assert "only one" in str(upstream.requests[1]["messages"])
+
+
+def test_esc_interrupts_and_does_not_swallow_the_next_key(chat: Chat, upstream: Upstream):
+    for ending in ("", "b", "\x1b"):
+        held = threading.Event()
+        upstream.says("I was about to ", held)
+        with chat() as terminal:
+            terminal.type("go\r")
+            terminal.expect("about to")
+            terminal.type(f"\x1b{ending}")  # tmux passes both keys on in one piece
+            terminal.expect("interrupted")
+            held.set()
+            upstream.says("Never mind.")
+            terminal.type("uni\r")
+            terminal.expect("Never mind.")
+            assert upstream.last_words().startswith(f"{ending.strip(chr(27))}uni")
+
+
+def test_shift_tab_cycles_the_modes_before_and_during_a_session(chat: Chat, upstream: Upstream):
+    with chat() as terminal:
+        terminal.type("\x1b[Z")
+        terminal.watch("mode acceptEdits")
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        terminal.watch("mode acceptEdits · context")
+        terminal.type("\x1b[Z")
+        terminal.watch("mode plan · context")
 
 
 def test_ctrl_c_twice_at_the_prompt_exits_with_status_130(chat: Chat):

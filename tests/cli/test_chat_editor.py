@@ -13,7 +13,7 @@ from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
 from tests.written_files import write_file
 
-from mainspring.edges.cli.chat.file_index import FileIndex
+from mainspring.edges.cli.run.file_index import FileIndex
 from mainspring.runtime.corrections import Corrections
 
 PNG = base64.b64decode(
@@ -186,9 +186,10 @@ def test_a_resumed_conversation_is_shown_and_another_session_can_be_picked(
         terminal.expect("all I know")
         terminal.expect("> ")
         terminal.type("/resume\r")
-        terminal.expect("the number?")
-        terminal.expect("number of the session: ")
-        terminal.type("1\r")
+        terminal.watch("session: ")
+        terminal.type("numb")
+        terminal.watch("1 of 1 ")
+        terminal.type("\r")
         terminal.expect("> the number?")
         terminal.expect("It is seven.")
         terminal.expect("this is session ")
@@ -223,9 +224,8 @@ def test_rewind_restores_files_and_conversation(chat: Chat, upstream: Upstream, 
         terminal.expect("> ")
         assert "change it" in (place / "talk.md").read_text()
         terminal.type("/rewind\r")
-        terminal.expect("2  change it")
-        terminal.expect("before message number: ")
-        terminal.type("2\r")
+        terminal.watch("❯ change it")
+        terminal.type("\r")
         terminal.expect("Go back?")
         terminal.type("y\r")
         terminal.expect("restored ")

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.abilities import require_sandbox
+from tests.abilities import require_sandbox, variables_of_other_users
 from tests.environ import UID, clean_environ, python_of_all
 from tests.examples.test_examples import copy_example, offline_commands
 
@@ -112,6 +112,6 @@ def test_the_maintainer_works_for_a_user_who_may_only_read_the_checkout(place: P
     home = Path(tempfile.mkdtemp(dir="/dev/shm"))
     os.chown(home, UID, UID)
     try:
-        run_example(place, {"HOME": str(home)}, user=UID)
+        run_example(place, {"HOME": str(home)} | variables_of_other_users(), user=UID)
     finally:
         shutil.rmtree(home)

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import psycopg
 import pytest
-from anyio.abc import SocketStream
+from anyio.abc import SocketStream, TaskStatus
 from tests.at_once import at_once
 from tests.fixtures_postgres import DATABASE, Postgres
 
@@ -104,8 +104,9 @@ class Proxy:
         self._folder = folder
         self._server = server
 
-    async def run(self) -> None:
+    async def run(self, *, task_status: TaskStatus[None]) -> None:
         async with await anyio.create_unix_listener(self._folder / SOCKET) as listener:
+            task_status.started()
             await listener.serve(self._serve)
 
     async def _serve(self, client: SocketStream) -> None:
@@ -143,8 +144,7 @@ def proxy(postgres: Postgres, postgres_url: str) -> Iterator[Proxy]:
 
 async def test_an_append_whose_reply_was_lost_is_not_repeated(proxy: Proxy):
     async with anyio.create_task_group() as group:
-        group.start_soon(proxy.run)
-        await anyio.wait_all_tasks_blocked()
+        await group.start(proxy.run)
         async with open_writer(proxy.url) as (log, writer):
             for number in range(5):
                 await writer.append(message(f"{number}"))

@@ -8,7 +8,8 @@ import pytest
 from tests.network.internet import LOOPBACK, Internet, internet, ok
 
 from mainspring.capabilities.network.http1 import ProxyLimits
-from mainspring.capabilities.network.rules import EgressRule
+from mainspring.capabilities.network.rules import EgressRule, parse_rules
+from mainspring.core.errors import InvalidInput
 from mainspring.core.ports import Credential
 
 GOOD = "Host: api.test:{port}"
@@ -253,3 +254,17 @@ async def test_a_wildcard_rule_reaches_only_public_addresses_and_named_ranges():
         assert (await net.get("api.test")).status == 200
     async with internet(EgressRule(host="*")) as net:
         assert await net.is_refused("api.test")
+
+
+async def test_an_address_is_a_host_only_for_a_rule_that_names_it():
+    async with internet(EgressRule(host="*", addresses=LOOPBACK)) as net:
+        for address in ("127.0.0.1", "127.1", "0x7f000001", "2130706433", "127.0.0.01"):
+            assert await net.is_refused(address), address
+    async with internet(EgressRule(host="127.0.0.1", addresses=LOOPBACK)) as net:
+        async with net.tunnel("127.0.0.1"):
+            pass  # it has a certificate for the address
+        for other in ("127.0.0.2", "127.1", "2130706433", "api.test"):
+            assert await net.is_refused(other), other
+    for entry in ("10.0.0.5", {"host": "127.1", "addresses": ["127.0.0.0/8"]}):
+        with pytest.raises(InvalidInput, match="is not a host name"):
+            parse_rules({"type": "limited", "allowed_hosts": [entry]})

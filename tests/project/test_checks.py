@@ -221,6 +221,13 @@ def test_technical_terms_private_names_and_qualified_participles_pass(run: Run, 
     assert result.returncode == 0, result.stdout
 
 
+def test_a_second_class_of_the_same_name_fails_the_limits(run: Run, seed: Seed):
+    for layer in ("log", "runtime"):
+        seed(f"src/mainspring/{layer}/seeded.py", DOC + "class Seeded:\n    pass\n")
+    result = run("python", "tools/limits.py")
+    assert rejects(result, "runtime/seeded.py:3: 'Seeded'", "src/mainspring/log/seeded.py")
+
+
 @pytest.mark.parametrize("layer", ["core", "wiring"])
 def test_a_layer_that_is_too_large_fails_the_limits(layer: str, run: Run, seed: Seed):
     for part in range(9):

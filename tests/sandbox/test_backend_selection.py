@@ -41,7 +41,7 @@ async def test_bubblewrap_is_preferred_and_the_probe_is_cached(tmp_path: Path):
 
 async def test_a_backend_that_passed_outside_is_tried_again_in_a_container(tmp_path: Path):
     """Both may share a home folder."""
-    require_isolation()
+    require_bubblewrap("in a container, what is tried first is what holds in a container in it")
     cache = tmp_path / "cache"
     with anyio.fail_after(60):
         outside = await select_backend(SandboxSettings(), cache=cache)
@@ -53,6 +53,21 @@ async def test_a_backend_that_passed_outside_is_tried_again_in_a_container(tmp_p
     tried = run_confined(sys.executable, "-c", code, str(cache))
     assert outside.name not in tried.stdout
     assert tried.stdout.strip() == "landlock" or "no sandbox works here" in tried.stderr
+
+
+async def test_a_backend_that_failed_is_tried_again_after_a_minute(tmp_path: Path):
+    cache = tmp_path / "cache"
+    no_image = SandboxSettings(forced="docker", image="there-is-no-such-image")
+
+    async def written_at(now: datetime) -> tuple[int, str]:
+        with anyio.fail_after(60), pytest.raises(SandboxFailed) as refused:
+            await select_backend(no_image, cache=cache, clock=lambda: now)
+        return cache.stat().st_ino, str(refused.value)
+
+    first = await written_at(NOON)
+    assert await written_at(NOON + timedelta(seconds=59)) == first
+    assert (await written_at(NOON + timedelta(seconds=61)))[0] != first[0]
+    assert "docker" in first[1]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"boot": "other", "shown": ["x"]}'])

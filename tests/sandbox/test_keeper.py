@@ -18,30 +18,29 @@ from mainspring.capabilities.sandbox.backend import (
     SandboxSpec,
     module_command,
 )
-from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
 from mainspring.capabilities.sandbox.keeper_process.execution_records import ExecutionRecords
 from mainspring.capabilities.sandbox.keeper_process.keeper_connection import start_keeper
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox, SandboxServices
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
 
+ROOT = Path(__file__).parents[2]
 HARNESS = """
 import anyio, sys
 from pathlib import Path
-from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from tests.abilities import require_sandbox
 from mainspring.capabilities.sandbox.backend import SandboxSpec
 from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
-from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest
 
-async def main(bwrap, workspace, state, script):
+async def main(workspace, state, script):
     spec = SandboxSpec(session_id="test", workspace=Path(workspace), state=Path(state))
-    sandbox = KeeperSandbox(spec, Bubblewrap(path=bwrap))
+    sandbox = KeeperSandbox(spec, require_sandbox())
     await sandbox.run(ExecRequest(key="effect", argv=("sh", "-c", script)))
 
 anyio.run(main, *sys.argv[1:])
 """
-ONCE = "echo done >> effects; echo out; echo begun > begun; cat gate > /dev/null; echo after"
+ONCE = "echo done >> effects; echo out; echo begun > begun; cat $PWD/gate > /dev/null; echo after"
 
 
 def processes(*holding: str) -> list[int]:
@@ -58,9 +57,28 @@ def processes(*holding: str) -> list[int]:
 
 
 def keeper_of(site: SandboxSpec) -> int:
-    """The parent of the launcher that is working for this site."""
-    launcher = min(processes("bwrap", str(site.workspace)))
-    return int(Path(f"/proc/{launcher}/stat").read_text().rpartition(")")[2].split()[1])
+    """The process whose errors go to the log of this site."""
+    log = str(site.state / "keeper.log")
+    return min(pid for pid in processes("keeper_process.keeper") if errors_of(pid) == log)
+
+
+def errors_of(pid: int) -> str | None:
+    try:
+        return os.readlink(f"/proc/{pid}/fd/2")
+    except OSError:
+        return None
+
+
+def parent_of(pid: int) -> int | None:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return None
+
+
+def launcher_of(site: SandboxSpec) -> int:
+    keeper = keeper_of(site)
+    return min(pid for pid in processes() if parent_of(pid) == keeper)
 
 
 def make_barrier(site: SandboxSpec) -> None:
@@ -163,14 +181,14 @@ async def test_cancelling_kills_the_program_and_is_recorded(
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-async def test_a_killed_harness_repeats_no_program(site: SandboxSpec, bubblewrap: Bubblewrap):
+async def test_a_killed_harness_repeats_no_program(site: SandboxSpec, backend: Backend):
     make_barrier(site)
-    place = [bubblewrap.path, str(site.workspace), str(site.state)]
-    harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE])
+    place = [str(site.workspace), str(site.state)]
+    harness = subprocess.Popen([sys.executable, "-c", HARNESS, *place, ONCE], cwd=ROOT)
     await wait_until_passed(site, "begun")
     harness.kill()
     harness.wait()
-    sandbox = KeeperSandbox(site, bubblewrap)
+    sandbox = KeeperSandbox(site, backend)
     collected: list[ExecResult | None] = []
 
     async def collect():
@@ -190,7 +208,6 @@ async def test_a_killed_harness_repeats_no_program(site: SandboxSpec, bubblewrap
     assert (site.workspace / "effects").read_text() == "done\n"
 
 
-@pytest.mark.usefixtures("bubblewrap")
 async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: SandboxSpec):
     make_barrier(site)
     wanted = ExecRequest(key="k", argv=("sh", "-c", ONCE))
@@ -205,16 +222,13 @@ async def test_a_program_is_lost_with_its_keeper(sandbox: KeeperSandbox, site: S
             os.kill(keeper_of(site), signal.SIGKILL)
         assert (await sandbox.run(wanted)).stop_cause == "lost"
         found = await sandbox.find_result("k")
-        await wait_until(
-            lambda: not [pid for pid in processes("cat", "gate") if is_ours(pid, site)]
-        )
+        await wait_until(lambda: not processes("cat", f"{site.workspace}/gate"))
     assert found is not None
     assert found.stop_cause == "lost"
     assert (site.workspace / "effects").read_text() == "done\n"
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
-@pytest.mark.usefixtures("bubblewrap")
 async def test_a_lost_sandbox_is_replaced(sandbox: KeeperSandbox, site: SandboxSpec):
     make_barrier(site)
     with anyio.fail_after(60):
@@ -226,7 +240,7 @@ async def test_a_lost_sandbox_is_replaced(sandbox: KeeperSandbox, site: SandboxS
 
             group.start_soon(run)
             await wait_until_passed(site, "begun")
-            os.kill(processes("bwrap", str(site.workspace))[0], signal.SIGKILL)
+            os.kill(launcher_of(site), signal.SIGKILL)
     assert (await sh(sandbox, "echo next")).stdout.head == b"next\n"
 
 
@@ -276,7 +290,6 @@ def test_a_keeper_that_cannot_start_leaves_no_open_files(site: SandboxSpec, back
     assert len(os.listdir("/proc/self/fd")) == open_before
 
 
-@pytest.mark.usefixtures("bubblewrap")
 async def test_an_unused_keeper_lingers_and_exits(site: SandboxSpec, backend: Backend):
     brief = KeeperSandbox(site, backend, linger_seconds=0.1)
     await sh(brief, "true")
@@ -289,9 +302,9 @@ async def test_an_unused_keeper_lingers_and_exits(site: SandboxSpec, backend: Ba
 
 async def test_closing_ends_all_programs(site: SandboxSpec, backend: Backend):
     sandbox = KeeperSandbox(site, backend)
-    await sandbox.begin(ExecRequest(key="k", argv=("sleep", "8643")))
+    await sandbox.begin(ExecRequest(key="k", argv=("sleep", "8644")))
     await sandbox.close()
-    assert not processes("bwrap", str(site.workspace))
+    assert not processes("sleep", "8644")
     ran = await sandbox.find_result("k")
     assert ran is not None
     assert ran.stop_cause == "cancelled"
@@ -336,12 +349,12 @@ async def test_services_are_limited_and_end_with_the_session(site: SandboxSpec, 
     services = SandboxServices(site, backend)
     with anyio.fail_after(60):
         for number in range(4):
-            wanted = ExecRequest(key=str(number), argv=("sleep", "8644"))
+            wanted = ExecRequest(key=str(number), argv=("sleep", "8645"))
             await services.start(f"service {number}", wanted)
         with pytest.raises(SandboxFailed, match="at most 4"):
-            await services.start("fifth", ExecRequest(key="5", argv=("sleep", "8644")))
+            await services.start("fifth", ExecRequest(key="5", argv=("sleep", "8645")))
         await services.close()
-    assert not processes("bwrap", str(site.workspace))
+    assert not processes("sleep", "8645")
 
 
 def test_the_keeper_and_the_agent_import_no_slow_modules():

@@ -31,7 +31,6 @@ def is_dead(process: int) -> bool:
     return said.rpartition(")")[2].split()[0] == "Z"
 
 
-@pytest.mark.usefixtures("bubblewrap")
 async def test_a_sandbox_of_another_version_is_not_used(site: SandboxSpec, backend: Backend):
     async with KeeperSandbox(site, backend) as sandbox:
         await sh(sandbox, "true")
@@ -70,7 +69,6 @@ async def test_only_keepers_of_another_version_are_ended(site: SandboxSpec, back
         await services.close()
 
 
-@pytest.mark.usefixtures("bubblewrap")
 async def test_a_keeper_that_does_not_answer_is_killed(site: SandboxSpec, backend: Backend):
     sandbox = KeeperSandbox(site, backend)
     await sh(sandbox, "true")

@@ -55,6 +55,7 @@ async def test_packages_are_pinned_at_first_use_and_then_used_offline(
     trust(scene.workspace, home=scene.home)
     cache = scene.home / ".mainspring/mcp-packages"
     async with running_registry() as registry:
+        registry.url = registry.url.replace("localhost", "127.0.0.1")  # an address is a host here
         publish(registry, "1.0.0")
         first = await use(scene, registry)
         assert first.startswith("1.0.0 "), first

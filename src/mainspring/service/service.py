@@ -105,7 +105,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.views.change_feed import ChangeFeed
 from mainspring.service.views.listed_sessions import ListedSessions
 from mainspring.service.views.log_windows import LogWindows
-from mainspring.service.views.session_files import OpenSessionSnapshots, SessionFiles
+from mainspring.service.views.session_files import FilesOfSessions, OpenSessionSnapshots
 from mainspring.service.webhooks.webhook_deliveries import Deliveries, WebhookPoster
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -233,7 +233,7 @@ def _build_views(infrastructure: Infrastructure, sessions: SessionServices) -> V
         listed=listed,
         windows=LogWindows(sessions.sessions, listed),
         feed=ChangeFeed(listed),
-        files=SessionFiles(sessions.sessions, infrastructure.open_snapshots),
+        files=FilesOfSessions(sessions.sessions, infrastructure.open_snapshots),
     )
 
 

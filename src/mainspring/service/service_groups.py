@@ -47,7 +47,7 @@ from mainspring.service.vaults.vaults import Vaults
 from mainspring.service.views.change_feed import ChangeFeed
 from mainspring.service.views.listed_sessions import ListedSessions
 from mainspring.service.views.log_windows import LogWindows
-from mainspring.service.views.session_files import SessionFiles
+from mainspring.service.views.session_files import FilesOfSessions
 from mainspring.service.webhooks.webhook_deliveries import Deliveries
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox, SessionEventForwarder
@@ -116,7 +116,7 @@ class ViewServices:
     listed: ListedSessions
     windows: LogWindows
     feed: ChangeFeed
-    files: SessionFiles
+    files: FilesOfSessions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

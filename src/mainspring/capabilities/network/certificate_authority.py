@@ -6,6 +6,7 @@ from __future__ import annotations
 import ssl
 import tempfile
 from datetime import timedelta
+from ipaddress import IPv4Address
 from pathlib import Path
 
 from cryptography import x509
@@ -14,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from mainspring.capabilities.network.rules import ipv4_address
 from mainspring.core.clock import Clock
 
 _BACKDATED = timedelta(days=1)
@@ -54,9 +56,11 @@ class CertificateAuthority:
         return self._contexts[host]
 
     def _new_context(self, host: str) -> ssl.SSLContext:
+        address = ipv4_address(host)
+        name = x509.DNSName(host) if address is None else x509.IPAddress(IPv4Address(address))
         leaf = (
             self._sign(x509.Name([]), self._leaf_key)
-            .add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=True)
+            .add_extension(x509.SubjectAlternativeName([name]), critical=True)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_key_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

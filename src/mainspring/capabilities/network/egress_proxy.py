@@ -41,6 +41,7 @@ from mainspring.capabilities.network.rules import (
     EgressRules,
     Scheme,
     host_name,
+    ipv4_address,
     network_fact,
     parse_rules,
 )
@@ -283,10 +284,10 @@ def _authority(text: str, scheme: Scheme) -> tuple[str, int]:
     """Parse `HOST[:PORT]`.
 
     Raises:
-        HttpError: it is not a host name and port; an IP address is refused.
+        HttpError: it is neither a host name nor a plain IPv4 address.
     """
     match = _AUTHORITY.fullmatch(text)
-    host = None if match is None else host_name(match[1])
+    host = None if match is None else host_name(match[1]) or ipv4_address(match[1])
     if match is None or host is None:
         raise HttpError(403, "use a host name, not an address")
     port = int(match[2]) if match[2] else PORTS[scheme]

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from ipaddress import IPv4Network, IPv6Network, ip_network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network, ip_network
 from typing import Literal, TypeAlias
 from urllib.parse import unquote_to_bytes
 
@@ -45,7 +45,7 @@ class EgressRequest:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EgressRule:
     host: str
-    """A name, `*.` and a name for all its subdomains, or `*` for every host."""
+    """A name, `*.` and a name for all its subdomains, `*` for every name, or an IPv4 address."""
     methods: frozenset[str] = frozenset()
     """Allowed methods; all if empty."""
     paths: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ def _parse_rule(entry: str | _Host) -> EgressRule:
         if not 0 < port < 65536:
             raise InvalidInput(f"{host.host}: {port} is not a valid port")
     return EgressRule(
-        host=_parse_host(host.host),
+        host=_parse_host(host.host, may_be_address=bool(host.addresses)),
         methods=frozenset(host.methods),
         paths=host.paths,
         plain_http=host.plain_http,
@@ -157,9 +157,12 @@ def _parse_rule(entry: str | _Host) -> EgressRule:
     )
 
 
-def _parse_host(text: str) -> str:
+def _parse_host(text: str, *, may_be_address: bool) -> str:
+    """An address needs `addresses` beside it: no list of names allows one by mistake."""
     wildcard = "*." if text.startswith("*.") else ""
     host = host_name(text[len(wildcard) :])
+    if host is None and may_be_address:
+        host = ipv4_address(text)
     if host is None:
         wrong = InvalidInput(f"allowed_hosts: {text!r} is not a host name")
         wrong.add_note("api.example.com, or *.example.com for all below it; no address, no URL")
@@ -184,10 +187,20 @@ def host_name(text: str) -> str | None:
     return name
 
 
+def ipv4_address(text: str) -> str | None:
+    """An IPv4 address as it is usually written; `None` for other ways to write it, and anything
+    else."""
+    try:
+        return text if str(IPv4Address(text)) == text else None
+    except ValueError:
+        return None
+
+
 def is_host(host: str, pattern: str) -> bool:
-    """`*.example.com` matches all subdomains of example.com, but not example.com itself."""
+    """`*.example.com` matches all subdomains of example.com, but not example.com itself; `*` no
+    address."""
     if pattern == "*":
-        return True
+        return ipv4_address(host) is None
     if pattern.startswith("*."):
         return host.endswith(pattern[1:])
     return host == pattern

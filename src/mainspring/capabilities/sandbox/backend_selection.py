@@ -8,7 +8,7 @@ import os
 import sys
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import combinations
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -24,7 +24,7 @@ from mainspring.capabilities.sandbox.backends.docker import Docker
 from mainspring.capabilities.sandbox.backends.landlock import Landlock
 from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.capabilities.sandbox.backends.macos import Seatbelt
-from mainspring.capabilities.sandbox.canaries import canary_failure, probe_spec
+from mainspring.capabilities.sandbox.canaries import CanaryFailure, canary_failure, probe_spec
 from mainspring.capabilities.sandbox.keeper_process.execution_records import boot_id
 from mainspring.core.clock import Clock, now
 from mainspring.core.errors import InvalidInput, SandboxFailed
@@ -45,6 +45,8 @@ _NAMESPACES = (
 )
 
 
+_REFUSED_LIFETIME = timedelta(seconds=60)
+"""So that many sessions in a row do not try again, and what you mend is soon seen."""
 _FACTS = ("CapBnd", "CapEff", "NoNewPrivs", "Seccomp")
 """Lines of /proc/self/status."""
 
@@ -76,26 +78,33 @@ class BackendRefusal(Struct, frozen=True):
     fix: str
 
 
+class _Refused(Struct, frozen=True):
+    reason: str
+    until: datetime
+
+
 class _VerifiedBackends(Struct, frozen=True):
-    """Backends that passed their canaries since the machine was booted."""
+    """Backends that passed their canaries since the machine was booted, and those that failed a
+    moment ago."""
 
     boot: str
     shown: list[str]
     """Hashes of everything that each backend depends on."""
+    refused: dict[str, _Refused] = {}
 
 
 async def select_backend(
     settings: SandboxSettings, *, cache: Path | None, clock: Clock = now
 ) -> Backend:
-    """The first backend that stops all three canaries. `cache`, a file of the operator, stores the
-    result until the machine restarts.
+    """The first backend that stops all three canaries. `cache`, a file of the operator, stores what
+    passed until the machine restarts, and what failed for a minute.
 
     Raises:
         SandboxFailed: no backend works, so nothing may run; it says why each fails and how to fix
         it.
     """
     refusals: list[BackendRefusal] = []
-    memory = await to_thread.run_sync(_ProbeCache.of, cache)
+    memory = await to_thread.run_sync(_ProbeCache.of, cache, clock)
     names = (settings.forced,) if settings.forced else _IN_ORDER
     for name in names:
         backend = await _try_backend(name, settings, memory, clock)
@@ -131,10 +140,13 @@ async def _first_passing(
             return backend
     failure: str | None = None
     for backend, key in keys:
-        why = await canary_failure(backend, _python_in(backend))
+        why = cache.refusal(key)
         if why is None:
-            await to_thread.run_sync(cache.keep, key)
-            return backend
+            failed = await canary_failure(backend, _python_in(backend))
+            await to_thread.run_sync(cache.keep, key, failed)
+            if failed is None:
+                return backend
+            why = failed.reason
         failure = failure or why
     return BackendRefusal(name, failure or "nothing to try", _FIXES[name])
 
@@ -272,36 +284,50 @@ def _confinement() -> list[str]:
 class _ProbeCache:
     """The cache file. It is ignored if other users can write to it or it cannot be read."""
 
-    def __init__(self, path: Path | None, verified: set[str]) -> None:
+    def __init__(self, path: Path | None, clock: Clock, verified: _VerifiedBackends) -> None:
         self._path = path
-        self._verified = verified
+        self._clock = clock
+        self._passed = set(verified.shown)
+        self._refused = dict(verified.refused)
 
     @classmethod
-    def of(cls, path: Path | None) -> _ProbeCache:
-        if path is None:
-            return cls(None, set())
-        try:
-            with path.open("rb") as file:
-                state = os.fstat(file.fileno())
-                verified = _VERIFIED_DECODER.decode(file.read())
-        except (OSError, msgspec.MsgspecError, RecursionError):
-            return cls(path, set())
-        is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o022
-        is_current = verified.boot != "" and verified.boot == boot_id().decode()
-        return cls(path, set(verified.shown) if is_ours and is_current else set())
+    def of(cls, path: Path | None, clock: Clock) -> _ProbeCache:
+        verified = None if path is None else _read_verified(path)
+        return cls(path, clock, verified or _VerifiedBackends("", []))
 
     def has(self, key: str) -> bool:
-        return key in self._verified
+        return key in self._passed
 
-    def keep(self, key: str) -> None:
-        self._verified.add(key)
+    def refusal(self, key: str) -> str | None:
+        refused = self._refused.get(key)
+        return None if refused is None or refused.until < self._clock() else refused.reason
+
+    def keep(self, key: str, failure: CanaryFailure | None) -> None:
+        if failure is None:
+            self._passed.add(key)
+        elif not failure.is_timeout:
+            self._refused[key] = _Refused(failure.reason, self._clock() + _REFUSED_LIFETIME)
         if self._path is None:
             return
-        verified = _VerifiedBackends(boot=boot_id().decode(), shown=sorted(self._verified))
+        current = {key: item for key, item in self._refused.items() if item.until > self._clock()}
+        boot = boot_id().decode()
+        verified = _VerifiedBackends(boot=boot, shown=sorted(self._passed), refused=current)
         # a home that cannot be written: the next run tries again
         with suppress(OSError, InvalidInput):
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             write_atomic(self._path, msgspec.json.encode(verified))
+
+
+def _read_verified(path: Path) -> _VerifiedBackends | None:
+    try:
+        with path.open("rb") as file:
+            state = os.fstat(file.fileno())
+            verified = _VERIFIED_DECODER.decode(file.read())
+    except (OSError, msgspec.MsgspecError, RecursionError):
+        return None
+    is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o022
+    is_current = verified.boot != "" and verified.boot == boot_id().decode()
+    return verified if is_ours and is_current else None
 
 
 _VERIFIED_DECODER = msgspec.json.Decoder(_VerifiedBackends)

@@ -71,17 +71,24 @@ class _CanaryTargets(Struct, frozen=True):
         return True
 
 
-async def canary_failure(backend: Backend, python: str) -> str | None:
+class CanaryFailure(Struct, frozen=True):
+    reason: str
+    is_timeout: bool = False
+    """A machine that is busy may be the cause."""
+
+
+async def canary_failure(backend: Backend, python: str) -> CanaryFailure | None:
     """Why the backend fails its canaries; `None` if it passes."""
     mode = _PRIVATE_MODE if backend.level == "container" else _OUTSIDE_MODE
     place = await to_thread.run_sync(_make_probe_folder, mode)
     try:
         with _canary_targets(place / "outside") as outside, anyio.fail_after(_SECONDS):
-            return await _run_canaries(backend, place, outside, python)
+            broken = await _run_canaries(backend, place, outside, python)
+            return None if broken is None else CanaryFailure(broken)
     except SandboxFailed as failed:
-        return str(failed)
+        return CanaryFailure(str(failed))
     except TimeoutError:
-        return f"no result within {_SECONDS:.0f} s"
+        return CanaryFailure(f"no result within {_SECONDS:.0f} s", is_timeout=True)
     finally:
         await to_thread.run_sync(lambda: shutil.rmtree(place, ignore_errors=True))
 

@@ -37,10 +37,10 @@ from mainspring.service.views.log_windows import (
 from mainspring.service.views.session_files import (
     DiffQuery,
     FilesDiff,
+    FilesOfSessions,
     ListSnapshots,
     RewindFiles,
     RewoundFiles,
-    SessionFiles,
     SnapshotLine,
 )
 
@@ -191,7 +191,7 @@ class LogRoutes:
 
 @dataclass(frozen=True, slots=True)
 class FileViewRoutes:
-    files: SessionFiles
+    files: FilesOfSessions
     route_options: ClassVar[RouteOptions] = {"is_extension": True}
 
     @route(

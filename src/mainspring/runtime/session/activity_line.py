@@ -93,6 +93,11 @@ def activity_line(row: SessionRow, activity: SessionActivity, *, has_work: bool)
     )
 
 
+def work_text(activity: SessionActivity) -> str:
+    """What a session that runs in this process does."""
+    return _work(activity, [step for step in _open_steps(activity) if step.state == "asked"])[0]
+
+
 def _text(status: Status, activity: SessionActivity) -> tuple[str, WaitsFor | None]:
     steps = _open_steps(activity)
     asked = [step for step in steps if step.state == "asked"]

@@ -92,7 +92,7 @@ class RewoundFiles(Struct, frozen=True, kw_only=True):
     type: Literal["rewound_files"] = "rewound_files"
 
 
-class SessionFiles:
+class FilesOfSessions:
     def __init__(self, sessions: Sessions, open_snapshots: OpenSessionSnapshots) -> None:
         self._sessions = sessions
         self._open_snapshots = open_snapshots

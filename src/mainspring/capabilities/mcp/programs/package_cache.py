@@ -47,7 +47,17 @@ _NPM_OPTIONS = (
 
 _APT_SOURCES = "MAINSPRING_APT_SOURCES"
 _REGISTRIES = ("npm_config_registry", "NPM_CONFIG_REGISTRY", "UV_DEFAULT_INDEX", "UV_INDEX_URL")
-_PRIVATE_ADDRESSES = ("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7")
+_REGISTRY_ADDRESSES = (
+    *("127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "fc00::/7"),
+    "100.64.0.0/10",  # networks of carriers and VPNs
+    *(
+        "192.0.2.0/24",
+        "198.18.0.0/15",
+        "198.51.100.0/24",
+        "203.0.113.0/24",
+    ),  # proxies that answer DNS
+)
+"""Where a registry may be besides public addresses: not at those of a platform's metadata."""
 
 
 class RunInstaller(Protocol):
@@ -109,7 +119,7 @@ class Toolchain:
                         "host": url.hostname,
                         "plain_http": url.scheme == "http",
                         "ports": [] if url.port is None else [url.port],
-                        "addresses": list(_PRIVATE_ADDRESSES),
+                        "addresses": list(_REGISTRY_ADDRESSES),
                     }
                 )
         return {"type": "unrestricted", "allowed_hosts": hosts}

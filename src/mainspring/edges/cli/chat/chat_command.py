@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio.abc import TaskGroup
 
-from mainspring.config import Settings
+from mainspring.config import FOLDER, Settings, is_postgres
+from mainspring.core import events
 from mainspring.core.content import Block, TextBlock
+from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, MainspringError
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.action_runner import hints_for
@@ -34,6 +37,8 @@ from mainspring.edges.cli.run.session_runner import (
     print_status,
 )
 from mainspring.edges.cli.run.terminal_input import Keyboard
+from mainspring.harness.permissions.policy import Mode
+from mainspring.log.task_groups import background_tasks
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.command_results import SubmittedResult
 from mainspring.runtime.corrections import Corrections
@@ -48,6 +53,7 @@ from mainspring.runtime.slash_commands import (
     SlashCommand,
     available_commands,
     mode_of,
+    mode_update,
     parse_command,
     run_command,
     unescape_message,
@@ -62,20 +68,26 @@ if TYPE_CHECKING:
         chat_servers,
         chat_sessions,
         chat_shell,
-        line_editor,
         mentions,
     )
     from mainspring.edges.cli.chat.chat_sessions import PickedSession
+    from mainspring.edges.cli.run import input_loop, line_completion
 else:
     chat_sessions = LazyModule("mainspring.edges.cli.chat.chat_sessions")
     chat_shell = LazyModule("mainspring.edges.cli.chat.chat_shell")
-    line_editor = LazyModule("mainspring.edges.cli.chat.line_editor")
+    input_loop = LazyModule("mainspring.edges.cli.run.input_loop")
+    line_completion = LazyModule("mainspring.edges.cli.run.line_completion")
     mentions = LazyModule("mainspring.edges.cli.chat.mentions")
     chat_servers = LazyModule("mainspring.edges.cli.chat.chat_servers")  # most chats never ask
     chat_memory = LazyModule("mainspring.edges.cli.chat.chat_memory")
     chat_guide = LazyModule("mainspring.edges.cli.chat.chat_guide")
 
 INTERRUPTED = 130
+_CYCLED_MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
+"""Shift-Tab goes from one to the next."""
+_TAKE_BACK_SECONDS = 2.0
+"""How long a message that was typed while a tool runs can be taken back: long enough to press a
+key."""
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that can begin a session; the others need one."""
 
@@ -83,18 +95,25 @@ _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 async def chat(settings: Settings, *, arguments: RunArguments) -> int:
     """Talk with an agent. /help lists the commands; Ctrl-D leaves."""
     async with open_chosen_session(settings, arguments) as (runner, options):
-        keyboard = Keyboard(colour=settings.color)
-        keyboard.open()
+        keyboard = Keyboard(settings)
         folder = Path(settings.folder, options.workspace or ".")
         commands = settings_commands(settings, runner.loaded_policy)
         status = StatusLine(folder, commands if commands.status_line is not None else None)
-        chat = _Chat(settings, options, runner, keyboard, status)
-        if keyboard.is_terminal:
-            editor = line_editor.open_editor(
-                settings, folder, commands=chat.commands, status=lambda: status.text
+        sources = None
+        if keyboard.can_redraw:
+            sources = line_completion.open_sources(
+                folder, commands=lambda: available_commands(chat.agent), status=lambda: status.text
             )
-            keyboard.edit_with(editor)
-        return await chat.run()
+        async with keyboard.opened(sources, _history_file(settings)), background_tasks() as group:
+            chat = _Chat(settings, options, runner, keyboard, status, group)
+            with runner.notices.redirected_to(chat.print_line):
+                return await chat.run()
+
+
+def _history_file(settings: Settings) -> Path:
+    is_server = is_postgres(settings.store)
+    place = Path(settings.folder) / FOLDER if is_server else Path(settings.store).parent
+    return place / "chat_history"
 
 
 class _Chat:
@@ -105,7 +124,16 @@ class _Chat:
         runner: SessionRunner,
         keyboard: Keyboard,
         status: StatusLine,
+        group: TaskGroup,
     ) -> None:
+        self._group = group
+        """What keys start while something else goes on."""
+        self._mode: Mode | None = None
+        """Chosen with Shift-Tab before the session begins."""
+        self._steer_lock = anyio.Lock()
+        self._running_calls: set[str] = set()
+        self._has_steered = False
+        """Whether messages were sent into the run that goes on."""
         self._status = status
         self._corrections = Corrections()
         self._pending: list[str] = []
@@ -114,14 +142,30 @@ class _Chat:
         self._options = options
         self._runner = runner
         self._keyboard = keyboard
-        self._agent = runner.agent
+        self.agent = runner.agent
         self._session: Session | None = runner.session
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
         self._has_shown_mode = False
+        if keyboard.loop is not None:
+            keyboard.loop.actions = {
+                "s-tab": self._start(self._cycle_mode),
+                input_loop.QUEUED: self._start(self._steer_soon),
+            }
+
+    def _start(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+        """A function for a key: it starts work, whose errors are printed."""
+
+        async def run() -> None:
+            await self._report_errors(work())
+
+        def start() -> None:
+            self._group.start_soon(run)
+
+        return start
 
     def commands(self) -> list[SlashCommand]:
-        return available_commands(self._agent)
+        return available_commands(self.agent)
 
     async def run(self) -> int:
         """Chat until the user leaves. Returns the exit status."""
@@ -135,29 +179,31 @@ class _Chat:
         if self._session is not None:
             await self._report_errors(self._session.end("prompt_input_exit"))
             name = short_id(self._session.id)
-            self._print_line(f"continue: mainspring chat --resume {name}", "dim")
+            self.print_line(f"continue: mainspring chat --resume {name}", "dim")
         return status
 
     async def _show_status(self) -> None:
-        window = self._runner.runtime.models.facts(self._agent.model).window
+        window = self._runner.runtime.models.facts(self.agent.model).window
         warning = await self._status.update(
-            self._agent, self._session, window=window, mode=self._options.mode
+            self.agent, self._session, window=window, mode=self._mode or self._options.mode
         )
+        if self._keyboard.loop is not None:
+            self._keyboard.loop.redraw_soon()
         if warning is not None:
-            self._print_line(warning, "yellow")
+            self.print_line(warning, "yellow")
 
     async def _read_and_reply(self) -> int | None:
         """Read one message and handle it. Returns an exit status if the chat is over."""
         try:
             message = (await self._keyboard.message()).strip()
         except EOFError:
-            self._print_line("")
+            self.print_line("")
             return 0
         except KeyboardInterrupt:
-            self._print_line("")
+            self.print_line("")
             self._presses += 1
             if self._presses == 1:
-                self._print_line("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
+                self.print_line("Ctrl-C again, Ctrl-D or /exit leaves", "dim")
             return None if self._presses == 1 else INTERRUPTED
         self._presses = 0
         return await self._handle_input(message) if message else None
@@ -179,21 +225,23 @@ class _Chat:
         try:
             return await step
         except MainspringError as error:
-            self._print_line(f"error: {error}", "bold red")
+            self.print_line(f"error: {error}", "bold red")
             for hint in hints_for(error):
-                self._print_line(f"hint: {hint}", "dim")
+                self.print_line(f"hint: {hint}", "dim")
             return None
 
     async def _greet(self) -> None:
         if (before := self._runner.session_summary) is not None:
             log = self._runner.runtime.log
             await chat_sessions.show_resumed(self._settings, self._notes, log, before)
-        self._print_line(f"{self._agent.name} · {self._agent.model} · /help", "dim")
+        self.print_line(f"{self.agent.name} · {self.agent.model} · /help", "dim")
 
     async def _ensure_session(self) -> Session:
         """The session; a new one if there is none yet."""
         if self._session is None:
-            self._session = await self._runner.start(self._agent)
+            self._session = await self._runner.start(self.agent)
+            if self._mode is not None:
+                await self._session.permit(*mode_update(self._mode).updates)
         return self._session
 
     async def _send(self, message: str) -> int | None:
@@ -201,14 +249,57 @@ class _Chat:
             return await self._send_blocks([TextBlock(message)])
         if self._corrections.note(message):
             message = await self._after_corrections(message)
+        return await self._send_blocks(await self._expand(message))
+
+    async def _expand(self, message: str) -> list[Block]:
+        """The message with its attachments, and what waits to be sent with it."""
         expanded = await mentions.expand_mentions(message, self._status.folder)
         if expanded.permissions:
             await (await self._ensure_session()).permit(*expanded.permissions)
         if expanded.attached:
-            self._print_line(f"attached: {', '.join(expanded.attached)}", "dim")
+            self.print_line(f"attached: {', '.join(expanded.attached)}", "dim")
         context = [TextBlock(text) for text in self._pending]
         self._pending.clear()
-        return await self._send_blocks([*context, *expanded.blocks])
+        return [*context, *expanded.blocks]
+
+    def _steer_at(self, event: Event) -> None:
+        """Send the messages that wait when a tool begins: the agent reads them with its result."""
+        match event.payload:
+            case events.ToolCallStarted(tool_use_id=id_):
+                self._running_calls.add(id_)
+            case (
+                events.AgentToolResult(tool_use_id=id_)
+                | events.AgentMcpToolResult(mcp_tool_use_id=id_)
+            ):
+                self._running_calls.discard(id_)
+            case _:
+                return
+        if self._keyboard.loop is not None and self._keyboard.loop.has_queue:
+            self._start(self._steer)()
+
+    async def _steer_soon(self) -> None:
+        """A message that was typed while a tool runs can be taken back for a moment."""
+        await anyio.sleep(_TAKE_BACK_SECONDS)
+        if self._running_calls:
+            await self._steer()
+
+    async def _steer(self) -> None:
+        if self._keyboard.loop is None or self._session is None:
+            return
+        async with self._steer_lock:
+            for message in self._keyboard.loop.take_queued():
+                await self._session.send(await self._expand(unescape_message(message)))
+                self._has_steered = True
+
+    async def _cycle_mode(self) -> None:
+        mode = self._mode or self._options.mode or "default"
+        if self._session is not None:
+            mode = await mode_of(self._session.log, self._session.id)
+        at = _CYCLED_MODES.index(mode) if mode in _CYCLED_MODES else -1
+        self._mode = _CYCLED_MODES[(at + 1) % len(_CYCLED_MODES)]
+        if self._session is not None:
+            await self._session.permit(*mode_update(self._mode).updates)
+        await self._show_status()
 
     async def _send_blocks(self, blocks: list[Block]) -> int | None:
         session = await self._ensure_session()
@@ -216,7 +307,7 @@ class _Chat:
 
     async def _after_corrections(self, message: str) -> str:
         """The message to send: the correction, a request for a diagnosis, or a clean start."""
-        match chat_shell.ask_after_corrections(self._notes, self._ask):
+        match await chat_shell.ask_after_corrections(self._notes, self._keyboard.ask):
             case "diagnose":
                 return self._corrections.diagnosis_request()
             case "start clean":
@@ -229,30 +320,22 @@ class _Chat:
     async def _run_shell(self, command: str) -> None:
         if not command:
             raise InvalidInput("say what to run: !git status")
-        self._pending.append(await chat_shell.run_shell(self._notes, command, self._status.folder))
-        self._print_line("the agent reads this with your next message", "dim")
+        run = chat_shell.run_shell(self._notes, self._keyboard, command, self._status.folder)
+        self._pending.append(await run)
+        self.print_line("the agent reads this with your next message", "dim")
 
     async def _add_rule(self, rule: str) -> None:
-        added = chat_shell.add_rule(self._notes, self._ask, rule, self._status.folder)
+        ask = self._keyboard.ask
+        added = await chat_shell.add_rule(self._notes, ask, rule, self._status.folder)
         if added is not None:
             self._pending.append(f"From now on this rule of the project applies: {added}")
 
-    def _ask(self, prompt: str) -> str | None:
-        try:
-            return self._keyboard.line(prompt)
-        except (EOFError, KeyboardInterrupt):
-            self._print_line("")
-            return None
-
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run until it waits for a message. Returns an exit status if the chat is over."""
-        result = await run_attended(
-            self._settings,
-            session,
-            own=own,
-            notices=self._runner.notices,
-            keyboard=self._keyboard,
-        )
+        result = await self._run(session, own)
+        while self._has_steered and not isinstance(result, UserLeft):
+            self._has_steered = False  # nothing is left to do, if the run has read them all
+            result = await self._run(session, own) or result
         if isinstance(result, UserLeft):
             return INTERRUPTED
         if result is not None:
@@ -261,12 +344,25 @@ class _Chat:
             await self._print_mode(session, result)
         return None
 
+    async def _run(self, session: Session, own: set[str]) -> RunResult | UserLeft | None:
+        result = await run_attended(
+            self._settings,
+            session,
+            own=own,
+            notices=self._runner.notices,
+            keyboard=self._keyboard,
+            watch=self._steer_at,
+        )
+        self._running_calls.clear()
+        async with self._steer_lock:  # what is being sent
+            return result
+
     async def _print_mode(self, session: Session, result: RunResult) -> None:
         """Remind the user once of plan mode, if a turn ends without a plan."""
         if self._has_shown_mode or result.reason != "completed":
             return
         if await mode_of(session.log, session.id) == "plan":
-            self._print_line("mode plan: nothing is changed; /mode default leaves it", "dim")
+            self.print_line("mode plan: nothing is changed; /mode default leaves it", "dim")
             self._has_shown_mode = True
 
     async def _command(self, command: ParsedSlashCommand, message: str) -> int | None:
@@ -276,7 +372,7 @@ class _Chat:
             case "exit" | "quit":
                 return 0
             case "help" | "":
-                print_help(self._notes, available_commands(self._agent))
+                print_help(self._notes, available_commands(self.agent))
             case name if name in own:
                 await own[name](command.arguments)
             case "clear":
@@ -298,14 +394,14 @@ class _Chat:
             chat_shell.write_subagent(self._notes, self._status.folder, command.arguments)
             return None
         if self._session is None and command.name not in _COMMANDS_BEFORE_SESSION:
-            print_without_session(self._notes, self._agent, command.name)
+            print_without_session(self._notes, self.agent, command.name)
             return None
         session = await self._ensure_session()
-        window = self._runner.runtime.models.facts(self._agent.model).window
+        window = self._runner.runtime.models.facts(self.agent.model).window
         at = CommandContext(
             log=session.log,
             session_id=session.id,
-            agent=self._agent,
+            agent=self.agent,
             sender=self._runner.runtime.sender,
             window=window,
         )
@@ -322,12 +418,12 @@ class _Chat:
         """Run a skill or a command that the agent defines."""
         if command.name.startswith(PROMPT_PREFIX):
             return await self._send(message)
-        if not is_agent_command(self._agent, message):
-            print_unknown_command(self._notes, command.name, available_commands(self._agent))
+        if not is_agent_command(self.agent, message):
+            print_unknown_command(self._notes, command.name, available_commands(self.agent))
             return None
         session = await self._ensure_session()
         return await self._turn(
-            session, {await send_message(self._settings, self._agent, session, message)}
+            session, {await send_message(self._settings, self.agent, session, message)}
         )
 
     async def _clear(self) -> None:
@@ -335,64 +431,64 @@ class _Chat:
         facts = self._runner.runtime.models.facts
         read_agent = partial(agent_selection(self._settings).open, self._options, facts=facts)
         loaded = await anyio.to_thread.run_sync(read_agent)
-        self._agent = replace(loaded.agent, model=self._agent.model)
+        self.agent = replace(loaded.agent, model=self.agent.model)
         last, self._session = self._session, None
         self._corrections.clear()
         before = f"; the previous one: mainspring chat --resume {short_id(last.id)}" if last else ""
-        self._print_line(f"a new session begins{before}", "dim")
+        self.print_line(f"a new session begins{before}", "dim")
 
     async def _session_command(self, command: ParsedSlashCommand) -> None:
         current = None if self._session is None else self._session.id
         chat = chat_sessions.ChatSessions(
-            self._settings, self._notes, self._runner.runtime.log, self._ask
+            self._settings, self._notes, self._runner.runtime.log, self._keyboard
         )
         picked = await chat.run(command.name, command.arguments, current)
         if picked is not None:
             await self._continue_with(picked)
 
     async def _continue_with(self, picked: PickedSession) -> None:
-        runtime, model = self._runner.runtime, picked.model or self._agent.model
+        runtime, model = self._runner.runtime, picked.model or self.agent.model
         runtime.models.open(model)
-        self._agent = replace(self._agent, model=model, memory=picked.memory or self._agent.memory)
-        self._session = await self._runner.resume(self._agent, picked.id)
+        self.agent = replace(self.agent, model=model, memory=picked.memory or self.agent.memory)
+        self._session = await self._runner.resume(self.agent, picked.id)
         await chat_sessions.show_conversation(self._settings, runtime.log, picked.id)
-        self._print_line(f"this is session {short_id(picked.id)} now", "dim")
+        self.print_line(f"this is session {short_id(picked.id)} now", "dim")
 
     async def _fork(self) -> None:
         if (parent := self._session) is None:
-            return self._print_line("nothing yet", "dim")
+            return self.print_line("nothing yet", "dim")
         self._session = await parent.fork()
         name, before = short_id(self._session.id), f"mainspring chat --resume {short_id(parent.id)}"
         text = f"forked: this is session {name} now; the previous one is unchanged: {before}"
-        return self._print_line(text, "dim")
+        return self.print_line(text, "dim")
 
     async def _servers(self, arguments: str) -> None:
         session_id = None if self._session is None else self._session.id
         await chat_servers.run_mcp_command(self._settings, self._notes, session_id, arguments)
 
     async def _guide(self, question: str) -> None:
-        context = (self._settings, self._runner, self._keyboard, self._agent, self._status.folder)
+        context = (self._settings, self._runner, self._keyboard, self.agent, self._status.folder)
         await chat_guide.ask_guide(*context, question)
 
     async def _memory(self, arguments: str) -> None:
         settings = replace(self._settings, folder=str(self._status.folder))
         run = chat_memory.run_memory_command
-        await self._continue_as(
-            await run(settings, self._notes, self._agent, self._session, arguments)
-        )
+        async with self._keyboard.suspended():  # an editor may be opened
+            agent = await run(settings, self._notes, self.agent, self._session, arguments)
+        await self._continue_as(agent)
 
     async def _continue_as(self, agent: Agent) -> None:
-        self._agent = agent
+        self.agent = agent
         if self._session is not None:
             self._session = await self._runner.runtime.resume(agent, self._session.id)
 
     async def _change_model(self, name: str) -> None:
         if not name:
             hint = "/model NAME changes it, `mainspring models ls` lists models"
-            return self._print_line(f"{self._agent.model}; {hint}")
+            return self.print_line(f"{self.agent.model}; {hint}")
         self._runner.runtime.models.open(name)
-        await self._continue_as(replace(self._agent, model=name))
-        return self._print_line(f"{name} answers from here on", "dim")
+        await self._continue_as(replace(self.agent, model=name))
+        return self.print_line(f"{name} answers from here on", "dim")
 
-    def _print_line(self, text: str, style: str = "") -> None:
+    def print_line(self, text: str, style: str = "") -> None:
         self._notes.paragraph((text, style))

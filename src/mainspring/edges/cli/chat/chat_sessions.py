@@ -3,7 +3,6 @@ prints the conversation of a resumed session."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -14,8 +13,9 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.event_summary import short_id, truncate
-from mainspring.edges.cli.render.printing import Screen, StyledText, age_text, plural
+from mainspring.edges.cli.render.printing import Screen, age_text, plural
 from mainspring.edges.cli.render.renderer import TerminalRenderer
+from mainspring.edges.cli.run.terminal_input import Keyboard
 from mainspring.edges.cli.session_lookup import find_session
 from mainspring.edges.cli.sessions.session_rewind import RewindOptions, diff, rewind_session
 from mainspring.edges.cli.sessions.session_transfer import export
@@ -35,8 +35,6 @@ _FORMATS: dict[str, ExportFormat] = {
     ".jsonl": "jsonl",
     ".json": "claude-code",
 }
-ReadLine = Callable[[str], str | None]
-"""Asks the user for a line; returns `None` if the user left."""
 
 
 async def show_conversation(settings: Settings, log: SessionLog, session_id: str) -> None:
@@ -79,7 +77,7 @@ class ChatSessions:
     settings: Settings
     notes: Screen
     log: SessionLog
-    read_line: ReadLine
+    keyboard: Keyboard
 
     async def run(self, name: str, typed: str, current: str | None) -> PickedSession | None:
         """Run `resume`, `diff`, `export` or `rewind`. Returns the session to continue with, if it
@@ -118,9 +116,8 @@ class ChatSessions:
             self.notes.paragraph(("there is no other session", "dim"))
             return None
         now = clock.now()
-        heads = ["", "ACTIVE", "TURNS", "STATUS", "SESSION", "TITLE"]
-        self.notes.table(heads, [_row(*item, now) for item in enumerate(summaries, 1)])
-        index = _parse_index(self.read_line("number of the session: "), len(summaries))
+        rows = [_row(summary, now) for summary in summaries]
+        index = await self.keyboard.choose("session: ", rows)
         if index is None:
             return None
         summary = summaries[index]
@@ -139,13 +136,15 @@ class ChatSessions:
         if typed:
             index: int | None = len(messages) - int(typed)
         else:
-            _print_messages(self.notes, messages)
-            answer = self.read_line("go back to before message number: ")
-            index = _parse_index(answer, len(messages))
+            last = messages[-_MAX_LISTED:]
+            texts = [_message_text(event) for event in reversed(last)]
+            chosen = await self.keyboard.choose("go back to before: ", texts)
+            index = None if chosen is None else len(messages) - 1 - chosen
         if index is None:
             return None
         options = RewindOptions(to=max(messages[index].seq - 1, 1))
-        view = await rewind_session(self.settings, session_id, options)
+        async with self.keyboard.suspended():
+            view = await rewind_session(self.settings, session_id, options, is_in_chat=True)
         return None if view is None or view.fork is None else PickedSession(view.fork)
 
     async def _export(self, session_id: str, file: str) -> None:
@@ -158,26 +157,13 @@ class ChatSessions:
         await export(self.settings, session=session_id, form=form, output=output)
 
 
-def _row(number: int, summary: SessionSummary, now: datetime) -> list[StyledText]:
-    return [
-        (str(number), "bold yellow"),
-        (age_text(now - summary.updated), ""),
-        (f"{summary.turns:>5}", ""),
-        (summary.status.replace("_", " "), ""),
-        (short_id(summary.id), "dim"),
-        (truncate(summary.title or ""), ""),
-    ]
+def _row(summary: SessionSummary, now: datetime) -> str:
+    age = age_text(now - summary.updated)
+    status = summary.status.replace("_", " ")
+    title = truncate(summary.title or "")
+    return f"{age:>7}  {short_id(summary.id)}  {summary.turns:>3}  {status:<16}  {title}".rstrip()
 
 
-def _print_messages(notes: Screen, messages: Sequence[Event]) -> None:
-    first = max(len(messages) - _MAX_LISTED, 0)
-    for number, event in enumerate(messages[first:], first + 1):
-        content = event.payload.content if isinstance(event.payload, events.UserMessage) else ()
-        text = typed_text(content) or plain_text(content) or "(no text)"
-        notes.line((f"  {number}  ", "bold yellow"), (truncate(text), ""))
-
-
-def _parse_index(answer: str | None, count: int) -> int | None:
-    """The index for a number from 1 to `count`; `None` for any other answer."""
-    text = (answer or "").strip()
-    return int(text) - 1 if text.isdigit() and 1 <= int(text) <= count else None
+def _message_text(event: Event) -> str:
+    content = event.payload.content if isinstance(event.payload, events.UserMessage) else ()
+    return truncate(typed_text(content) or plain_text(content) or "(no text)")

@@ -6,7 +6,6 @@ from __future__ import annotations
 import difflib
 import signal
 import subprocess
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,6 +17,8 @@ from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
 from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, diff_style, sanitize_text
+from mainspring.edges.cli.run.approval_prompt import ReadLine
+from mainspring.edges.cli.run.terminal_input import Keyboard, interrupts
 from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.processes import signal_group, start_process
 from mainspring.runtime.agent_folder.new_agent import new_subagent
@@ -27,12 +28,12 @@ _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 _YES = ("y", "yes")
 
 
-async def run_shell(screen: Screen, command: str, folder: Path) -> str:
-    """Run a command with the user's permissions, without a sandbox, and print its output. Ctrl-C
-    ends it. Returns the text that the agent reads with the next message."""
+async def run_shell(screen: Screen, keyboard: Keyboard, command: str, folder: Path) -> str:
+    """Run a command with the user's permissions, without a sandbox, and print its output. Ctrl-C or
+    Esc ends it. Returns the text that the agent reads with the next message."""
     output: list[str] = []
     status = 0
-    with anyio.open_signal_receiver(signal.SIGINT) as presses:
+    with interrupts(keyboard) as presses:
         async with (
             start_process(command, cwd=folder, stderr=subprocess.STDOUT) as process,
             anyio.create_task_group() as group,
@@ -88,9 +89,7 @@ class RuleEdit:
         write_atomic(self.file, self.after.encode())
 
 
-def add_rule(
-    notes: Screen, ask: Callable[[str], str | None], rule: str, folder: Path
-) -> str | None:
+async def add_rule(notes: Screen, ask: ReadLine, rule: str, folder: Path) -> str | None:
     """Show a new line of the instructions as a diff, and write it if the user agrees. Returns the
     line.
 
@@ -99,7 +98,8 @@ def add_rule(
     """
     edit = rule_edit(rule, folder)
     edit.show(notes)
-    if (ask(f"add this line to {edit.file.name}? [y/n] ") or "").strip().lower() not in _YES:
+    answer = await ask(f"add this line to {edit.file.name}? [y/n] ") or ""
+    if answer.strip().lower() not in _YES:
         notes.paragraph(("nothing was changed", "dim"))
         return None
     edit.write()
@@ -146,13 +146,13 @@ def write_subagent(notes: Screen, folder: Path, arguments: str) -> None:
     notes.paragraph(("the next session has it: /clear begins one", "dim"))
 
 
-def ask_after_corrections(
-    notes: Screen, ask: Callable[[str], str | None]
+async def ask_after_corrections(
+    notes: Screen, ask: ReadLine
 ) -> Literal["send", "diagnose", "start clean"]:
     notes.paragraph(("you have corrected this twice", "yellow"))
     notes.paragraph(("  d  ", "bold"), ("let it diagnose the problem, without changes", ""))
     notes.paragraph(
         ("  c  ", "bold"), ("start clean: a new session with the goal and your corrections", "")
     )
-    answer = (ask("[d/c], or Enter to send it as it is: ") or "").strip().lower()
+    answer = (await ask("[d/c], or Enter to send it as it is: ") or "").strip().lower()
     return "diagnose" if answer == "d" else "start clean" if answer == "c" else "send"

@@ -46,6 +46,11 @@ KEY_BINDINGS = (
     ("Tab", "completes a command or a path"),
     ("Ctrl-R", "searches earlier messages"),
     ("Ctrl-V", "attaches the image in the clipboard"),
+    ("Esc", "interrupts the reply; pressed twice, clears the line or goes back"),
+    ("Shift-Tab", "next mode: default, acceptEdits, plan"),
+    ("Up", "takes back a message from the queue, or an earlier one"),
+    ("Ctrl-G", "edits the line in $EDITOR"),
+    ("Ctrl-L", "draws the screen again"),
     ("Ctrl-C", "interrupts the reply; a second press leaves"),
     ("Ctrl-D", "leaves"),
 )

@@ -11,6 +11,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import McpFailed
 from mainspring.edges.cli.render.printing import Screen
 from mainspring.edges.cli.run.approval_prompt import fill_form, is_interactive
+from mainspring.edges.cli.run.terminal_input import Keyboard
 
 
 async def ask_arguments(
@@ -22,14 +23,8 @@ async def ask_arguments(
     tools = (await (await connection.client()).list_tools()).tools
     schemas = [item.input_schema for item in tools if item.name == tool]
     notes = Screen(settings, stderr=True)
-    return (fill_form(notes, _read_line, schemas[0]) if schemas else None) or {}
-
-
-def _read_line(prompt: str) -> str | None:
-    try:
-        return input(prompt)
-    except EOFError:
-        return None
+    form = await fill_form(notes, Keyboard(settings).ask, schemas[0]) if schemas else None
+    return form or {}
 
 
 async def offers(connection: ServerConnection) -> list[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Protocol
 
 from rich.cells import cell_len, set_cell_size
 from rich.padding import Padding
@@ -83,21 +84,88 @@ def _fitting_chars(row: str, width: int) -> int:
     return len(row)
 
 
+class LiveArea(Protocol):
+    """Rows below everything that was printed. They are redrawn in place."""
+
+    def draw(self, rows: tuple[str, ...]) -> None: ...
+
+    def erase(self) -> None: ...
+
+    def printing(self) -> AbstractContextManager[None]:
+        """Erases the rows; what is printed in the block appears at once, in their place."""
+        ...
+
+
+class CursorArea:
+    """Draws by moving the cursor: for a terminal on which nothing else draws."""
+
+    def __init__(self, screen: Screen) -> None:
+        self._screen = screen
+        self._drawn: tuple[str, ...] = ()
+        self._drawn_width = 0
+
+    def draw(self, rows: tuple[str, ...]) -> None:
+        columns = self._screen.size[0]
+        if rows == self._drawn and self._drawn_width == columns:
+            return
+        self._screen.raw(self._transition(rows, columns))  # at once, so that nothing flickers
+        self._drawn, self._drawn_width = rows, columns
+
+    def erase(self) -> None:
+        if self._drawn:
+            self._screen.raw(self._erasure(self._screen.size[0]))
+            self._drawn = ()
+
+    @contextmanager
+    def printing(self) -> Generator[None]:
+        if self._screen.can_redraw:
+            self._screen.raw(_BEGIN_UPDATE)
+        self.erase()
+        yield
+        if self._screen.can_redraw:
+            self._screen.raw(_END_UPDATE)
+
+    def _transition(self, lines: tuple[str, ...], columns: int) -> TerminalCode:
+        """The output that turns the drawn rows into `lines`."""
+        old_rows = self._drawn
+        if not old_rows or not lines or columns < self._drawn_width:
+            return TerminalCode(self._erasure(columns) + "\n".join(lines))
+        same = _common_lines(old_rows, lines)
+        is_last = same == len(old_rows) - 1 and same < len(lines)
+        if is_last and lines[same].startswith(old_rows[same]):
+            rest = [lines[same][len(old_rows[same]) :], *lines[same + 1 :]]
+            return TerminalCode("\n".join(rest))
+        same = min(same, len(lines) - 1, len(old_rows) - 1)
+        rows = "\n".join(lines[max(same, 0) :])
+        erased = _erase_rows(len(old_rows) - same)
+        return TerminalCode(f"{_BEGIN_UPDATE}{erased}{rows}{_END_UPDATE}")
+
+    def _erasure(self, columns: int) -> TerminalCode:
+        if not self._drawn:
+            return TerminalCode("")
+        if columns < self._drawn_width:
+            # the window is narrower: how many rows they take now is unknown
+            return TerminalCode("\n")
+        return _erase_rows(len(self._drawn))
+
+
 class MarkdownStream:
     """Writes text to a screen. Live rows at its end show the incomplete text, above a footer. Both
     are redrawn in place."""
 
-    def __init__(self, screen: Screen, begin: Callable[[str], None]) -> None:
+    def __init__(
+        self, screen: Screen, begin: Callable[[str], None], area: LiveArea | None = None
+    ) -> None:
         """`begin` is called with `prose`, `item` or `code` before each is shown."""
         self._screen = screen
+        self._area = area or CursorArea(screen)
         self._begin = begin
         self._blocks = BlockSplitter()
         self._code: Syntax | None = None
         self._live = LiveRows()
         self._status = ""
         self._footer: tuple[str, ...] = ()
-        self._drawn: tuple[str, ...] = ()
-        self._drawn_width = 0
+        self._activity = ""
         self._is_open = False
         self._ends_line = True
 
@@ -130,7 +198,7 @@ class MarkdownStream:
         self._show(self._blocks.close())
         self._status = ""
         self._live.replace("", self._room)
-        self._erase()
+        self._area.erase()
 
     def restore(self) -> None:
         """Draw the footer again, after `end` and other output."""
@@ -149,6 +217,12 @@ class MarkdownStream:
         self._status = status
         self._draw()
 
+    def set_activity(self, text: str) -> None:
+        """Show what the session does in a dim line below the text; "" removes it."""
+        if self._screen.can_redraw and (text or self._activity):
+            self._activity = _fit_width(sanitize_line(text), self._room)
+            self._draw()
+
     def set_footer(self, lines: Sequence[str]) -> None:
         """Show these lines below everything else; none removes the footer."""
         if self._screen.can_redraw:
@@ -162,54 +236,17 @@ class MarkdownStream:
     def _draw(self) -> None:
         if not self._screen.can_redraw:
             return
-        columns, height = self._screen.size
-        live = self._live.last(max(height - len(self._footer) - 2, 1))
-        status = [self._screen.dim(self._status)] if self._status else []
-        lines = (*live, *status, *map(self._screen.dim, self._footer))
-        if lines == self._drawn and self._drawn_width == columns:
-            return
-        self._screen.raw(self._transition(lines, columns))  # at once, so that nothing flickers
-        self._drawn, self._drawn_width = lines, columns
-
-    def _transition(self, lines: tuple[str, ...], columns: int) -> TerminalCode:
-        """The output that turns the drawn rows into `lines`."""
-        old_rows = self._drawn
-        if not old_rows or not lines or columns < self._drawn_width:
-            return TerminalCode(self._erasure(columns) + "\n".join(lines))
-        same = _common_lines(old_rows, lines)
-        is_last = same == len(old_rows) - 1 and same < len(lines)
-        if is_last and lines[same].startswith(old_rows[same]):
-            rest = [lines[same][len(old_rows[same]) :], *lines[same + 1 :]]
-            return TerminalCode("\n".join(rest))
-        same = min(same, len(lines) - 1, len(old_rows) - 1)
-        rows = "\n".join(lines[max(same, 0) :])
-        erased = _erase_rows(len(old_rows) - same)
-        return TerminalCode(f"{_BEGIN_UPDATE}{erased}{rows}{_END_UPDATE}")
-
-    def _erase(self) -> None:
-        if self._drawn:
-            self._screen.raw(self._erasure(self._screen.size[0]))
-            self._drawn = ()
-
-    def _erasure(self, columns: int) -> TerminalCode:
-        if not self._drawn:
-            return TerminalCode("")
-        if columns < self._drawn_width:
-            # the window is narrower: how many rows they take now is unknown
-            return TerminalCode("\n")
-        return _erase_rows(len(self._drawn))
+        live = self._live.last(max(self._screen.size[1] - len(self._footer) - 3, 1))
+        below = (self._status, self._activity, *self._footer)
+        self._area.draw((*live, *map(self._screen.dim, filter(None, below))))
 
     def _show(self, pieces: Iterable[MarkdownPiece]) -> None:
         pieces = [*pieces]
         if not pieces:
             return
-        if self._screen.can_redraw:
-            self._screen.raw(_BEGIN_UPDATE)
-        self._erase()
-        for piece in pieces:
-            self._show_piece(piece)
-        if self._screen.can_redraw:
-            self._screen.raw(_END_UPDATE)
+        with self._area.printing():
+            for piece in pieces:
+                self._show_piece(piece)
 
     def _show_piece(self, piece: MarkdownPiece) -> None:
         match piece:

@@ -24,8 +24,9 @@ from mainspring.core.model import (
     ToolOutput,
 )
 from mainspring.edges.cli.render.event_summary import short_id, truncate
-from mainspring.edges.cli.render.markdown_stream import MarkdownStream
+from mainspring.edges.cli.render.markdown_stream import LiveArea, MarkdownStream
 from mainspring.edges.cli.render.printing import Screen, StyledText, duration_text
+from mainspring.edges.cli.render.run_activity import RunActivity, waiting_text
 from mainspring.edges.cli.render.subagent_tree import SubagentNode, SubagentTree
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
@@ -66,6 +67,9 @@ class TerminalRenderer:
     """Ids of messages that are not shown, because the user has just typed them."""
     is_whole: bool = False
     """Whether everything goes to standard output."""
+    area: LiveArea | None = None
+    """Where the rows are drawn that change; `None`: at the cursor."""
+    activity: RunActivity | None = None
     subagents: SubagentTree | None = None
     """Subagents are shown as a tree, and their messages are not printed. Without it, all events
     count as the agent's own."""
@@ -84,13 +88,21 @@ class TerminalRenderer:
     def __post_init__(self) -> None:
         self._out = Screen(self.settings)
         self._notes = Screen(self.settings, stderr=not self.is_whole)
-        self._markdown_stream = MarkdownStream(self._out, self._begin)
+        self._markdown_stream = MarkdownStream(self._out, self._begin, self.area)
+
+    def tick(self, hint: str = "") -> None:
+        """Show what the session does at this moment."""
+        if self.activity is not None:
+            self._markdown_stream.set_activity(self.activity.text(hint))
 
     def delta(self, delta: Delta) -> None:
+        if self.activity is not None:
+            self.activity.delta(delta)
         match delta:
             case TextDelta(text=text):
                 self._end_thinking()
                 self._has_spoken = True
+                self._markdown_stream.set_activity("")
                 self._markdown_stream.write(text)
             case ThinkingDelta(text=text):
                 self._thought = (self._thought + text)[:_MAX_THINKING_CHARS]
@@ -101,20 +113,22 @@ class TerminalRenderer:
                 self._markdown_stream.set_status(f"{name} …")
             case ToolOutput(name=name, text=text) if lines := text.strip().splitlines():
                 self._markdown_stream.set_status(f"⋯ {name} {truncate(lines[-1])}")
-            case Stalled(seconds=seconds):
-                self._show_waiting(f"nothing has arrived for {seconds:.0f} s; still waiting")
-            case RetryScheduled():
-                self._show_waiting(retry_text(delta))
+            case Stalled() | RetryScheduled():
+                self._show_waiting(delta)
             case _:
                 pass
 
-    def _show_waiting(self, text: str) -> None:
-        if self._out.can_redraw:  # a note would end the paragraph
-            self._markdown_stream.set_status(text)
+    def _show_waiting(self, delta: Stalled | RetryScheduled) -> None:
+        if not self._out.can_redraw:
+            self.note(waiting_text(delta), "yellow")
+        elif self.activity is None:
+            self._markdown_stream.set_status(waiting_text(delta))
         else:
-            self.note(text, "yellow")
+            self.tick()
 
     def event(self, event: Event) -> None:
+        if self.activity is not None:
+            self.activity.event(event)
         if self.subagents is not None:
             self._update_tree(self.subagents, event)
         if self.subagents is None or event.thread_id == self.subagents.main_id:
@@ -148,6 +162,7 @@ class TerminalRenderer:
     def close(self) -> None:
         """End the text or status in progress."""
         self._thought = ""
+        self._markdown_stream.set_activity("")
         if self.subagents is not None:
             self._print_tree(self.subagents)
         self._markdown_stream.end()
@@ -340,12 +355,6 @@ def error_lines(error: events.ErrorDetail) -> list[StyledText]:
     lines: list[StyledText] = [(error.message, "yellow" if is_retried else "bold red")]
     hint = providers.hint_for(error)
     return lines if hint is None else [*lines, (f"hint: {hint}", "dim")]
-
-
-def retry_text(wait: RetryScheduled) -> str:
-    """What a person sees while no model answers."""
-    seconds = f"{max(1, round(wait.seconds))} s"
-    return f"retrying in {seconds}, {wait.attempt} of {wait.attempts}: {truncate(wait.reason)}"
 
 
 def key_argument(arguments: Mapping[str, object]) -> str:

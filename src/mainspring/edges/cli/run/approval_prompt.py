@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -30,6 +30,8 @@ from mainspring.runtime.settings.project_trust import LOCAL_FILE
 from mainspring.runtime.slash_commands import PLAN_APPROVED_MESSAGE, mode_of, mode_update
 from mainspring.wiring.settings_files import add_local_rules
 
+ReadLine: TypeAlias = Callable[[str], Awaitable[str | None]]
+"""Asks the user for a line; returns `None` if the user left."""
 PromptAnswer: TypeAlias = Literal["once", "session", "always", "no", "later"]
 _KEYS = {
     word: word[0] for word in ["y", "yes", "n", "no", "s", "session", "a", "always", "v", "view"]
@@ -64,7 +66,6 @@ class ApprovalPrompt:
         calls = pending_calls(await session.projection())
         place = Path(await workspace_of(session.log, session.id) or self.settings.folder)
         for item in calls:
-            self.keyboard.discard_typed()
             if item.call.open_approval is not None:
                 is_settled = await self._ask_question(session, item, item.call.open_approval)
             elif item.call.kind == "custom":
@@ -80,11 +81,11 @@ class ApprovalPrompt:
         lines = preview_lines(call.preview, call.input)
         self._print_call(pending, lines)
         rule = always_allow_rule(call.name, call.input)
-        match self._read_answer(rule, place, unseen=lines[_MAX_PREVIEW_LINES:]):
+        match await self._read_answer(rule, place, unseen=lines[_MAX_PREVIEW_LINES:]):
             case "later":
                 return False
             case "no":
-                reason = self._line("why not? (the agent reads it) ") or None
+                reason = await self.keyboard.ask("why not? (the agent reads it) ") or None
                 await session.answer(call.id, "deny", message=reason)
                 return True
             case verdict:
@@ -109,7 +110,7 @@ class ApprovalPrompt:
         choices = {str(number): choice for number, choice in enumerate(request.choices, 1)}
         for number, choice in choices.items():
             notes.paragraph((f"  {number}  ", "bold"), (choice, ""))
-        answer = self._read_key([*choices, "n"] if choices else ["y", "n"])
+        answer = await self._read_key([*choices, "n"] if choices else ["y", "n"])
         if answer is None:
             return False
         if answer == "n":
@@ -117,15 +118,15 @@ class ApprovalPrompt:
             return True
         form = None
         if request.form_schema is not None:
-            form = fill_form(notes, self._line, request.form_schema)
+            form = await fill_form(notes, self.keyboard.ask, request.form_schema)
             if form is None:
                 return False
         await session.answer(pending.call.id, "allow", form=form, choice=choices.get(answer))
         return True
 
-    def _read_key(self, keys: Sequence[str]) -> str | None:
+    async def _read_key(self, keys: Sequence[str]) -> str | None:
         """Returns `None` if the user left."""
-        while (answer := self._line(f"answer it? [{'/'.join(keys)}] ")) is not None:
+        while (answer := await self.keyboard.ask(f"answer it? [{'/'.join(keys)}] ")) is not None:
             key = _KEYS.get(answer.strip().lower(), answer.strip())
             if key in keys:
                 return key
@@ -146,7 +147,7 @@ class ApprovalPrompt:
         if reason:
             notes.paragraph((f"asked because {reason}", "dim"))
 
-    def _read_answer(
+    async def _read_answer(
         self, rule: RuleText | None, place: Path, *, unseen: Sequence[StyledText]
     ) -> PromptAnswer:
         choices: dict[str, PromptAnswer] = {"y": "once", "n": "no"}
@@ -161,7 +162,7 @@ class ApprovalPrompt:
         if unseen:
             self.notes.paragraph(("  v  ", "bold"), ("show the rest of it", ""))
         keys = "/".join([*choices, "v"] if unseen else choices)
-        while (answer := self._line(f"[{keys}] ")) is not None:
+        while (answer := await self.keyboard.ask(f"[{keys}] ")) is not None:
             key = _KEYS.get(answer.strip().lower())
             if key in choices:
                 return choices[key]
@@ -183,7 +184,7 @@ class ApprovalPrompt:
             return False  # a tool of the client: it cannot run here
         answers: dict[str, str] = {}
         for question in _mappings(call.input.get("questions")):
-            answer = self._answer(question)
+            answer = await self._answer(question)
             if answer is None:
                 return False
             answers[str(question.get("question", ""))] = answer
@@ -200,7 +201,7 @@ class ApprovalPrompt:
         self.notes.paragraph(("Carry out this plan?", "bold yellow"))
         for key, meaning in _PLAN_CHOICES:
             self.notes.paragraph((f"  {key}  ", "bold"), (meaning, ""))
-        answer = (self._line("[y/e/n] or what to change: ") or "").strip()
+        answer = (await self.keyboard.ask("[y/e/n] or what to change: ") or "").strip()
         mode = _PLAN_MODES.get(answer.lower())
         if mode is not None:
             await session.permit(*mode_update(mode).updates)
@@ -213,7 +214,7 @@ class ApprovalPrompt:
             await session.settle(call.id, f"The user wants the plan changed: {answer}")
         return True
 
-    def _answer(self, question: Mapping[str, object]) -> str | None:
+    async def _answer(self, question: Mapping[str, object]) -> str | None:
         self.notes.paragraph(("", ""))
         self.notes.paragraph((str(question.get("question", "")), "bold yellow"))
         options = [str(mapping.get("label", "")) for mapping in _mappings(question.get("options"))]
@@ -221,21 +222,13 @@ class ApprovalPrompt:
             about = option.get("description")
             text = f"  {option.get('label', '')}" + (f": {about}" if about else "")
             self.notes.paragraph((f"  {number}", "bold"), (text, ""))
-        answer = self._line("number, or your own words: " if options else "> ")
+        answer = await self.keyboard.ask("number, or your own words: " if options else "> ")
         if answer is None:
             return None
         numbers = [part.strip() for part in answer.split(",")]
         if options and all(part.isdigit() and 0 < int(part) <= len(options) for part in numbers):
             return ", ".join(options[int(part) - 1] for part in numbers)
         return answer.strip()
-
-    def _line(self, prompt: str) -> str | None:
-        """Returns `None` if the user left."""
-        try:
-            return self.keyboard.line(prompt)
-        except (EOFError, KeyboardInterrupt):
-            self.notes.paragraph(("", ""))
-            return None
 
 
 def caller_path(pending: ThreadPendingCall) -> str:
@@ -257,8 +250,8 @@ def _mappings(value: object) -> list[Mapping[str, object]]:
     return [cast("Mapping[str, object]", item) for item in items if isinstance(item, dict)]
 
 
-def fill_form(
-    notes: Screen, read_line: Callable[[str], str | None], schema: Mapping[str, object]
+async def fill_form(
+    notes: Screen, read_line: ReadLine, schema: Mapping[str, object]
 ) -> dict[str, object] | None:
     """Ask for the fields of a form one by one. Returns `None` if the user has left."""
     required = cast("list[str]", schema.get("required") or [])
@@ -269,7 +262,7 @@ def fill_form(
         is_optional = name not in required
         label = f"{name}: {about}" if about else name
         notes.paragraph((label, "bold"), (f"  ({choices})", "dim"))
-        while (text := read_line("> " if not is_optional else "(optional) > ")) is not None:
+        while (text := await read_line("> " if not is_optional else "(optional) > ")) is not None:
             if not text.strip() and is_optional:
                 break
             value = parse_field(field, text.strip())

@@ -21,7 +21,8 @@ from mainspring.core.envelope import Event
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta, RetryScheduled
 from mainspring.edges.cli.render.printing import Screen
-from mainspring.edges.cli.render.renderer import error_lines, retry_text
+from mainspring.edges.cli.render.renderer import error_lines
+from mainspring.edges.cli.render.run_activity import waiting_text
 from mainspring.edges.cli.run.control_protocol import NOBODY_ASKED, ControlChannel
 from mainspring.edges.cli.run.run_arguments import (
     STDIO,
@@ -209,7 +210,7 @@ class PrintedSession:
             case RetryScheduled() if self.printing.is_stream:
                 self.write(self.stream.retry(item))
             case RetryScheduled() if is_text:
-                self._notes.paragraph((retry_text(item), "yellow"))
+                self._notes.paragraph((waiting_text(item), "yellow"))
             case Event(payload=events.SessionFailed(error=error)) if is_text:
                 for line in error_lines(error):
                     self._notes.paragraph(line)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
 import anyio
@@ -18,6 +19,7 @@ from mainspring.core.lazy_module import LazyModule
 from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.render.renderer import TerminalRenderer, key_argument
+from mainspring.edges.cli.render.run_activity import RunActivity
 from mainspring.edges.cli.render.subagent_tree import SubagentTree
 from mainspring.edges.cli.run.approval_prompt import ApprovalPrompt, caller_path, is_interactive
 from mainspring.edges.cli.run.run_arguments import OutcomeArguments, PrintArguments, RunArguments
@@ -31,9 +33,11 @@ from mainspring.edges.cli.run.session_runner import (
     run_interruptible,
 )
 from mainspring.edges.cli.run.terminal_input import Keyboard, is_piped, read_piped
+from mainspring.harness.event_sink import ignore_event
 from mainspring.harness.outcomes import GradingEstimate, estimate_grading
 from mainspring.harness.state.outcome_state import DEFAULT_ITERATIONS, outcome_definition
 from mainspring.harness.stop_reasons import EndReason
+from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.run_result import RunResult
 from mainspring.runtime.session.session import Session, ignore_delta
 from mainspring.runtime.session.session_summary import pending_calls
@@ -56,6 +60,8 @@ EXIT_STATUS: dict[EndReason, int] = {
 }
 """The exit status by the reason why the run ended; any other reason is a failure."""
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
+_TICK_SECONDS = 1.0
+"""How often the line that shows what a session does is drawn again."""
 _PIPE_SECONDS = 3.0
 """How long to wait for the first data of a pipe, if there is also a prompt."""
 _RESUME_HINT = "continue: mainspring run --resume {}"
@@ -174,21 +180,42 @@ async def run_attended(
     own: set[str],
     notices: Notices,
     keyboard: Keyboard | None = None,
+    watch: Callable[[Event], None] = ignore_event,
 ) -> RunResult | UserLeft | None:
-    """Run a session. At a terminal, ask the user about pending calls and continue."""
-    keyboard = keyboard or Keyboard(colour=settings.color)
+    """Run a session. At a terminal, ask the user about pending calls and continue. `watch` gets
+    each event after it was shown."""
+    keyboard = keyboard or Keyboard(settings)
     approver = ApprovalPrompt(settings, keyboard, Screen(settings, stderr=True))
     projection = await session.projection()
     tree = SubagentTree(projection.main_thread_id, projection)
-    renderer = TerminalRenderer(settings, own=own, subagents=tree)
+    activity = RunActivity(projection.main_thread_id)
+    renderer = TerminalRenderer(
+        settings, own=own, subagents=tree, area=keyboard.area, activity=activity
+    )
+    hint = "Esc interrupts" if keyboard.area is not None else "Ctrl-C interrupts"
+
+    async def tick() -> None:
+        while True:
+            await anyio.sleep(_TICK_SECONDS)
+            renderer.tick(hint)
+
+    def show(event: Event) -> None:
+        renderer.event(event)
+        watch(event)
+
     while True:
         for pending in pending_calls(await session.projection()):
             renderer.add_call(pending.call.id, pending.call.name, pending.call.input)
         try:
             with notices.redirected_to(renderer.note):
-                result = await run_interruptible(
-                    session, emit=renderer.delta, tell=renderer.event, say=renderer.note
-                )
+                async with run_in_background(tick):
+                    result = await run_interruptible(
+                        session,
+                        emit=renderer.delta,
+                        tell=show,
+                        say=renderer.note,
+                        keyboard=keyboard,
+                    )
         finally:
             renderer.close()
         if isinstance(result, UserLeft) or (

@@ -32,7 +32,7 @@ from mainspring.edges.cli.render.printing import Screen, dollars, plural, token_
 from mainspring.edges.cli.run.adopt import find_own
 from mainspring.edges.cli.run.approval_prompt import is_interactive
 from mainspring.edges.cli.run.run_arguments import RunArguments
-from mainspring.edges.cli.run.terminal_input import pause_echo
+from mainspring.edges.cli.run.terminal_input import ESCAPE, Keyboard, interrupts, pause_echo
 from mainspring.edges.cli.run.worktree_option import open_worktree, share_repository
 from mainspring.edges.cli.session_lookup import require_store
 from mainspring.error_table import with_hints
@@ -398,16 +398,17 @@ async def run_interruptible(
     tell: Callable[[Event], None],
     say: Callable[[str], None],
     on_approval: OnApproval | None = None,
+    keyboard: Keyboard | None = None,
 ) -> RunResult | UserLeft | None:
-    """Run the session. Ctrl-C interrupts it; a second Ctrl-C soon after that leaves at once. `emit`
-    gets deltas without secrets."""
+    """Run the session. Ctrl-C, or Esc in chat, interrupts it; Ctrl-C soon after that leaves at
+    once. `emit` gets deltas without secrets."""
     result: RunResult | UserLeft | None = UserLeft()
     scrub = session.log.scrub
     passages = scrub.passages(BOUNDARIES) if isinstance(scrub, Scrubber) else ()
     redactor = DeltaRedactor(emit, tell, scrub, passages)
     with (
-        anyio.open_signal_receiver(signal.SIGINT) as presses,
-        pause_echo() as resume_echo,
+        interrupts(keyboard) as presses,
+        pause_echo(keyboard) as resume_echo,
         unwrap_single_error(),
     ):
         async with anyio.create_task_group() as group:
@@ -419,7 +420,8 @@ async def run_interruptible(
                     say("interrupting; Ctrl-C again leaves at once")
                     group.start_soon(session.interrupt)  # it may take a while
                     with anyio.move_on_after(_SECOND_PRESS_SECONDS):
-                        await anext(aiter(presses))
+                        while await anext(aiter(presses)) == ESCAPE:
+                            pass
                         is_leaving = True
                 say("leaving")
                 resume_echo()

@@ -1,52 +1,81 @@
-"""Terminal and standard input: messages and lines, the echo while an agent replies, and piped
+"""Terminal and standard input: messages and answers, the echo while an agent replies, and piped
 text.
 """
 
 from __future__ import annotations
 
 import os
-import readline
 import select
 import signal
 import stat
 import sys
 import termios
-from collections.abc import Callable, Generator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import chain, repeat
+from pathlib import Path
 from types import FrameType
-from typing import Protocol
+from typing import TYPE_CHECKING
 
+import anyio
+
+from mainspring.config import Settings
 from mainspring.core.errors import TooLarge
+from mainspring.core.lazy_module import LazyModule
+from mainspring.edges.cli.render.markdown_stream import LiveArea
+from mainspring.edges.cli.render.printing import Screen, print_note
 from mainspring.error_table import with_hints
+from mainspring.log.task_groups import run_in_background
+
+if TYPE_CHECKING:
+    from mainspring.edges.cli.run import input_loop
+    from mainspring.edges.cli.run.input_loop import InputLoop
+    from mainspring.edges.cli.run.line_completion import EditorSources
+else:
+    input_loop = LazyModule("mainspring.edges.cli.run.input_loop")  # only at a terminal
 
 _FENCE = "```"
-
-
-class MessageEditor(Protocol):
-    async def message(self) -> str: ...
+ESCAPE = "escape"
+_MAX_PRESSES = 16
+"""Presses that are remembered until somebody looks; more say the same."""
 
 
 class Keyboard:
-    """Reads from standard input. While it reads, it owns the terminal, Ctrl-C included."""
+    """Reads messages and answers: through the input loop at a terminal, line by line from a pipe,
+    from a terminal that cannot redraw, and for a screen reader."""
 
-    def __init__(self, *, colour: bool) -> None:
-        self._editor: MessageEditor | None = None
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
         self.is_terminal = sys.stdin.isatty()
-        self._colour = colour and self.is_terminal
+        """Whether a person types."""
+        self.loop: InputLoop | None = None
+        """The input loop, while `opened` holds the terminal."""
 
-    def open(self) -> None:
-        if not self.is_terminal:
+    @property
+    def can_redraw(self) -> bool:
+        return self.is_terminal and Screen(self._settings, stderr=True).can_redraw
+
+    @asynccontextmanager
+    async def opened(
+        self, sources: EditorSources | None, history: Path | None
+    ) -> AsyncGenerator[None, None]:
+        """Holds the terminal in the block, if it can be redrawn."""
+        if not self.can_redraw:
+            yield
             return
-        readline.set_auto_history(False)  # answers to questions are not messages
+        loop = input_loop.InputLoop(sources, history, colour=self._settings.color)
+        with loop.above.redirected():
+            async with run_in_background(loop.run):
+                self.loop = loop
+                try:
+                    yield
+                finally:
+                    self.loop = None
 
-    def edit_with(self, editor: MessageEditor) -> None:
-        """Read messages with this editor, if there is a terminal."""
-        self._editor = editor if self.is_terminal else None
-
-    def discard_typed(self) -> None:
-        """Discard keys that were typed before a question was asked."""
-        if self.is_terminal:
-            termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    @property
+    def area(self) -> LiveArea | None:
+        """Where rows are drawn while the input loop holds the terminal."""
+        return self.loop
 
     async def message(self) -> str:
         """Read one message. It continues after a line that ends with a backslash, and in an open
@@ -55,16 +84,59 @@ class Keyboard:
         Raises:
             EOFError: the input has ended. KeyboardInterrupt: the user pressed Ctrl-C.
         """
-        if self._editor is not None:
-            return await self._editor.message()
-        lines = [self.line("> ")]
+        if self.loop is not None:
+            line = await self.loop.message()
+            notes = Screen(self._settings, stderr=True)
+            for mark, text in zip(chain(["> "], repeat("… ")), line.strip().split("\n")):  # noqa: B905
+                notes.paragraph((mark, "bold green"), (text, ""))
+            return self.loop.unfolded(line)
+        lines = [self._line("> ")]
         while _is_continued(lines):
             if lines[-1].endswith("\\"):
                 lines[-1] = lines[-1][:-1]
-            lines.append(self.line("… "))
+            lines.append(self._line("… "))
         return "\n".join(lines)
 
-    def line(self, prompt: str) -> str:
+    async def ask(self, prompt: str) -> str | None:
+        """The answer to a question; `None` if the user leaves it."""
+        if self.loop is not None:
+            answer = await self.loop.ask(prompt)
+            notes = Screen(self._settings, stderr=True)
+            notes.paragraph((prompt, "bold yellow"), (answer or "", ""))  # it stays to be read
+            return answer
+        if self.can_redraw:
+            self._discard_typed()
+            async with self.opened(None, None):
+                return await self.ask(prompt)
+        try:
+            return self._line(prompt)
+        except (EOFError, KeyboardInterrupt):
+            print_note(self._settings, "")
+            return None
+
+    async def choose(self, prompt: str, rows: Sequence[str]) -> int | None:
+        """The index of the row that the user chooses; `None` if the user leaves."""
+        if self.loop is not None:
+            return await self.loop.choose(prompt, rows)
+        for number, row in enumerate(rows, 1):
+            print_note(self._settings, f"{number:>3}  {row}", "")
+        answer = (await self.ask(prompt) or "").strip()
+        return int(answer) - 1 if answer.isdigit() and 1 <= int(answer) <= len(rows) else None
+
+    @asynccontextmanager
+    async def suspended(self) -> AsyncGenerator[None, None]:
+        """Gives the terminal to another program."""
+        if self.loop is None:
+            yield
+            return
+        async with self.loop.suspended():
+            yield
+
+    def _discard_typed(self) -> None:
+        """Discard keys that were typed before a question was asked."""
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+
+    def _line(self, prompt: str) -> str:
         """Raises: EOFError, KeyboardInterrupt: see `message`."""
         if not self.is_terminal:
             line = sys.stdin.readline()
@@ -73,10 +145,26 @@ class Keyboard:
             return line.rstrip("\n")
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
-            # readline needs marks around codes that take no room, to place the cursor
-            return input(f"\x01\x1b[1;32m\x02{prompt}\x01\x1b[0m\x02" if self._colour else prompt)
+            return input(prompt)
         finally:
             signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupts(keyboard: Keyboard | None) -> Generator[AsyncIterator[object]]:
+    """Each press of Ctrl-C, and in the input loop of Esc as `ESCAPE`."""
+    if keyboard is None or keyboard.loop is None:
+        with anyio.open_signal_receiver(signal.SIGINT) as presses:
+            yield presses
+        return
+    send, receive = anyio.create_memory_object_stream[object](_MAX_PRESSES)
+
+    def take(key: str) -> None:
+        with suppress(anyio.WouldBlock):
+            send.send_nowait(key)
+
+    with send, receive, keyboard.loop.interrupts_to(take):
+        yield receive
 
 
 def _is_continued(lines: list[str]) -> bool:
@@ -89,9 +177,10 @@ _LOCAL_MODES = 3
 
 
 @contextmanager
-def pause_echo() -> Generator[Callable[[], None], None, None]:
-    """Turn the echo off. The yielded function turns it on again early, before the process ends."""
-    if not _owns_terminal():
+def pause_echo(keyboard: Keyboard | None) -> Generator[Callable[[], None], None, None]:
+    """Turn the echo off, unless the input loop has done so. The yielded function turns it on again
+    early, before the process ends."""
+    if (keyboard is not None and keyboard.loop is not None) or not _owns_terminal():
         yield _do_nothing
         return
     before = termios.tcgetattr(sys.stdin)

@@ -131,7 +131,12 @@ async def rewind(
 
 
 async def rewind_session(
-    settings: Settings, session: str, options: RewindOptions, *, json: bool = False
+    settings: Settings,
+    session: str,
+    options: RewindOptions,
+    *,
+    json: bool = False,
+    is_in_chat: bool = False,
 ) -> RewindView | None:
     """Ask, rewind and print the result. Returns `None` if the user declined."""
     fork: str | None = None
@@ -162,7 +167,9 @@ async def rewind_session(
     elif options.is_dry_run:
         _print_plan(Screen(settings), plan)
     else:
-        _print_rewound(settings, plan, fork=fork, undo=undo)
+        _print_rewound(settings, plan)
+        if not is_in_chat:
+            _print_next_commands(settings, plan, fork=fork, undo=undo)
     return view
 
 
@@ -216,17 +223,23 @@ def _print_changes(screen: Screen, changes: Sequence[FileChange]) -> None:
         screen.paragraph((f"... and {len(changes) - _MAX_SHOWN} more", "dim"))
 
 
-def _print_rewound(settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None) -> None:
+def _print_rewound(settings: Settings, plan: _Plan) -> None:
     screen, notes = Screen(settings), Screen(settings, stderr=True)
-    session = plan.history.session_id
     if plan.changes:
         files = f"{plural(len(plan.changes), 'file')} as after event {plan.to}"
         totals = f"  {_change_totals(plan.changes)}"
         screen.line(("restored ", "green"), (files, ""), (totals, "dim"))
     else:
         notes.paragraph(("the files are as they were: nothing was changed", "dim"))
+
+
+def _print_next_commands(
+    settings: Settings, plan: _Plan, *, fork: str | None, undo: int | None
+) -> None:
+    screen, notes = Screen(settings), Screen(settings, stderr=True)
     if undo is not None:
-        command = f"mainspring sessions rewind {short_id(session)} --to {undo} --files-only"
+        session = short_id(plan.history.session_id)
+        command = f"mainspring sessions rewind {session} --to {undo} --files-only"
         notes.paragraph((f"undo: {command}", "dim"))
     if fork is not None:
         screen.line(("forked ", "green"), (fork, ""), (f"  from event {plan.to}", "dim"))

@@ -1,5 +1,5 @@
-"""The line editor of chat: multiple lines, completion, history search, pasted images, and a status
-line. Slow to import, so it is loaded only at a terminal.
+"""What the input line of chat offers: slash commands, paths after `@`, and earlier messages. Also
+what a pasted path of an image, or the image in the clipboard, becomes.
 """
 
 from __future__ import annotations
@@ -14,23 +14,13 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from anyio import to_thread
-from prompt_toolkit import PromptSession
-from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
-from prompt_toolkit.filters import is_searching
-from prompt_toolkit.formatted_text import FormattedText
 from prompt_toolkit.history import History
-from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
-from prompt_toolkit.keys import Keys
-from prompt_toolkit.output import ColorDepth
-from prompt_toolkit.shortcuts import CompleteStyle
-from prompt_toolkit.styles import Style
 
-from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.edges.cli.chat.file_index import FileIndex, index_in_background
+from mainspring.config import FOLDER
 from mainspring.edges.cli.render.printing import sanitize_line
+from mainspring.edges.cli.run.file_index import FileIndex, index_in_background
 from mainspring.files.atomic_file import write_atomic
 from mainspring.runtime.slash_commands import SlashCommand
 
@@ -46,16 +36,6 @@ _CLIPBOARD_PROGRAMS = (
     ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),
     ("pngpaste", "-"),
 )
-_STYLE = Style.from_dict(
-    {
-        "prompt": "bold ansigreen",
-        "bottom-toolbar": "noreverse ansibrightblack",
-        "completion-menu": "bg:default",
-        "completion-menu.completion.current": "reverse",
-        "completion-menu.meta.completion": "bg:default ansibrightblack",
-        "completion-menu.meta.completion.current": "bg:default ansibrightblack",
-    }
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +48,18 @@ class EditorSources:
     """The text of the status line."""
     pasted: Path
     """The folder for images from the clipboard."""
+
+
+def open_sources(
+    folder: Path, *, commands: Callable[[], Sequence[SlashCommand]], status: Callable[[], str]
+) -> EditorSources:
+    """Those of a chat in this folder. Starts to index its files."""
+    return EditorSources(
+        commands=commands,
+        files=index_in_background(folder),
+        status=status,
+        pasted=folder / FOLDER / "pasted",
+    )
 
 
 class FileHistory(History):
@@ -143,93 +135,6 @@ class ChatCompleter(Completer):
                 yield Completion(path, start_position=-len(typed))
 
 
-def open_editor(
-    settings: Settings,
-    folder: Path,
-    *,
-    commands: Callable[[], Sequence[SlashCommand]],
-    status: Callable[[], str],
-) -> LineEditor:
-    """The editor for a chat in this folder. Starts to index its files."""
-    sources = EditorSources(
-        commands=commands,
-        files=index_in_background(folder),
-        status=status,
-        pasted=folder / FOLDER / "pasted",
-    )
-    is_server = is_postgres(settings.store)
-    place = Path(settings.folder) / FOLDER if is_server else Path(settings.store).parent
-    return LineEditor(sources, place / "chat_history", colour=settings.color)
-
-
-class LineEditor:
-    def __init__(self, sources: EditorSources, history: Path | None, *, colour: bool) -> None:
-        self._sources = sources
-        self._session: PromptSession[str] = PromptSession(
-            history=FileHistory(history),
-            completer=ChatCompleter(sources),
-            complete_while_typing=True,
-            complete_style=CompleteStyle.COLUMN,
-            multiline=True,
-            key_bindings=_key_bindings(sources),
-            prompt_continuation=FormattedText([("class:prompt", "… ")]),
-            bottom_toolbar=self._toolbar,
-            style=_STYLE,
-            color_depth=None if colour else ColorDepth.DEPTH_1_BIT,
-            enable_suspend=True,
-            search_ignore_case=True,
-        )
-
-    async def message(self, typed: str = "") -> str:
-        """Raises: EOFError: the input has ended. KeyboardInterrupt: the user pressed Ctrl-C."""
-        prompt = FormattedText([("class:prompt", "> ")])
-        return await self._session.prompt_async(prompt, default=typed)
-
-    def _toolbar(self) -> str:
-        return sanitize_line(self._sources.status())
-
-
-def _key_bindings(sources: EditorSources) -> KeyBindings:
-    bindings = KeyBindings()
-
-    @bindings.add("enter", filter=~is_searching)
-    def submit(event: KeyPressEvent) -> None:
-        _submit(event.current_buffer)
-
-    @bindings.add("escape", "enter")
-    def add_line(event: KeyPressEvent) -> None:
-        event.current_buffer.insert_text("\n")
-
-    @bindings.add(Keys.BracketedPaste)
-    def paste(event: KeyPressEvent) -> None:
-        text = event.data.replace("\r\n", "\n").replace("\r", "\n")
-        event.current_buffer.insert_text(mention_of_image(text) or text)
-
-    @bindings.add("c-v")
-    async def paste_image(event: KeyPressEvent) -> None:
-        saved = await to_thread.run_sync(_save_clipboard_image, sources.pasted)
-        if saved is not None:
-            event.current_buffer.insert_text(f"@{saved} ")
-            event.app.invalidate()
-
-    return bindings
-
-
-def _submit(buffer: Buffer) -> None:
-    """Send the message, or start a new line if it is incomplete."""
-    state = buffer.complete_state
-    is_completed = state is not None and state.current_completion is not None
-    if is_completed and not buffer.text.startswith("/"):
-        buffer.complete_state = None  # the path is in the text already
-    elif buffer.text[: buffer.cursor_position].endswith("\\"):
-        buffer.delete_before_cursor()
-        buffer.insert_text("\n")
-    elif is_open_fence(buffer.text):
-        buffer.insert_text("\n")
-    else:
-        buffer.validate_and_handle()
-
-
 def is_open_fence(text: str) -> bool:
     fences = sum(line.lstrip().startswith(_FENCE) for line in text.split("\n"))
     return fences % 2 == 1
@@ -247,7 +152,7 @@ def mention_of_image(pasted: str) -> str | None:
     return f'@"{file}" ' if " " in str(file) else f"@{file} "
 
 
-def _save_clipboard_image(folder: Path) -> Path | None:
+def save_clipboard_image(folder: Path) -> Path | None:
     """Save the clipboard's image. Returns its file, or `None` if there is no image. Blocks."""
     for program, *options in _CLIPBOARD_PROGRAMS:
         if (path := shutil.which(program)) is None:
