@@ -1,4 +1,4 @@
-"""TerminalQuestions in the input loop: a line for the answer, or a list to choose from, which what is typed
+"""Questions in the input loop: a line for the answer, or a list to choose from, which what is typed
 filters.
 """
 
