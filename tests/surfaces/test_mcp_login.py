@@ -75,7 +75,7 @@ async def test_hostile_metadata_gets_no_token_and_no_crash(
     assert all(url.startswith(server.url) for url in browser.opened)
 
 
-LIFETIMES = [-1, 0, 1e308, "99999999999999999999", "soon", None, True, [], -1e308]
+LIFETIMES: list[object] = [-1, 0, 1e308, "99999999999999999999", "soon", None, True, [], -1e308]
 
 
 @pytest.mark.parametrize("lifetime", LIFETIMES, ids=map(repr, LIFETIMES))
