@@ -22,6 +22,7 @@ import mcp_calls
 import memory
 import monty
 import redaction
+import session_lists
 import skills
 import snapshots
 import start
@@ -61,6 +62,7 @@ BENCHES = {
     "dreams": dreams.measure,
     "subagents": subagents.measure,
     "events": events.measure,
+    "lists": session_lists.measure,
     "start": start.measure,
     "mcp": mcp_calls.measure,
     "evals": evals.measure,

@@ -29,14 +29,13 @@ from mainspring.core.events import StatusIdle, UserMessage
 from mainspring.core.model import Assistant
 from mainspring.core.sender import Sender
 from mainspring.log.postgres import open_postgres
-from mainspring.log.records import Put, RecordRow
+from mainspring.log.records import SESSION_KIND, Put, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Dispatcher, Job
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.postgres_dispatcher import open_fleet
 from mainspring.service.jobs.worker import Worker, WorkerSettings
-from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.testing import Request, Scripted, calls, says
 from mainspring.wiring.user_vault import store_key
 

@@ -66,13 +66,10 @@ def session_folder() -> str:
     return "." if _backend("bubblewrap") is None else "/mnt/session"
 
 
-def variables_of_other_users() -> dict[str, str]:
-    """With these, the sessions of an ordinary user can run programs, whoever runs the tests."""
-    if _backend("bubblewrap") is not None:
-        return {}
-    if not has_landlock:
-        pytest.skip("neither namespaces nor Landlock here: no program of an ordinary user runs")
-    return {CONTAINER_IS_BOUNDARY: "1"}
+def require_sandbox_of_users() -> Bubblewrap:
+    """A sandbox that an ordinary user's sessions get in the user's own folders, whoever runs
+    the tests. Landlock hides nothing in a workspace from programs of the same user."""
+    return require_bubblewrap("no sandbox here hides a user's store from programs of that user")
 
 
 def require_session_uids() -> None:

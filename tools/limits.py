@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -79,6 +80,7 @@ def violations(root: Path) -> Iterator[str]:
         if place.parts[0] == SOURCE:
             yield from unclear_names(place, tree)
             yield from ambiguous_classes(place, tree, classes)
+            yield from unexplained_numbers(place, tree, text.splitlines())
     for folder, most in MAX_FOLDER_LINES.items():
         files = [file for file in (root / folder).rglob("*.py") if is_counted(root, file)]
         lines = sum(len(file.read_text(encoding="utf-8").splitlines()) for file in files)
@@ -143,6 +145,37 @@ def ambiguous_classes(place: Path, tree: ast.Module, classes: dict[str, Path]) -
             first = classes.setdefault(node.name, place)
             if first != place:
                 yield f"{place}:{node.lineno}: {node.name!r} is the name of a class in {first} too"
+
+
+def unexplained_numbers(place: Path, tree: ast.Module, lines: Sequence[str]) -> Iterator[str]:
+    """The numbers of a module without their unit and reason: a comment beside or above, or the
+    string below."""
+    for node, following in pairwise([*tree.body, ast.Pass()]):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or not is_number(node.value):
+            continue
+        around = lines[max(node.lineno - 2, 0) : node.end_lineno]
+        is_above = node.lineno > 1 and around[0].startswith("#")
+        is_below = isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant)
+        if not (is_above or is_below or "#" in around[-1]):
+            name = lines[node.lineno - 1].partition(" =")[0]
+            yield f"{place}:{node.lineno}: the number {name} has no unit and no reason beside it"
+
+
+def is_number(node: ast.expr | None) -> bool:
+    """A number, or a calculation or tuple of numbers alone."""
+    match node:
+        case ast.Constant(value=value):
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case ast.UnaryOp(operand=operand):
+            return is_number(operand)
+        case ast.BinOp(left=left, right=right):
+            return is_number(left) and is_number(right)
+        case ast.Tuple(elts=parts):
+            return bool(parts) and all(map(is_number, parts))
+        case ast.Call(func=ast.Name(id="timedelta" | "Decimal")):
+            return True
+        case _:
+            return False
 
 
 def definitions(

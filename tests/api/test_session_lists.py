@@ -11,8 +11,7 @@ from tests.api.sessions_api import SessionsApi, agent_id, environment_id, messag
 from tests.service.test_activity_list import counted_statements
 
 from mainspring.harness.state.projection_cache import Projections
-from mainspring.log.records import Replace
-from mainspring.service.storage.repository import SESSION_KIND
+from mainspring.log.records import SESSION_KIND, Replace
 from mainspring.testing import Scripted, says
 
 

@@ -30,6 +30,7 @@ from mainspring.edges.api.routes.run.events import EventRoutes, StreamRoutes
 from mainspring.edges.api.routes.run.sessions import SessionRoutes
 from mainspring.edges.api.routes.run.work import WorkRoutes
 from mainspring.harness.authorizer import AllowAll
+from mainspring.log.records import SESSION_KIND
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.session.session import Runtime, Session
 from mainspring.service.access.api_keys import CreateKey, Keys, ensure_first_key
@@ -52,7 +53,7 @@ from mainspring.service.sessions.events.preview_deltas import LocalDeltas
 from mainspring.service.sessions.resource_types import MemoryStoreInfo, ResourceLookups
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.repository import SESSION_KIND, ListQuery
+from mainspring.service.storage.repository import ListQuery
 from mainspring.testing import Model
 from mainspring.wiring import sandboxes as sandbox_pools
 from mainspring.wiring.providers import open_model_registry

@@ -9,7 +9,7 @@ from collections.abc import Generator, Mapping
 from pathlib import Path
 
 import pytest
-from tests.abilities import require_sandbox, variables_of_other_users
+from tests.abilities import require_sandbox, require_sandbox_of_users
 from tests.environ import UID, clean_environ, python_of_all
 from tests.examples.test_examples import copy_example, offline_commands
 
@@ -109,9 +109,10 @@ def test_the_maintainer_works_in_every_place(
 )
 def test_the_maintainer_works_for_a_user_who_may_only_read_the_checkout(place: Path):
     """And whose home is on another file system."""
+    require_sandbox_of_users()
     home = Path(tempfile.mkdtemp(dir="/dev/shm"))
     os.chown(home, UID, UID)
     try:
-        run_example(place, {"HOME": str(home)} | variables_of_other_users(), user=UID)
+        run_example(place, {"HOME": str(home)}, user=UID)
     finally:
         shutil.rmtree(home)

@@ -146,7 +146,7 @@ async def test_a_file_of_version_1_keeps_its_contents_and_gets_records(tmp_path:
     )
     before = {table: ask(path, f"select * from {table}") for table in KEPT}
     before["inbox"] = [(*row, None, None) for row in before["inbox"]]  # no sender, no MAC
-    before["session"] = [(*row, None, None) for row in before["session"]]  # foreign
+    before["session"] = [(*row, None, None, None) for row in before["session"]]  # foreign
     assert schema_status(path) == SchemaStatus(1, NEWEST)
     async with open_sqlite(path) as store:
         assert (await store.session("sesn_1")).thread_id == "sthr_1"

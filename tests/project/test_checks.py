@@ -228,6 +228,14 @@ def test_a_second_class_of_the_same_name_fails_the_limits(run: Run, seed: Seed):
     assert rejects(result, "runtime/seeded.py:3: 'Seeded'", "src/mainspring/log/seeded.py")
 
 
+def test_a_number_without_a_reason_fails_the_limits(run: Run, seed: Seed):
+    code = DOC + "_MAX = 3  # tries\n# Seconds.\n_WAIT = 2.5\n_SIZE = 2 << 10\n" + '"""Bytes."""\n'
+    seed("src/mainspring/log/seeded.py", code)
+    assert run("python", "tools/limits.py").returncode == 0
+    seed("src/mainspring/log/seeded.py", code + "_LOW, _HIGH = 1, -2 * 60\n")
+    assert rejects(run("python", "tools/limits.py"), "log/seeded.py:8: the number _LOW, _HIGH")
+
+
 @pytest.mark.parametrize("layer", ["core", "wiring"])
 def test_a_layer_that_is_too_large_fails_the_limits(layer: str, run: Run, seed: Seed):
     for part in range(9):

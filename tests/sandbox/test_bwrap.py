@@ -245,7 +245,9 @@ async def test_the_box_description_depends_only_on_the_flags(
     assert box != KeeperSandbox(replace(site, network=True), bubblewrap).box
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can be others")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root can become another user"
+)
 def test_an_ordinary_user_gets_the_same_sandbox():
     require_bubblewrap()
     import_paths = os.pathsep.join([str(ROOT / "src"), *filter(None, sys.path)])
@@ -310,7 +312,9 @@ async def test_a_replaced_file_is_protected_again(site: SandboxSpec, bubblewrap:
     assert config.read_text() == "replaced"
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root may use these rights"
+)
 async def test_programs_of_root_cannot_escape_the_oom_killer(sandbox: KeeperSandbox):
     capabilities = re.search(r"CapEff:\s(\w+)", Path("/proc/self/status").read_text())
     if capabilities is None or not int(capabilities[1], 16) & 1 << SYS_RESOURCE:
@@ -320,7 +324,9 @@ async def test_programs_of_root_cannot_escape_the_oom_killer(sandbox: KeeperSand
     assert Path("/proc/self/oom_score_adj").read_text() == "0\n"
 
 
-@pytest.mark.skipif(sys.platform != "linux" or os.geteuid() != 0, reason="only root can do it")
+@pytest.mark.skipif(
+    sys.platform != "linux" or os.geteuid() != 0, reason="only root may use these rights"
+)
 async def test_programs_of_root_are_not_root_outside(sandbox: KeeperSandbox, site: SandboxSpec):
     (site.workspace / "ours").write_text("before")
     await sandbox.begin(ExecRequest(key="k", argv=("sh", "-c", "echo after > ours; sleep 71.3")))

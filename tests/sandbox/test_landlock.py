@@ -23,7 +23,8 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest, ExecResult
 
 pytestmark = pytest.mark.skipif(
-    sys.platform != "linux" or landlock_abi() < ENOUGH_ABI, reason="no Landlock to speak of"
+    sys.platform != "linux" or landlock_abi() < ENOUGH_ABI,
+    reason="no Landlock of ABI 6 here: it takes Linux 6.12",
 )
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a uid of its own")
 

@@ -19,7 +19,7 @@ from mainspring.core import clock
 from mainspring.core.content import TextBlock
 from mainspring.core.errors import InvalidInput, NotFound, StoreCorrupt, StoreUnavailable
 from mainspring.core.sender import Origin, Sender
-from mainspring.log.records import Put, RecordChange, RecordQuery, RecordRow, Records
+from mainspring.log.records import SESSION_KIND, Put, RecordChange, RecordQuery, RecordRow, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.log.store import SessionRow
@@ -42,7 +42,7 @@ from mainspring.service.sessions.events.preview_deltas import SharedDeltas
 from mainspring.service.sessions.session_listing import ListSessions
 from mainspring.service.sessions.session_params import CreateSession, ForkSession
 from mainspring.service.sessions.sessions import Sessions
-from mainspring.service.storage.repository import SESSION_KIND, ListQuery
+from mainspring.service.storage.repository import ListQuery
 from mainspring.service.webhooks.webhook_endpoints import DELIVERY_KIND
 from mainspring.testing import Scripted, says
 from mainspring.wiring.service_assembly import open_service

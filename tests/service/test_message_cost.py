@@ -9,12 +9,12 @@ from types import FrameType
 from mainspring.config import read_settings
 from mainspring.core.content import TextBlock
 from mainspring.core.sender import Origin
+from mainspring.log.records import SESSION_KIND
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.agents import CreateAgent
 from mainspring.service.resources.environments import CreateEnvironment, SelfHostedConfig
 from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.sessions.session_params import CreateSession
-from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.wiring.service_assembly import open_service
 
 OLGA = Principal(tenant="acme", key_id="key_1", role="admin", name="olga")

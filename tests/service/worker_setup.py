@@ -14,12 +14,11 @@ from mainspring.core import clock
 from mainspring.core.clock import to_micros
 from mainspring.core.content import TextBlock
 from mainspring.core.events import UserMessage
-from mainspring.log.records import Put, RecordRow
+from mainspring.log.records import SESSION_KIND, Put, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.embedded_dispatcher import EmbeddedDispatcher
 from mainspring.service.jobs.worker import Worker, WorkerSettings
-from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.testing import Model
 
 AGENT = Agent(name="clerk")

@@ -12,6 +12,7 @@ from mainspring.core.sender import Sender
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.log.session_activity import fold_activity
 from mainspring.log.session_lease import hold_session
+from mainspring.log.store import ActivityNote
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.approvals import ApprovalQuestion, request_approval, void_approval
 from mainspring.runtime.session.activity_line import ActivityLine, read_lines
@@ -125,10 +126,12 @@ async def test_forks_and_sessions_of_older_versions_are_folded_once_and_stored(s
         assert line.status == "requires_action"
         row = await log.session(fork.id)
         assert row.activity is not None, "the next reader need not fold it"
-        await log.store.note_activity(fork.id, row.head.seq + 1, "{}")
+        await log.store.note_activity(ActivityNote(fork.id, row.head.seq + 1, "{}", "idle"))
         assert (await log.session(fork.id)).activity == row.activity, "the log has not got so far"
         stale = (row.activity or "").replace(f'"seq":{row.head.seq}', '"seq":1')
-        await log.store.note_activity(fork.id, row.head.seq, stale)  # as of an older program
+        await log.store.note_activity(
+            ActivityNote(fork.id, row.head.seq, stale, "idle")
+        )  # as of an older program
         with anyio.fail_after(60):
             [again] = await read_lines(log, [await log.session(fork.id)])
         assert again == line

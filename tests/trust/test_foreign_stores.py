@@ -184,6 +184,23 @@ def test_ones_own_export_and_backup_need_no_question(
     assert done.returncode == 0, done.stderr
 
 
+def test_ones_own_export_of_a_fork_is_own_with_its_parents(
+    mainspring: Run, upstream: Upstream, place: Path, store: Path
+):
+    """The parent went on after the fork, so the export has only its beginning."""
+    assert mainspring("run", "hello", **upstream.variables).returncode == 0
+    parent = _first(store)
+    fork = json.loads(mainspring("sessions", "fork", parent, "--json").stdout)["id"]
+    assert mainspring("run", "--resume", parent, "go on", **upstream.variables).returncode == 0
+    (place / "fork.jsonl").write_text(mainspring("log", "export", fork).stdout)
+    store.unlink()
+    assert mainspring("log", "import", "fork.jsonl").returncode == 0
+    assert mainspring("adopt").returncode == 0, "nothing is foreign"
+    for session_id in (parent, fork):
+        done = mainspring("run", "--resume", session_id, "again", **upstream.variables)
+        assert done.returncode == 0, done.stderr
+
+
 def _first(store: Path) -> str:
     with sqlite3.connect(store) as database:
         [(session_id,)] = database.execute("select id from session where key = 1").fetchall()

@@ -112,6 +112,7 @@ def test_macs_are_made_only_where_our_own_process_writes():
         "log/writer.py",
         "runtime/import_sessions/import_store.py",
     }
+    assert _calls("ancestor_mac") == {"log/transfer.py"}
     assert _calls("item_mac") == {PROVENANCE, "log/session_log.py", "runtime/adoption.py"}
     assert _calls("record_mac") == {PROVENANCE, "log/sql_rows.py"}
     assert _calls("adopt_everything") == {"edges/cli/run/adopt.py", "testing/replay.py"}

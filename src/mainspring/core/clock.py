@@ -9,7 +9,7 @@ from typing import TypeAlias
 Clock: TypeAlias = Callable[[], datetime]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)  # the precision of times in the log
 
 
 def now() -> datetime:

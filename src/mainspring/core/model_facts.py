@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mainspring.core.events import Usage
 
-_MILLION = Decimal(1_000_000)
+_MILLION = Decimal(1_000_000)  # tokens: the unit of prices
 
 
 class Price(Struct, frozen=True, kw_only=True):

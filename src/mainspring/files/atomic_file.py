@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.files.openat import OpenDescriptor
 from mainspring.files.written_files import WRITTEN_FILES, make_folders
 
-MAX_BYTES = 1_000_000
+MAX_BYTES = 1_000_000  # of settings and small state, which is read whole
 _OPEN = (
     os.O_RDONLY
     | getattr(os, "O_NONBLOCK", 0)

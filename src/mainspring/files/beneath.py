@@ -19,7 +19,7 @@ from mainspring.files.written_files import WRITTEN_FILES
 
 UNFINISHED = ".mainspring-new-"
 """The prefix of files whose writer was killed."""
-MAX_BYTES = 16_000_000
+MAX_BYTES = 16_000_000  # of one file of a folder that somebody wrote
 _LINKS = (errno.ELOOP, errno.ENOTDIR)
 """The errors of opening a link, or a file instead of a folder."""
 

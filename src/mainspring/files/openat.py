@@ -18,7 +18,7 @@ O_PATH = getattr(os, "O_PATH", os.O_RDONLY)
 """Refers to a file without opening it; on systems without this flag, opens it for reading."""
 _SAFE = os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = O_PATH | os.O_DIRECTORY
-_MAX_LINKS = 40
+_MAX_LINKS = 40  # links followed: the kernel's own limit
 
 
 class OpenDescriptor:

@@ -15,8 +15,8 @@ SUBUID_NAME = "mainspring"
 SUBUID = Path("/etc/subuid")
 _DEFAULT = range(0x7000_0000, 0x7FFE_0000)
 """Unused by convention: below are systemd-nspawn's, above systemd's own and the signed limit."""
-_NOBODY = 65_534
-FEWEST_UIDS = 1024
+_NOBODY = 65_534  # the uid of nobody on Linux
+FEWEST_UIDS = 1024  # fewer make it likely that two sessions share one
 CAPABILITIES_FOR_UIDS = {
     "chown": 0,
     "dac_override": 1,

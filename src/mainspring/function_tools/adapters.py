@@ -101,8 +101,8 @@ async def from_mcp(client: McpToolSource, **options: Unpack[ToolOptions]) -> lis
             return [_mcp_tool(client, definition, options) for definition in definitions]
 
 
-_MAX_MCP_TOOLS = 2_000
-_MAX_MCP_DESCRIPTION = 2_048
+_MAX_MCP_TOOLS = 2_000  # of one server; a list that goes on for ever ends here
+_MAX_MCP_DESCRIPTION = 2_048  # characters, as for servers that we connect
 
 
 def _mcp_tool(client: McpToolSource, definition: object, options: ToolOptions) -> Tool:

@@ -32,7 +32,7 @@ _TYPES: dict[str, Callable[[object], bool]] = {
     "number": lambda value: _number(value) is not None,
 }
 _IGNORED = frozenset(("$schema", "$id", "title", "description", "default", "examples", "format"))
-_MAX_DEPTH = 50
+_MAX_DEPTH = 50  # of a type that contains itself
 
 
 def schema_problems(value: object, schema: object, place: str = "$") -> Iterator[str]:

@@ -80,7 +80,7 @@ def _parameter_descriptions(lines: Iterable[str], parameters: Collection[str]) -
     return {name: description for name, description in descriptions.items() if description}
 
 
-_MAX_PROBLEMS = 20
+_MAX_PROBLEMS = 20  # told to the model at once
 _OURS = "mainspring."
 
 

@@ -22,9 +22,9 @@ from mainspring.core.envelope import AnyPayload
 from mainspring.core.model_facts import Price
 from mainspring.harness.stop_reasons import Ended
 
-_MILLION = Decimal(1_000_000)
-_MIN_CONTINUATIONS = 3
-_MIN_GAIN_TOKENS = 500
+_MILLION = Decimal(1_000_000)  # tokens: the unit of prices
+_MIN_CONTINUATIONS = 3  # before diminishing returns are judged
+_MIN_GAIN_TOKENS = 500  # of a continuation; less is a model that has nothing to add
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

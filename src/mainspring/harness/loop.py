@@ -38,8 +38,8 @@ from mainspring.harness.tool_calls.tool_rounds import run_round
 from mainspring.harness.turn import take_turn
 from mainspring.log.task_groups import background_tasks, retry_unavailable
 
-WAKES_WITHOUT_PROGRESS = 5
-FEEDBACK_IN_A_ROW = 3
+WAKES_WITHOUT_PROGRESS = 5  # then the session ends with an error instead of waking for ever
+FEEDBACK_IN_A_ROW = 3  # of hooks that refuse to end; then the run ends all the same
 
 
 async def run(context: ThreadContext) -> Ended | None:

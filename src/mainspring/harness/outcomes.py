@@ -51,7 +51,7 @@ _MAX_ROUNDS = 12
 """The limit of model requests in one grading."""
 _MAX_UNREADABLE = 3
 """After so many replies that are no verdict, the grading has failed."""
-_MAX_TOKENS = 4_000
+_MAX_TOKENS = 4_000  # of a verdict with its reasons
 _MAX_CHARS = 20_000
 """The limit for a tool result or the output of a command."""
 _GRADER = """\

@@ -18,7 +18,7 @@ from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.state.thread import Thread
 
-_MAX_NAMED = 50
+_MAX_NAMED = 50  # tools in the answer to a call of an unknown one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -36,12 +36,13 @@ from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_calls.tool_pipeline import begin_speculative
 
+# Tokens; nearly all replies are shorter, and a lower cap leaves more room for input.
 OUTPUT_CAP = 8_000
-ESCALATED_CAP = 64_000
-CONTINUATIONS = 3
+ESCALATED_CAP = 64_000  # tokens, after a reply that reached the first cap
+CONTINUATIONS = 3  # of a reply that reaches that, too
 BROKEN_STREAMS = 2
 """How often a request is sent again because the connection broke in the middle of a reply."""
-SHORTEST_REPLY = 500
+SHORTEST_REPLY = 500  # tokens that must be free for a reply
 # A replay compares requests with these texts, so changing one breaks the replay of old logs.
 RESUME_TEXT = "Go on."
 CONTINUE_TEXT = (

@@ -25,9 +25,9 @@ from mainspring.runtime.memory.learning.extraction import (
 
 MIN_SIGHTINGS = 3
 """The fewest sessions that must show a behaviour."""
-_MIN_SUCCESS = 0.75
-_MIN_STEPS, _MAX_STEPS = 3, 6
-_MAX_COMMAND = 200
+_MIN_SUCCESS = 0.75  # of the sessions in which a procedure was used
+_MIN_STEPS, _MAX_STEPS = 3, 6  # shorter ones are habits, longer ones seldom repeat exactly
+_MAX_COMMAND = 200  # characters
 _BAD_HABITS = re.compile(
     r"--no-verify|--force\b|\s-f\b.*push|push\b.*\s-f\b|--insecure|curl\s.*\s-k\b|\bchmod\s+(?:-R\s+)?0?777"
     r"|\brm\s+-[a-z]*r[a-z]*f|\brm\s+-[a-z]*f[a-z]*r|\bsudo\b|\|\|\s*true\b|;\s*true\b|\bset\s+\+e\b"

@@ -27,10 +27,10 @@ from mainspring.log.store import SessionRow, Store, all_sessions
 from mainspring.log.transfer import ImportedSession, export_own_lines
 from mainspring.log.verify import verify
 
-_PAGE: Final = 500
-_CHUNK: Final = 1 << 20
-_LEVEL: Final = 6
-_NO_LIMIT: Final = 2**31 - 1
+_PAGE: Final = 500  # events read at once
+_CHUNK: Final = 1 << 20  # bytes written at once
+_LEVEL: Final = 6  # zlib's default, near its best ratio for JSON
+_NO_LIMIT: Final = 2**31 - 1  # more sessions than a store can have
 _RESTORE_OWNER: Final = "restore"
 
 

@@ -18,7 +18,7 @@ from mainspring.core.sender import Sender, decode_sender
 from mainspring.log.records import RecordRow
 from mainspring.log.store import InboxItem, SessionRow
 
-BACKUP_FORMAT: Final = 1
+BACKUP_FORMAT: Final = 1  # its version
 
 
 class SessionLine(

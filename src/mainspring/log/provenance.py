@@ -30,9 +30,9 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import RecordRow, RecordWithContent
 from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
 
-_MAC_BYTES = 32
-_PAGE = 2000
-_VERIFIED = 10_000
+_MAC_BYTES = 32  # of HMAC-SHA-256
+_PAGE = 2000  # events verified at once
+_VERIFIED = 10_000  # sessions remembered as verified
 _REDACTED = next(iter(event_types(EventsRedacted)))
 _REDACTIONS = msgspec.json.Decoder(EventsRedacted)
 _encode = msgspec.json.Encoder().encode
@@ -68,6 +68,11 @@ class Provenance:
     def log_mac(self, session_id: str, head: Head) -> bytes:
         """For a session whose log ends at `head`."""
         return self._mac(b"log", (session_id, head.seq, head.hash))
+
+    def ancestor_mac(self, own_log: OwnLog, session_id: str, head: Head) -> bytes:
+        """For the beginning of a session that an own log continues: its chain covers that."""
+        assert own_log.session_id != session_id
+        return self.log_mac(session_id, head)
 
     def item_mac(self, session_id: str, item: InboxItem) -> bytes:
         """For a client's event that waits in the inbox of a session."""

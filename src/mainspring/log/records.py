@@ -41,12 +41,23 @@ class RecordRow:
     """Proves that this installation wrote it (`log/provenance.py`); the store sets it."""
 
 
+SESSION_KIND = "session"
+"""The kind of session records. A session and its record have the same id."""
+STATUS_FILTER = "status"
+"""The filter of session records that the store keeps itself: with every event that changes the
+status of the session, and with every item of its inbox that makes it run."""
+FilterValues: TypeAlias = tuple[tuple[str, str], ...]
+"""Names and values that a list can be filtered by. A name may have several values."""
+
+
 class Put(Struct, frozen=True, kw_only=True):
     """A new record. `AlreadyExists` if its id or name is taken."""
 
     row: RecordRow
     content: bytes | None = None
     """Large content, such as a file's, that is stored and read separately."""
+    filters: FilterValues | None = None
+    """`None`: it cannot be found by a filter, until `add_filters`."""
     keeps_mac: bool = False
     """It comes from a backup: it stays this installation's own, or foreign."""
 
@@ -57,6 +68,8 @@ class Replace(Struct, frozen=True, kw_only=True):
     row: RecordRow
     content: bytes | None = None
     """`None` leaves it unchanged."""
+    filters: FilterValues | None = None
+    """`None` leaves them unchanged; give them if it was or will be archived."""
 
 
 class Remove(Struct, frozen=True, kw_only=True):
@@ -66,6 +79,14 @@ class Remove(Struct, frozen=True, kw_only=True):
 
 
 RecordChange: TypeAlias = Put | Replace | Remove
+
+
+class RecordFilter(Struct, frozen=True):
+    """Records with one of these values."""
+
+    name: str
+    values: tuple[tuple[str, bool], ...]
+    """Each with whether the record must be archived, or must not be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +100,9 @@ class RecordQuery:
     name_from: str | None = None
     """Only names with this prefix, ordered by name instead of creation."""
     is_archived: bool | None = None
+    filters: tuple[RecordFilter, ...] = ()
+    """Found by an index, whatever the number of records that do not match. They need a `tenant`,
+    exclude the conditions above, and say themselves whether a record is archived."""
     created_from: int | None = None
     created_upto: int | None = None
     """Both inclusive."""
@@ -129,6 +153,15 @@ class Records(Protocol):
 
         Raises: AlreadyExists, StaleVersion, NotFound (a record was removed).
         """
+        ...
+
+    async def without_filters(self, kind: str, *, after: str, limit: int) -> list[RecordRow]:
+        """Records that were put without filters, by an older Mainspring or from a backup, in the
+        order of their ids; `after` is the last id seen."""
+        ...
+
+    async def add_filters(self, *changes: tuple[RecordRow, FilterValues]) -> None:
+        """Add the filters of records that have none. A record that has changed stays as it is."""
         ...
 
     async def content(self, kind: str, id_: str) -> bytes:

@@ -17,6 +17,7 @@ from mainspring.core.clock import to_micros
 from mainspring.core.envelope import AnyPayload, Event, event_types
 from mainspring.core.events import KnownPayload
 from mainspring.log.session_status import STATUS_EVENTS, StatusPayload, ThreadStatus, status_change
+from mainspring.log.store import ActivityNote
 
 StepState: TypeAlias = Literal["proposed", "running", "asked", "client"]
 """`asked`: it waits for a person; `client`: for the program that started the session."""
@@ -140,6 +141,10 @@ def current_activity(text: str | None, seq: int) -> SessionActivity | None:
         return None
     activity = decode_activity(text)
     return activity if activity.seq == seq else None
+
+
+def activity_note(session_id: str, activity: SessionActivity) -> ActivityNote:
+    return ActivityNote(session_id, activity.seq, encode_activity(activity), activity.status)
 
 
 _Handler: TypeAlias = Callable[[SessionActivity, ThreadActivity, Event, Any], None]

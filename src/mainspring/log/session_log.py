@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import NamedTuple
 
 import anyio.lowlevel
 
@@ -42,39 +41,30 @@ from mainspring.log.event_chain import (
     to_event,
     to_row,
 )
+from mainspring.log.lineages import (
+    ENDLESS,
+    HistorySegment,
+    Lineages,
+    SessionRead,
+    read_together,
+)
 from mainspring.log.provenance import OwnLog
 from mainspring.log.session_activity import (
     ACTIVITY_TYPES,
     SessionActivity,
+    activity_note,
     current_activity,
     encode_activity,
     fold_activity,
 )
-from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
+from mainspring.log.session_status import STATUS_EVENTS, ThreadStatus, status_change
+from mainspring.log.store import Head, InboxItem, Row, SessionRow, Store
 from mainspring.log.task_groups import retry_unavailable
 from mainspring.log.writer import RECEIVED, Writer, require_not_moved
 
-ENDLESS = 2**62
-_PAGE = 1000
+_PAGE = 1000  # events read at once
 _LONG_PAGE = 4000
 """Page size for reading a whole log; each page costs a switch to a thread."""
-_CACHED_LINEAGES = 10_000
-
-
-class HistorySegment(NamedTuple):
-    """A range of a session's history and the session that owns its events."""
-
-    session_id: str
-    after: int
-    upto: int
-
-    def page(self, after: int, limit: int) -> EventRange:
-        return EventRange(
-            session_id=self.session_id,
-            after=max(after, self.after),
-            upto=self.upto,
-            limit=limit,
-        )
 
 
 class SessionLog:
@@ -93,7 +83,7 @@ class SessionLog:
         self.scrub = scrub
         self._clock = clock
         self._new_id = new_id
-        self._lineages: dict[str, tuple[HistorySegment, ...]] = {}
+        self._lineages = Lineages(store)
 
     async def create(
         self,
@@ -174,6 +164,7 @@ class SessionLog:
             for payload, body in (encode_scrubbed(item, self.scrub) for item in first_payloads)
         ]
         events, head = chain_events(session_id, base, drafts)
+        activity = fold_activity(thread_id, events) if parent_id is None else None
         session = SessionRow(
             id=session_id,
             thread_id=thread_id,
@@ -182,15 +173,33 @@ class SessionLog:
             head=head,
             parent_id=parent_id,
             parent_seq=base.seq,
-            activity=None
-            if parent_id is not None
-            else encode_activity(fold_activity(thread_id, events)),
+            activity=None if activity is None else encode_activity(activity),
             mac=self.store.provenance.log_mac(session_id, head),
+            status=await self._inherited_status(base, parent_id, thread_id)
+            if activity is None
+            else activity.status,
         )
         await self.store.create(session, [to_row(event) for event in events])
         if parent_id is None:
             self.store.provenance.note_created(session_id, head)
         return session
+
+    async def _inherited_status(
+        self, base: Head, parent_id: str | None, thread_id: str
+    ) -> ThreadStatus:
+        """A fork runs nothing: it is idle, unless its events end a session."""
+        if parent_id is None:
+            return "idle"
+        changes = await self.read(
+            parent_id, upto=base.seq, types=event_types(*STATUS_EVENTS), threads=[thread_id]
+        )
+        statuses = [
+            change.status
+            for event in changes
+            if isinstance(event.payload, STATUS_EVENTS)
+            and (change := status_change(event, event.payload)).thread_id == thread_id
+        ]
+        return "terminated" if statuses[-1:] == ["terminated"] else "idle"
 
     async def session(self, session_id: str) -> SessionRow:
         row = await self.store.session(session_id)
@@ -199,13 +208,7 @@ class SessionLog:
 
     def note_row(self, row: SessionRow) -> None:
         """Take the history of a session from its row: it need not be read again."""
-        if row.parent_id is None:
-            self._note_lineage(row.id, (HistorySegment(row.id, row.parent_seq, ENDLESS),))
-
-    def _note_lineage(self, session_id: str, lineage: tuple[HistorySegment, ...]) -> None:
-        if len(self._lineages) >= _CACHED_LINEAGES:
-            self._lineages.clear()
-        self._lineages[session_id] = lineage
+        self._lineages.note_row(row)
 
     async def sessions(
         self, *, before: SessionRow | None = None, limit: int = 100
@@ -286,7 +289,7 @@ class SessionLog:
             for fork in error.forks:
                 await self.delete(fork, cascade=True)
             await self.store.delete(session_id)
-        self._lineages.pop(session_id, None)
+        self._lineages.forget(session_id)
 
     async def expire(self, *, updated_before: datetime) -> list[str]:
         """Delete sessions without a lease that have not changed since then; returns their ids.
@@ -303,7 +306,7 @@ class SessionLog:
                 return expired
             deleted = await self.store.expire(stale, updated_before=before)
             for session_id in deleted:
-                self._lineages.pop(session_id, None)
+                self._lineages.forget(session_id)
             expired += deleted
             # parents of the deleted sessions may expire now
             skipped = set() if deleted else skipped.union(stale)
@@ -339,6 +342,20 @@ class SessionLog:
         if not events:
             await self.store.session(session_id)  # raises if there is no such session
         return events
+
+    async def read_many(
+        self,
+        sessions: Sequence[tuple[SessionRow, int]],
+        *,
+        types: frozenset[str],
+        limit: int | None = None,
+    ) -> list[tuple[SessionRow, list[Event]]]:
+        """Like `read`, for several sessions, each after a position: the number of statements
+        depends on the longest of them, not on their number. Deleted ones have no events."""
+        lineages = await self._lineages.of_many([session for session, _ in sessions])
+        reads = [SessionRead(lineages[row.id], after) for row, after in sessions]
+        await read_together(self.store, reads, types=types, limit=limit)
+        return [(row, read.events) for (row, _), read in zip(sessions, reads, strict=True)]
 
     async def tail(self, session_id: str, count: int) -> list[Event]:
         """The last `count` events, in order; the cost does not depend on the log's length."""
@@ -384,18 +401,7 @@ class SessionLog:
 
     async def lineage(self, session_id: str) -> tuple[HistorySegment, ...]:
         """The session's history from the start: its ancestors' segments, then its own."""
-        if cached := self._lineages.get(session_id):
-            return cached
-        segments: list[HistorySegment] = []
-        upto = ENDLESS
-        owner: str | None = session_id
-        while owner is not None:
-            session = await self.store.session(owner)
-            segments.append(HistorySegment(session.id, session.parent_seq, upto))
-            owner, upto = session.parent_id, session.parent_seq
-        lineage = tuple(reversed(segments))
-        self._note_lineage(session_id, lineage)
-        return lineage
+        return await self._lineages.of(session_id)
 
     async def submit(
         self,
@@ -460,9 +466,8 @@ class SessionLog:
             log = await self.read(session.id, types=ACTIVITY_TYPES)
             activity = fold_activity(session.thread_id, log)
             activity.seq = max(session.head.seq, activity.seq)
-            text = encode_activity(activity)
             with suppress(StoreFailed):  # a store that is only read
-                await self.store.note_activity(session.id, activity.seq, text)
+                await self.store.note_activity(activity_note(session.id, activity))
         return activity
 
     async def _check_thread(self, session_id: str, thread_id: str) -> None:

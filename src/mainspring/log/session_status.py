@@ -30,6 +30,19 @@ SubagentState: TypeAlias = Literal["waiting", "running", "asking", "ended"]
 """In the tree of subagents. `waiting`: it has not started."""
 
 
+WAKING_TYPES = frozenset(
+    {
+        "user.message",
+        "user.tool_confirmation",
+        "user.custom_tool_result",
+        "user.tool_result",
+        "user.define_outcome",
+    }
+)
+"""Events of clients that make a session run: while one waits in its inbox, lists show an idle
+session as running. The view `listed_status` of both stores has the same types."""
+
+
 class StatusNames(Struct, frozen=True):
     api: ThreadStatus
     command_line: Status

@@ -13,7 +13,14 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 from mainspring.log.provenance import Provenance, content_hash
-from mainspring.log.records import Put, RecordChange, RecordQuery, RecordRow, Replace
+from mainspring.log.records import (
+    Put,
+    RecordChange,
+    RecordQuery,
+    RecordRow,
+    Remove,
+    Replace,
+)
 from mainspring.log.store import Head, SessionRow
 
 RECORD_COLUMNS: Final = (
@@ -147,3 +154,5 @@ def require_changes_storable(record_changes: Sequence[RecordChange]) -> None:
     """Raises: InvalidInput."""
     for change in record_changes:
         require_storable(record_values(change.row))
+        if not isinstance(change, Remove):
+            require_storable(text for pair in change.filters or () for text in pair)

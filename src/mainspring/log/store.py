@@ -18,12 +18,13 @@ from msgspec import Struct
 
 from mainspring.core.sender import OriginType
 from mainspring.log.records import Records
+from mainspring.log.session_status import ThreadStatus
 from mainspring.log.wakeup_signals import Watch
 
 if TYPE_CHECKING:
     from mainspring.log.provenance import Provenance
 
-_SESSIONS_PER_PAGE = 1000
+_SESSIONS_PER_PAGE = 1000  # read at once
 
 
 class Row(NamedTuple):
@@ -67,6 +68,17 @@ class SessionRow:
     """What it does now, as JSON (`session_activity.py`); `None` if it was not folded yet."""
     mac: bytes | None = None
     """Proves that this installation wrote the log up to its head (`log/provenance.py`)."""
+    status: ThreadStatus | None = None
+    """As its log says, for lists; `None` if it was not folded yet."""
+
+
+class ActivityNote(NamedTuple):
+    """What a session whose log ends at `seq` does, as JSON, and its status."""
+
+    session_id: str
+    seq: int
+    activity: str
+    status: ThreadStatus
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +137,8 @@ class Append(NamedTuple):  # a frozen dataclass takes four times as long to crea
     """The session's activity after these rows. `None`: it is folded from the log when needed."""
     mac: bytes | None = None
     """The session's MAC at `head`. `None`: the session is foreign from now on."""
+    status: ThreadStatus | None = None
+    """The session's status after these rows. `None`: as before, as far as lists know."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -229,12 +243,26 @@ class Store(Protocol):
         """Those of the sessions that exist, in any order."""
         ...
 
+    async def first_pending(
+        self, session_ids: Sequence[str], types: frozenset[str]
+    ) -> dict[str, InboxItem]:
+        """Of each of these sessions' inboxes, the first item of one of the types that is not folded
+        yet. Those that this installation did not write are left out."""
+        ...
+
+    async def read_many(
+        self, event_ranges: Sequence[tuple[str, int, int]], *, types: frozenset[str], limit: int
+    ) -> list[tuple[int, Row]]:
+        """The first `limit` events of these types of each range: a session and `after < seq <=
+        upto`. In order of the ranges, each event with the index of its range."""
+        ...
+
     async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
         """The types of the items in these sessions' inboxes that are not folded yet."""
         ...
 
-    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
-        """Store the activity of a session whose log ends at `seq`; else change nothing."""
+    async def note_activity(self, *notes: ActivityNote) -> None:
+        """Store what sessions do. A session whose log has another end stays as it is."""
         ...
 
     async def runnable(self, *, limit: int = 100) -> list[str]:

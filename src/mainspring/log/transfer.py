@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import AsyncGenerator, Sequence
+from dataclasses import replace
 
 from mainspring.core.clock import to_micros
 from mainspring.core.envelope import CLIENT_TYPES, GENESIS, Event, EventLine, encode_line
-from mainspring.core.errors import InvalidInput, SessionNotFound
+from mainspring.core.errors import ForeignSession, InvalidInput, SessionNotFound
 from mainspring.core.sender import encode_sender
 from mainspring.log.blobs import digest_of
 from mainspring.log.event_chain import to_event, to_row
@@ -25,20 +26,44 @@ from mainspring.log.lines import (
     header_line,
     inbox_line,
 )
+from mainspring.log.provenance import OwnLog
+from mainspring.log.session_activity import encode_activity, fold_activity
 from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import Append, EventRange, FoldedItem, Head, InboxItem, SessionRow
 from mainspring.log.upcast import read_line
 
-_PAGE = 1000
+_PAGE = 1000  # events read at once
 _IMPORTER = "import"
 
 
 async def export_lines(log: SessionLog, session_id: str) -> AsyncGenerator[bytes, None]:
     """The lines of the session and of its ancestors, without newlines."""
+    exported = await log.session(session_id)
+    own_log = await _proof(log, exported) if exported.parent_id is not None else None
     for segment in await log.lineage(session_id):
         session = await log.session(segment.session_id)
+        if own_log is not None and session.id != session_id:
+            # Its beginning is part of our own log, so what the export has of it is our own, too.
+            beginning = await _head_at(log, segment)
+            mac = log.store.provenance.ancestor_mac(own_log, session.id, beginning)
+            session = replace(session, head=beginning, mac=mac)
         async for line in _export_segment(log, session, segment, is_whole=session.id == session_id):
             yield line
+
+
+async def _proof(log: SessionLog, session: SessionRow) -> OwnLog | None:
+    """`None`: it is foreign."""
+    try:
+        return await log.store.provenance.require_own(log.store, session)
+    except ForeignSession:
+        return None
+
+
+async def _head_at(log: SessionLog, segment: HistorySegment) -> Head:
+    """The head of a session when the exported part of it ended."""
+    last = EventRange(session_id=segment.session_id, after=segment.upto - 1, upto=segment.upto)
+    [row] = await log.store.read(last)
+    return Head(row.seq, to_event(segment.session_id, row).digest())
 
 
 async def export_own_lines(log: SessionLog, session: SessionRow) -> AsyncGenerator[bytes, None]:
@@ -220,6 +245,9 @@ class ImportedSession:
         header = self.header
         if header.parent_id is not None:
             await self._check_parent(log, header.parent_id)
+        activity = None  # a fork also has the events of its parent
+        if header.parent_id is None:
+            activity = fold_activity(header.thread_id, self.events)
         session = SessionRow(
             id=header.session_id,
             thread_id=header.thread_id,
@@ -228,7 +256,9 @@ class ImportedSession:
             head=self._head,
             parent_id=header.parent_id,
             parent_seq=header.parent_seq,
+            activity=None if activity is None else encode_activity(activity),
             mac=self.mac,
+            status=None if activity is None else activity.status,
         )
         rows = [to_row(event) for event in self.events]
         await log.store.create(session, rows, blobs=self.blobs, inbox=list(self.inbox.values()))

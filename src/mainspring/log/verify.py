@@ -15,7 +15,7 @@ from mainspring.log.event_chain import to_event
 from mainspring.log.session_log import HistorySegment, SessionLog
 from mainspring.log.store import EventRange, Row, SessionRow
 
-_PAGE = 2000
+_PAGE = 2000  # events verified at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

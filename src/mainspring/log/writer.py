@@ -278,6 +278,7 @@ class Writer:
                 removed_blobs=self._redaction[1],
                 activity=self._activity_after(events),
                 mac=self._store.provenance.log_mac(self.session_id, head),
+                status=None if self._activity is None else self._activity.status,
             )
             try:
                 await self._write(append)

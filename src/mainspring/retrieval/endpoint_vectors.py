@@ -14,8 +14,8 @@ from mainspring.core.errors import ProviderFailed
 from mainspring.retrieval.passage_index import VectorsUnavailable
 from mainspring.retrieval.static_vectors import Matrix, unit_rows
 
-_PAUSE_SECONDS = 60
-_MAX_CACHED = 256
+_PAUSE_SECONDS = 60  # after a failure; searches go on without vectors
+_MAX_CACHED = 256  # queries
 
 
 class Embed(Protocol):

@@ -19,7 +19,7 @@ from mainspring.core.errors import InvalidInput
 P = TypeVar("P")
 T = TypeVar("T")
 _BRACES = re.compile(r"(?<!\\)\{([^{}]*,[^{}]*?)(?<!\\)\}")
-_MAX_CHOICES = 256
+_MAX_CHOICES = 256  # that braces may stand for
 
 
 class CharClass(Struct, frozen=True):

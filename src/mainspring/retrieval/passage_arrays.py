@@ -30,10 +30,10 @@ NumberWords: TypeAlias = Callable[[Sequence[str]], list[Ints]]
 """Returns the words of texts as the numbers of their vectors."""
 MAX_PASSAGES, MAX_STEMS = 250_000, 6_000_000
 """With more, searches use the store, since they would take too much memory."""
-_BATCH = 2_000
+_BATCH = 2_000  # rows moved into arrays at once
 _K1, _B, _MIN_RARITY = 1.2, 0.75, 1e-6
 """The constants of BM25 in SQLite's FTS5."""
-_DIGITS = 9
+_DIGITS = 9  # as in `passages.py`: further digits depend on the order of addition
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

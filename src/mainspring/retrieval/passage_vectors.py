@@ -23,8 +23,8 @@ _SPAN = 1
 """The number of passages on either side that are encoded with one."""
 _MIN_SIMILARITY = 0.35
 """The similarity from which two words count as related."""
-_SCALE = 127.0
-_BLOCK = 8_192
+_SCALE = 127.0  # to one signed byte
+_BLOCK = 8_192  # rows multiplied at once
 
 
 class PassageVectors:

@@ -21,11 +21,11 @@ from mainspring.retrieval.thesaurus import related_stems
 
 SPAN = 2
 """The number of passages on either side that belong to the surroundings of one."""
-K1 = 0.9
-OWN_B, WINDOW_B = 0.3, 0.4
-DAY_SLACK = 3
-MAX_DEEP = 80
-CONTAINER_K1, CONTAINER_B = 1.2, 0.75
+K1 = 0.9  # of BM25 for single passages (`bench/run.py memory` fits the weights around it)
+OWN_B, WINDOW_B = 0.3, 0.4  # of BM25: how much length counts, of a passage and of its surroundings
+DAY_SLACK = 3  # days: "last week" is seldom exact
+MAX_DEEP = 80  # candidates with all features; half loses answers, double costs twice as much
+CONTAINER_K1, CONTAINER_B = 1.2, 0.75  # SQLite's own constants of `bm25()`
 _LEAST_RARITY = 1e-6
 """The three constants of BM25 in SQLite's word index, which scores containers of a store."""
 WINDOW_LENGTH = (2 * SPAN + 1) * 0.9

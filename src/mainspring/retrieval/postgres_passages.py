@@ -32,7 +32,7 @@ Db: TypeAlias = psycopg.Connection[tuple[Any, ...]]
 Rows: TypeAlias = list[tuple[Any, ...]]
 _LOCK: Final = 0x4D535058
 """Key of the advisory lock: one writer at a time, since the numbers of passages are consecutive."""
-_MIN_RARITY = 1e-6
+_MIN_RARITY = 1e-6  # as SQLite has it, so that both stores rank alike
 _SCHEMA: Final[tuple[LiteralString, ...]] = (
     "drop schema if exists mainspring_passages cascade",
     "create schema mainspring_passages",

@@ -25,7 +25,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow, Store, all_sessions
 from mainspring.runtime.session.session_summary import workspace_of
 
-_PAGE = 500
+_PAGE = 500  # events read at once
 _ADOPTION = "tran"
 """Adoptions are numbered like transfers."""
 

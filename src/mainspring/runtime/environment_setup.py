@@ -34,7 +34,7 @@ from mainspring.runtime.saved_environments import (
 
 TOOL = "environment_test"
 REQUEST = "Set up the environment of this repository."
-_SHOWN = 4000
+_SHOWN = 4000  # characters of a program's output
 _INSTRUCTIONS = f"""\
 You find out what a repository needs so that its tests run in a sandbox, and prove it with {TOOL}.
 Read what the repository says about itself: its manifests and lock files, its CI configuration, its

@@ -17,9 +17,9 @@ from mainspring.runtime.model_question import make_ask_model, read_reply, reply_
 from mainspring.runtime.session_context import Models, SetupRequest
 
 _TOOLS = ("read", "grep", "glob")
-_MAX_ROUNDS = 20
-_MAX_TOKENS = 2_000
-_MAX_CHARS = 30_000
+_MAX_ROUNDS = 20  # of tool calls
+_MAX_TOKENS = 2_000  # of its answer
+_MAX_CHARS = 30_000  # of what it reads in one result
 _ASK_SYSTEM = "Answer with the JSON that is asked for, and nothing else."
 _SYSTEM = (
     "You check something in a workspace before an agent goes on. Look with your tools, which only"

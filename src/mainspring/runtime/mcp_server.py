@@ -25,7 +25,7 @@ Transport: TypeAlias = Literal["stdio", "http", "sse", "ws"]
 ServerScope: TypeAlias = Literal["managed", "local", "project", "user"]
 """`local`: the user's, for one project."""
 
-_MAX_ERROR = 300
+_MAX_ERROR = 300  # characters
 _RULE_SOURCE = "the agent's tools"
 _INPUT = re.compile(r"\$\{input:([^{}]{1,200})\}")
 

@@ -25,7 +25,7 @@ from mainspring.runtime.session_context import Models
 AskModel: TypeAlias = Callable[[str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
 """Takes a system prompt and a question; returns the answer, and its cost as events for the log."""
 
-_MAX_TOKENS = 1_000
+_MAX_TOKENS = 1_000  # of an answer in one paragraph
 _SEARCH_USD = Decimal("0.01")
 """The price of one search in the Messages API, in addition to tokens."""
 

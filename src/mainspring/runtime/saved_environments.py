@@ -28,7 +28,7 @@ _CURRENT = "current.json"
 _UNFINISHED = "unfinished-session"
 _PROGRAMS = "bin"
 _WORKTREES = "worktrees"
-_READY_ATTEMPTS = 300
+_READY_ATTEMPTS = 300  # 0.1 s apart, until a service answers
 
 
 class EnvironmentService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

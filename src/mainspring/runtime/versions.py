@@ -9,7 +9,7 @@ from difflib import unified_diff
 
 from msgspec import Struct
 
-_MAX_DIFF_BYTES = 200_000
+_MAX_DIFF_BYTES = 200_000  # of a text whose lines are compared
 
 
 class Version(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -51,12 +51,12 @@ from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
 from mainspring.service.workflows.workflow_runner import WorkflowRunner
 
-_FREQUENT_SECONDS = 30.0
-_PRODUCTION_SECONDS = 300.0
-_DAILY_SECONDS = 24 * 3600.0
+_FREQUENT_SECONDS = 30.0  # between sweeps that people wait for
+_PRODUCTION_SECONDS = 300.0  # between gradings of real sessions
+_DAILY_SECONDS = 24 * 3600.0  # between sweeps of what has expired
 FIRST_OUTAGE_SECONDS = 30.0
 """When a session runs again that no model has answered; doubled each time, up to the maximum."""
-MAX_OUTAGE_SECONDS = 900.0
+MAX_OUTAGE_SECONDS = 900.0  # of the store, before the process ends and is started again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

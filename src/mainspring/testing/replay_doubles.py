@@ -33,7 +33,7 @@ from mainspring.runtime.replay.recording import LIMIT_REASONS, Recording, side_r
 from mainspring.runtime.replay.replay_cursor import HOOK_STOPPED, RecordedCrash, ReplayCursor
 
 NOT_RECORDED = "This call was not recorded, and tools are not run in a replay."
-_NO_CAP = 10**9
+_NO_CAP = 10**9  # more than any recording has
 _FAILURES: tuple[str, ...] = get_args(ProviderFailure)
 
 

@@ -16,7 +16,6 @@ from mainspring.capabilities.providers.script_file import (
     scripted_models,
     scripts_hash,
 )
-from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core import ids
 from mainspring.core.ports import ExecRequest, ExecResult
@@ -25,9 +24,10 @@ from mainspring.improve.evals.drill import fallback_models
 from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.scoring.grading_context import RunProgram
 from mainspring.runtime.run_options import RunOptions
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.runtime_assembly import open_runtime
-from mainspring.wiring.sandbox_settings import session_paths
+from mainspring.wiring.sandbox_settings import read_environment, session_paths
 from mainspring.wiring.sandboxes import SandboxPool, sandbox_pool
 from mainspring.wiring.settings_files import read_folder_policy, with_key_helper
 
@@ -41,7 +41,8 @@ async def open_suite_runner(
     Raises: InvalidInput: the agent or its model cannot be used.
     """
     folder = Path(settings.folder, options.agent or ".")
-    settings = with_key_helper(settings, await read_folder_policy(settings, folder))
+    policy = await read_folder_policy(settings, folder)
+    settings = with_key_helper(settings, policy)
     options = replace(options, agent=folder, is_headless=True)
     async with (
         open_runtime(settings, options=options, idle_sandboxes=0) as runtime,
@@ -59,7 +60,7 @@ async def open_suite_runner(
         yield SuiteRunner(
             runtime=runtime,
             agent=replace(agent, model=model),
-            run_program=_program_runner(settings, sandboxes),
+            run_program=_program_runner(settings, sandboxes, policy),
             make_script=partial(scripted_conversation, summary_prompt=SUMMARY_OPENING),
             place=_state(settings) / "evals",
             monotonic=time.monotonic,
@@ -74,8 +75,9 @@ async def open_program_runner(
     settings: Settings, *, is_unsandboxed: bool = False
 ) -> AsyncGenerator[RunProgram, None]:
     """Runs programs of people and of campaigns, without an agent."""
+    policy = await read_folder_policy(settings, Path(settings.folder))
     async with sandbox_pool(settings, is_unsandboxed=is_unsandboxed, most_idle=0) as sandboxes:
-        yield _program_runner(settings, sandboxes)
+        yield _program_runner(settings, sandboxes, policy)
 
 
 def _state(settings: Settings) -> Path:
@@ -83,13 +85,15 @@ def _state(settings: Settings) -> Path:
     return store if is_postgres(settings.store) else store.parent
 
 
-def _program_runner(settings: Settings, sandboxes: SandboxPool) -> RunProgram:
-    """Each program has its own sandbox, without network and without the user's secrets."""
+def _program_runner(settings: Settings, sandboxes: SandboxPool, policy: LoadedPolicy) -> RunProgram:
+    """Each program has its own sandbox, as the user isolates programs, without network and without
+    the user's secrets."""
+    environment = read_environment(policy.sandbox).isolation
 
     async def run_program(folder: Path, program: ExecRequest) -> ExecResult:
         name = ids.stable_id(ids.SESSION, "grader", str(folder), program.key)
         paths = await to_thread.run_sync(session_paths, settings, folder, name)
-        sandbox = await sandboxes.open_session(name, paths, SandboxEnvironment(), ())
+        sandbox = await sandboxes.open_session(name, paths, environment, ())
         try:
             return await sandbox.run(program)
         finally:

@@ -25,7 +25,7 @@ from mainspring.wiring.sandbox_settings import session_paths
 from mainspring.wiring.sandboxes import SandboxPool
 
 _FOLDER, _ENVIRONMENT_FOLDER = Path(".mainspring/mcp-packages"), Path(".mainspring/packages")
-_INSTALL_SECONDS = 600.0
+_INSTALL_SECONDS = 600.0  # for the packages of one server, over a slow line
 
 
 def sandbox_packages(

@@ -27,6 +27,7 @@ from mainspring.service.service import (
     build_service,
 )
 from mainspring.service.sessions.events.preview_deltas import Deltas, LocalDeltas, SharedDeltas
+from mainspring.service.sessions.session_filters import fill_filters
 from mainspring.service.webhooks.webhook_deliveries import WebhookPoster
 from mainspring.wiring.agent_selection import agent_selection
 from mainspring.wiring.memory import open_store_passages
@@ -65,6 +66,7 @@ async def open_service(
         _open_messaging(settings, log, tenant_limit) as (dispatcher, deltas),
     ):
         await require_own_records(log.store)
+        await fill_filters(log)
         yield build_service(
             Infrastructure(
                 log=log,

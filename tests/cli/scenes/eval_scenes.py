@@ -1,18 +1,15 @@
-"""Options of commands about evals, dreams and workflows."""
+"""Options of commands about evals and dreams."""
 
-from tests.cli.scenes.scene import JSON, Change, Scene, Scenes, hides, shows
+from tests.cli.scenes.scene import JSON, Change, Scene, Scenes, hides, refuses, shows
 
 _AGENT = shows("--agent other", "exit 1")
+_NOWHERE = shows("--agent nowhere", "nowhere")
+_SPECIAL = shows("--model ollama:special", '"model": "special"')
 _REPORTS: dict[str, Change] = {
     "--junit": shows("--junit out.xml", "<testsuite"),
     "--markdown": shows("--markdown out.md", "file project/out.md"),
     "--html": shows("--html out.html", "<html"),
     "--inspect": shows("--inspect out.json", "file project/out.json"),
-}
-_WORKFLOW: dict[str, Change] = {
-    "--agent": shows("--agent other", "You are a cook."),
-    "--model": shows("--model ollama:special", '"model": "special"'),
-    "--mode": shows("--mode plan", "plan"),
 }
 SCENES: Scenes = {
     "eval ls": Scene(
@@ -77,6 +74,32 @@ SCENES: Scenes = {
             "--skill": shows("--skill special", "special"),
         },
     ),
+    "eval calibrate": Scene(
+        place="judged",
+        base="judged",
+        options={"--json": JSON, "--agent": _NOWHERE, "--model": _SPECIAL},
+    ),
+    "eval grade": Scene(
+        place="judged",
+        base="--now",
+        options={"--json": JSON, "--agent": _NOWHERE, "--model": _SPECIAL},
+    ),
+    "eval reward check #found": Scene(place="parallel", base="judged", options={"--json": JSON}),
+    "eval run #judged": Scene(
+        place="judged",
+        base="judged --fresh",
+        options={
+            "--budget": shows("--budget 0.000001", "the budget was reached"),
+            "--offline": hides("--offline all", '"messages"', "sessions --fresh"),
+        },
+    ),
+    "eval run #parallel": Scene(
+        place="parallel",
+        base="judged --fresh",
+        options={
+            "--parallel": shows("--parallel 1", "I was alone."),
+        },
+    ),
     "eval run": Scene(
         place="evals",
         base="basics -m scripted:model.yaml --fresh",
@@ -91,6 +114,7 @@ SCENES: Scenes = {
             "--model": hides("--model scripted:other.yaml", "1 of 2", "basics --fresh"),
             "--topology": shows("--topology single,vote", "vote"),
             "--fresh": hides("--fresh", "unchanged", "basics -m scripted:model.yaml"),
+            "--keep": shows("--keep", "/one-1-"),
             "--gate": shows("--gate", "gate"),
             "--save-baseline": shows("--save-baseline", "file project/evals/baselines/basics"),
             **_REPORTS,
@@ -99,7 +123,11 @@ SCENES: Scenes = {
     "models drill": Scene(
         place="evals",
         base="ollama:one,ollama:two",
-        options={"--json": JSON, "--suite": shows("--suite basics", "basics")},
+        options={
+            "--json": JSON,
+            "--suite": shows("--suite basics", "basics"),
+            "--budget": refuses("--budget 1", "--budget needs --suite"),
+        },
     ),
     "dream run": Scene(
         place="dreams",
@@ -117,6 +145,20 @@ SCENES: Scenes = {
     ),
     "dream show": Scene(place="dreamt", base="$dream", options={"--json": JSON}),
     "dream resume": Scene(place="dreamt", base="$dream", options={"--json": JSON}),
+    "dream run #user": Scene(
+        place="dreams",
+        base="--apply",
+        options={"--scope": shows("--scope user", "file home/.mainspring/memory")},
+    ),
+    "dream run #suite": Scene(
+        place="dreams_tested",
+        base="--suite basics",
+        options={
+            "--suite": shows("--suite basics", "say hello", ""),
+            "--budget": shows("--budget 0.000001", "budget"),
+            "--no-sandbox": hides("--no-sandbox", "no sandbox works"),
+        },
+    ),
     "dream apply": Scene(
         place="dreamt",
         base="$dream --yes",
@@ -127,37 +169,4 @@ SCENES: Scenes = {
         base="$dream",
         options={"--json": JSON, "--reason": shows("--reason special", "special")},
     ),
-    "workflow ls": Scene(place="workflows", options={"--json": JSON}),
-    "workflow new": Scene(place="workflows", base="other", options={"--json": JSON}),
-    "workflow validate": Scene(place="workflows", options={"--json": JSON}),
-    "workflow graph": Scene(
-        place="workflows",
-        base="steps",
-        options={"--format": shows("--format mermaid", "flowchart")},
-    ),
-    "workflow trust": Scene(place="workflows", base="steps", options={"--json": JSON}),
-    "workflow show": Scene(place="gates", base="$run", options={"--json": JSON}),
-    "workflow fork": Scene(
-        place="gates",
-        base="$run",
-        options={"--json": JSON, "--at": shows("--at none", "exit 1")},
-    ),
-    "workflow run": Scene(
-        place="workflows",
-        base="steps words",
-        options={
-            "--json": JSON,
-            **_WORKFLOW,
-            "--input": shows("--input size=special", "special"),
-            "--inputs": shows("--inputs inputs.json", "from-file"),
-            "--key": shows("--key special", '"run_key":"special"'),
-            "--base": shows("--base special", '"base_branch":"special"'),
-            "--dry-run": shows("--dry-run", "for the first requests of its agents"),
-        },
-    ),
-    "workflow resume": Scene(place="answered", base="$run", options={"--json": JSON, **_WORKFLOW}),
-    "workflow retry": Scene(
-        place="answered", base="$run work", options={"--json": JSON, **_WORKFLOW}
-    ),
-    "workflow skip": Scene(place="answered", base="$run work", options={"--json": JSON}),
 }

@@ -107,6 +107,11 @@ SCENES: Scenes = {
             "--scope": shows("--scope agent", "exit 1"),
         },
     ),
+    "memory accept #again": Scene(
+        place="proposed_again",
+        base="$proposal",
+        options={"--replace": shows("--replace", "exit 0")},
+    ),
     "memory reject": Scene(
         place="proposals",
         base="$proposal",

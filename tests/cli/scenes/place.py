@@ -6,15 +6,19 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+import threading
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from string import Template
+from typing import Any, TypeAlias
 
 from msgspec import Struct
 from tests import fork_server
-from tests.cli.upstream import Upstream
+from tests.cli.upstream import Part, Upstream
 from tests.environ import clean_environ
 from tests.keys import install
+from tests.written_files import write_file
 
 _ROWS = {
     "event": "type || ' ' || body",
@@ -23,6 +27,22 @@ _ROWS = {
     "tally": "name || ' ' || amount",
 }
 _MAX_FILE_BYTES = 200_000
+_MEETING_SECONDS = 4.0
+"""How long a request waits for another one: far longer than two need to start."""
+_PRICES = """
+[models."ollama:test"]
+window = 100_000
+max_output = 8_000
+price = { input = "2", output = "9", cache_read = "1", cache_write = "3" }
+price_date = "2026-11-01"
+"""
+
+
+Answer: TypeAlias = Callable[[dict[str, Any]], tuple[Part, ...]]
+
+
+def _say(_request: dict[str, Any]) -> tuple[Part, ...]:
+    return ("That is all I know.",)
 
 
 class Outcome(Struct, frozen=True, kw_only=True):
@@ -51,6 +71,8 @@ class Place:
         self.facts: dict[str, str] = {}
         """Ids and other values that arguments name as `$NAME`."""
         self.upstream = upstream
+        self.otherwise: Answer = _say
+        """What the model answers when nothing else was planned."""
         self._saved = root.with_name(f"{root.name}.saved")
         self.project.mkdir(parents=True)
         self.home.mkdir()
@@ -64,6 +86,7 @@ class Place:
 
     def run(self, *arguments: str, stdin: str = "", cwd: str = ".") -> Outcome:
         self.upstream.requests.clear()
+        self.upstream.otherwise = self.otherwise
         env = {
             **clean_environ("NO_COLOR", "FORCE_COLOR", "COLUMNS"),
             **self.upstream.variables,
@@ -117,6 +140,33 @@ class Place:
                 for table, columns in _ROWS.items():
                     rows += [str(text) for (text,) in db.execute(f"select {columns} from {table}")]
         return rows
+
+
+def add_prices(place: Place) -> None:
+    """The model of the place has a price, so that limits of cost have an effect."""
+    write_file(place.home / ".mainspring/models.toml", _PRICES)
+
+
+def without_sandbox(place: Place) -> None:
+    """No sandbox works for the user of this place."""
+    disabled = {"disabledBackends": ["bubblewrap", "landlock", "seatbelt", "docker"]}
+    settings = json.dumps({"sandbox": disabled})
+    write_file(place.home / ".mainspring/settings.json", settings)
+
+
+def meeting() -> Answer:
+    """Each answer says whether another one was asked for at the same time."""
+    both = threading.Barrier(2, timeout=_MEETING_SECONDS)
+
+    def answer(_request: dict[str, Any]) -> tuple[Part, ...]:
+        try:
+            both.wait()
+        except threading.BrokenBarrierError:
+            both.reset()
+            return ("I was alone.",)
+        return ("We were two.",)
+
+    return answer
 
 
 def _sockets(folder: str, names: list[str]) -> list[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from datetime import timedelta
@@ -13,13 +14,12 @@ from typing import TypeAlias
 
 import anyio
 from tests.api.guarded_api import add_record
-from tests.cli.scenes.place import Place
+from tests.cli.scenes import improvement_places, workflow_places
+from tests.cli.scenes.place import Place, add_prices
 from tests.cli.test_approvals import write_approvals
-from tests.improve.evolution.support_agent import write_support_agent
 from tests.keys import KEY
 from tests.repositories import git
 from tests.service.schedule_setup import TENANT, works
-from tests.written_files import write_file
 
 from mainspring.capabilities.network.outbound_http import HttpPoster
 from mainspring.core import clock
@@ -134,6 +134,15 @@ def _proposals(place: Place) -> None:
     place.facts["proposal"] = place.facts["second_proposal"] = str(proposal["id"])
 
 
+def _proposed_again(place: Place) -> None:
+    _proposals(place)
+    place.must("memory", "accept", "$proposal")
+    place.must("memory", "edit", "project_release_day.md", stdin="We release on Mondays.\n")
+    place.must("memory", "propose", "project_release_day.md", "--to", "team")
+    [proposal] = place.lines("memory", "proposals")
+    place.facts["proposal"] = str(proposal["id"])
+
+
 def _knowledge(place: Place) -> None:
     place.write("guide.md", "# First\n\nSend goods back.\n\n# second\n\nKeep the goods.\n")
     place.write("other.md", "# Other\n\nNothing.\n")
@@ -182,6 +191,21 @@ def _service(place: Place) -> None:
     place.facts.update(records)
     anyio.run(_add_records, place.project / ".mainspring/mainspring.db", records)
     place.must("adopt", "--all", "--yes")  # nobody of this installation wrote them
+
+
+def _foreign(place: Place) -> None:
+    """A store of another installation."""
+    place.must("run", "a question")
+    other = urlsafe_b64encode(b"another installation of a test..").decode()
+    (place.home / ".mainspring/vault.key").write_text(other)
+
+
+def _old_audit(place: Place) -> None:
+    """An audit of which the database says that it is two days old."""
+    _service(place)
+    with closing(sqlite3.connect(place.project / ".mainspring/mainspring.db")) as db, db:
+        db.execute("update record set created = created - 172800000000 where kind like '%audit%'")
+    place.must("adopt", "--all", "--yes")
 
 
 async def _add_records(store: Path, records: Sequence[tuple[str, str]]) -> None:
@@ -271,128 +295,16 @@ CONTENT = [
 ]
 
 
-PRICES = """
-[models."ollama:test"]
-window = 100_000
-max_output = 8_000
-price = { input = "2", output = "9", cache_read = "1", cache_write = "3" }
-price_date = "2026-11-01"
-"""
-
-
 def _conversations(place: Place) -> None:
     """As `sessions`, in a repository."""
     place.write(".gitignore", ".mainspring\n")
     place.write("loop.yaml", json.dumps(CONTENT))
-    write_file(place.home / ".mainspring/models.toml", PRICES)
+    add_prices(place)
     _sessions(place)
     place.write(".vscode/settings.json", "{}\n")
     place.write("memory/note.md", "A note.\n")
     for command in ("init -q", "add .", "commit -qm first"):
         git(place.project, *command.split())
-
-
-SUITE = {
-    "cases": [
-        {
-            "id": "one",
-            "input": "say hello",
-            "tags": ["first"],
-            "graders": [{"type": "contains", "text": "hello"}],
-        },
-        {
-            "id": "two",
-            "input": "say two",
-            "tier": "full",
-            "graders": [{"type": "contains", "text": "two"}],
-        },
-    ]
-}
-
-
-def _evals(place: Place) -> None:
-    place.write("agent.yaml", "name: clerk\nmodel: scripted:model.yaml\n")
-    place.write("other/agent.yaml", "name: cook\n")
-    place.write("model.yaml", json.dumps([{"steps": [{"says": "hello"}]}]))
-    place.write("other.yaml", json.dumps([{"steps": [{"says": "sorry"}]}]))
-    place.write("evals/basics.yaml", json.dumps(SUITE))
-    place.must("eval", "export", "basics", "--to", "promptfoo", "-o", "exported.yaml")
-    place.must("run", "a question")
-    [row] = place.lines("sessions", "ls")
-    place.facts["session"] = str(row["id"])
-    place.run("eval", "run", "basics")
-    [run, *_] = [
-        row
-        for row in place.lines("sessions", "ls", "--origin", "eval")
-        if row["title"] == "eval basics"
-    ]
-    place.facts["run"] = str(run["id"])
-
-
-def _dreams(place: Place) -> None:
-    place.must("run", "Always answer in French.", "--model", "scripted:demo")
-    place.must("run", "What time is it?", "--model", "scripted:demo")
-    second, _ = place.lines("sessions", "ls")
-    place.facts["second"] = str(second["id"])
-
-
-def _dreamt(place: Place) -> None:
-    _dreams(place)
-    place.must("dream", "run")
-    [dream] = place.lines("dream", "ls")
-    place.facts["dream"] = str(dream["id"])
-
-
-def _dream_applied(place: Place) -> None:
-    _dreamt(place)
-    place.must("dream", "apply", "$dream", "--yes")
-
-
-STEPS = """\
-name: steps
-description: Two steps.
-inputs:
-  size: {description: The size, default: small}
-nodes:
-  - id: work
-    prompt: "Work on $ARGUMENTS, size $size"
-  - id: approve
-    approval: {message: "Enough?"}
-    depends_on: [work]
-  - id: after
-    prompt: Finish.
-    depends_on: [approve]
-"""
-
-
-def _workflows(place: Place) -> None:
-    place.write("AGENTS.md", "You are a clerk.\n")
-    place.write("other/AGENTS.md", "You are a cook.\n")
-    place.write("workflows/steps.yaml", STEPS)
-    place.write("inputs.json", '{"size": "from-file"}')
-    place.must("workflow", "trust", "steps")
-
-
-def _gates(place: Place) -> None:
-    _workflows(place)
-    place.run("workflow", "run", "steps", "words")
-    [*_, row] = place.lines("sessions", "ls", "--origin", "workflow")
-    place.facts["run"] = str(row["id"])
-
-
-def _answered(place: Place) -> None:
-    _gates(place)
-    place.must("workflow", "respond", "$run", "approve", "approve")
-
-
-def _evolving(place: Place) -> None:
-    shutil.rmtree(place.project)
-    write_support_agent(place.project, per_topic=2)
-    write_support_agent(place.project / "other", per_topic=2)
-    (place.project / "other/evolve.yaml").unlink()
-    shutil.copy(
-        place.project / "other/evals/support.yaml", place.project / "other/evals/second.yaml"
-    )
 
 
 def _servers(place: Place) -> None:
@@ -414,24 +326,21 @@ PLACES: dict[str, Callable[[Place], None]] = {
     "repository": _repository,
     "memories": _memories,
     "proposals": _proposals,
+    "proposed_again": _proposed_again,
     "knowledge": _knowledge,
     "skills": _skills,
     "plugins": _plugins,
     "service": _service,
     "halted": _halted,
+    "foreign": _foreign,
+    "old_audit": _old_audit,
     "backed_up": _backed_up,
     "rules": _rules,
     "approvals": _approvals,
     "waiting": _waiting,
     "schedules": _schedules,
     "conversations": _conversations,
-    "evals": _evals,
-    "dreams": _dreams,
-    "dreamt": _dreamt,
-    "dream_applied": _dream_applied,
-    "workflows": _workflows,
-    "gates": _gates,
-    "answered": _answered,
     "servers": _servers,
-    "evolving": _evolving,
+    **improvement_places.PLACES,
+    **workflow_places.PLACES,
 }

@@ -4,6 +4,7 @@ from tests.cli.scenes.scene import JSON, Change, Scene, Scenes, hides, refuses, 
 
 _STREAM = "hi --output-format stream-json"
 _MESSAGE = '{"type": "user", "message": {"role": "user", "content": "hi"}}\n'
+_UNSANDBOXED = shows("--dangerously-run-unsandboxed", '"name": "bash"')
 _SESSION: dict[str, Change] = {
     "--agent": shows("--agent other", "You are a cook."),
     "--model": shows("--model ollama:special", '"model": "special"'),
@@ -51,6 +52,26 @@ SCENES: Scenes = {
                 "--max-iterations 7", "up to 7 gradings", "hi --outcome rubric.md"
             ),
         },
+    ),
+    "run #failing": Scene(
+        place="failing",
+        base="hi",
+        options={"--retry-seconds": shows("--retry-seconds 5", "Here I am.")},
+    ),
+    "run #unconfined": Scene(
+        place="unconfined",
+        base="hi",
+        options={"--dangerously-run-unsandboxed": _UNSANDBOXED},
+    ),
+    "chat #failing": Scene(
+        place="failing",
+        stdin="hi\n",
+        options={"--retry-seconds": shows("--retry-seconds 5", "Here I am.")},
+    ),
+    "chat #unconfined": Scene(
+        place="unconfined",
+        stdin="hi\n",
+        options={"--dangerously-run-unsandboxed": _UNSANDBOXED},
     ),
     "chat": Scene(
         place="conversations",

@@ -104,6 +104,20 @@ SCENES: Scenes = {
             "--older-than": hides("--older-than 1d", "Missing option", ""),
         },
     ),
+    "audit prune #acme": Scene(
+        place="old_audit",
+        base="--older-than 1d",
+        options={"--tenant": hides("--tenant acme", "deleted 3 entries")},
+    ),
+    "doctor": Scene(place="empty", options={"--json": JSON}),
+    "adopt": Scene(
+        place="foreign",
+        options={
+            "--json": JSON,
+            "--all": shows("--all", "adopted:", "--yes"),
+            "--yes": shows("--yes", "adopted:", "--all"),
+        },
+    ),
     "backup": Scene(place="service", base="out.backup", options={"--json": JSON}),
     "restore": Scene(
         place="backed_up",

@@ -10,6 +10,7 @@ from tests.cli.scenes import (
     run_scenes,
     service_scenes,
     session_scenes,
+    workflow_scenes,
 )
 from tests.cli.scenes.scene import Scene
 
@@ -47,4 +48,5 @@ SCENES: dict[str, Scene] = {
     **eval_scenes.SCENES,
     **mcp_scenes.SCENES,
     **evolve_scenes.SCENES,
+    **workflow_scenes.SCENES,
 }

@@ -27,7 +27,7 @@ RunProgram: TypeAlias = Callable[
 """Runs a command in a folder with an environment; it may access only these places, and gets this
 input. Raises: OSError, TimeoutError."""
 
-_MAX_ERROR_CHARACTERS = 500
+_MAX_ERROR_CHARACTERS = 500  # of git's message in an error that a person reads
 _IDENTITY = {
     f"GIT_{role}_{what}": value
     for role in ("AUTHOR", "COMMITTER")

@@ -32,7 +32,7 @@ from mainspring.files.openat import open_absolute
 
 _BRANCH_PREFIX = "mainspring/"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}")
-_MAX_LISTED = 10
+_MAX_LISTED = 10  # names in an error message; more would hide what to do
 _DIFF_COMMAND = ("diff-tree", "-r", "-z", "--name-only", "--no-renames")
 _DELETED_SESSION_MESSAGE = "Leftovers of a deleted session"
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 MAX_BYTES = 1_000_000
 """The limit for stdout, and for stderr: a hook that writes more is killed, and has failed."""
 
-_DRAIN_SECONDS = 0.5
+_DRAIN_SECONDS = 0.5  # for output that is still in the pipe when the hook has ended
 _PASSED_VARIABLES = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TMPDIR", "LANG", "LANGUAGE", "TZ", "TERM"),

@@ -20,8 +20,8 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
 
-MAX_FILES = 500
-MAX_BYTES = 16_000_000
+MAX_FILES = 500  # files that hooks mention; each is read and hashed at each start
+MAX_BYTES = 16_000_000  # of all these files together, which are read and hashed at each start
 
 _VARIABLE = (
     r"\$(?:(?:CLAUDE|MAINSPRING)_PROJECT_DIR\b|\{(?:CLAUDE|MAINSPRING)_PROJECT_DIR(?::-[^}]*)?\})"
@@ -40,7 +40,7 @@ _LINE_END = re.compile(rb"[\n;]")
 _NO_NAMES = frozenset(("", ".", ".."))
 _MAX_NAME = 200
 """Bytes of the name of a module."""
-_MAX_PATH = 4_096
+_MAX_PATH = 4_096  # bytes: the kernel's PATH_MAX
 _MAX_BASES = 32
 """Folders above a script in which what it mentions is looked up."""
 _MAX_MENTIONS = 200_000

@@ -26,9 +26,9 @@ _AFTER_CALLS = frozenset[HookEventName](("PostToolUse", "PostToolUseFailure"))
 _TEXT_IS_CONTEXT = frozenset[HookEventName](("SessionStart", "UserPromptSubmit"))
 _Permission: TypeAlias = Literal["deny", "defer", "ask", "allow"]
 _STRICTEST_FIRST: tuple[_Permission, ...] = get_args(_Permission)
-_MAX_CHARS = 10_000
+_MAX_CHARS = 10_000  # of a hook's text for the model, about 2,500 tokens
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_MAX_NAMES = 5
+_MAX_NAMES = 5  # unknown fields named in a warning
 _CONTEXT_HINT = 'for the model to read it, print {"hookSpecificOutput": {"additionalContext": ...}}'
 _NO_REASON = "a hook denied it without a reason"
 

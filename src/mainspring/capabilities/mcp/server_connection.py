@@ -24,7 +24,7 @@ from mainspring.capabilities.mcp.protocol.transport import Transport
 from mainspring.core.errors import McpFailed, ToolEnvironmentError
 from mainspring.core.tool import Call
 
-_MAX_BACKOFF_SECONDS = 60.0
+_MAX_BACKOFF_SECONDS = 60.0  # between attempts; a restarted server is back within a minute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

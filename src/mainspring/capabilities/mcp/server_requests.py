@@ -17,9 +17,9 @@ from mainspring.core.errors import McpFailed, ProviderFailed
 from mainspring.core.events import KnownPayload
 from mainspring.core.model import Reply
 
-_MAX_TOKENS = 4_000
-_MAX_MESSAGES = 50
-_MAX_CHARS = 100_000
+_MAX_TOKENS = 4_000  # of a reply that a server asks the model for
+_MAX_MESSAGES = 50  # of such a request
+_MAX_CHARS = 100_000  # of such a request, about 25,000 tokens
 _MAX_REQUESTS = 50
 """The limit for all servers in one run."""
 

@@ -32,12 +32,12 @@ from mainspring.function_tools.define import tool
 
 NAME = "mcp_skill"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_MAX_SKILLS = 500
-_MAX_LISTED_CHARS = 8_000
-_MAX_DESCRIPTION = 300
-_MAX_CHARS = 20_000
-_MAX_FILE_CHARS = 100_000
-_MAX_FILES = 50
+_MAX_SKILLS = 500  # of one server
+_MAX_LISTED_CHARS = 8_000  # of their list in the prompt, about 2,000 tokens
+_MAX_DESCRIPTION = 300  # characters in that list
+_MAX_CHARS = 20_000  # of a skill's body, about 5,000 tokens, as for skills of folders
+_MAX_FILE_CHARS = 100_000  # of one of its files, about 25,000 tokens
+_MAX_FILES = 50  # listed for one skill
 _END_TAG = re.compile(r"<(?=/mcp_skill\b)", re.IGNORECASE)
 _INTRO = (
     "Use a skill that an MCP server publishes: you get its instructions, or one of its files."

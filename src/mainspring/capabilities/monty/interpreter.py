@@ -17,7 +17,7 @@ from mainspring.core.errors import OutsideWorkspace, ToolEnvironmentError
 from mainspring.core.ports import FileState, Workspace
 from mainspring.core.tool import ToolResult
 
-_MAX_BYTES = 10_000_000
+_MAX_BYTES = 10_000_000  # of all values that cross over in one run
 
 
 class ReadOnlyFiles:
@@ -85,7 +85,7 @@ def _path(value: object) -> str:
     return value.path if isinstance(value, monty.MontyFileHandle) else str(value)
 
 
-_MAX_VALUE_CHARS = 50_000
+_MAX_VALUE_CHARS = 50_000  # of one value that is shown
 _UNSUPPORTED = (
     NotImplementedError,
     ImportError,

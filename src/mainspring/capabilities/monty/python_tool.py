@@ -52,8 +52,8 @@ class CodeInterpreter(Protocol):
         ...
 
 
-_MAX_CODE_BYTES = 100_000
-_SANDBOX_SECONDS = 120.0
+_MAX_CODE_BYTES = 100_000  # of a program that a model writes; real ones have a few kilobytes
+_SANDBOX_SECONDS = 120.0  # for a program that runs in the sandbox instead, as `bash` has
 # fmt: off
 _KNOWN = frozenset((
     "asyncio", "base64", "binascii", "bisect", "collections", "copy", "csv", "dataclasses",

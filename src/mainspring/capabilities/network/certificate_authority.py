@@ -18,9 +18,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from mainspring.capabilities.network.rules import ipv4_address
 from mainspring.core.clock import Clock
 
-_BACKDATED = timedelta(days=1)
+_BACKDATED = timedelta(days=1)  # for clocks that are behind
+# Programs refuse certificates of more than 398 days; sessions are shorter.
 _VALIDITY = timedelta(days=300)
-_MOST_CONTEXTS = 256
+_MOST_CONTEXTS = 256  # TLS contexts in memory, about 50 kB each
 
 
 class CertificateAuthority:

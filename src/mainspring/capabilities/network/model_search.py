@@ -16,8 +16,8 @@ from mainspring.core.ports import SearchHit
 
 ReportSpending: TypeAlias = Callable[[str, Usage, int], None]
 """Called with the model, its token usage and the number of its searches."""
-_MAX_BYTES = 8_000_000
-_MAX_TOKENS = 2_000
+_MAX_BYTES = 8_000_000  # of a provider's reply
+_MAX_TOKENS = 2_000  # of the answer that a search gives
 _TIMEOUT = aiohttp.ClientTimeout(total=60.0)
 _TOOL = {"type": "web_search_20250305", "name": "web_search", "max_uses": 1}
 _QUESTION = (

@@ -18,7 +18,7 @@ from mainspring.capabilities.network.web_client import PinnedResolver, error_tex
 from mainspring.core.errors import NetworkRefused
 from mainspring.core.ports import HttpPost, HttpReply, PostResult
 
-_MAX_BYTES = 64 << 10
+_MAX_BYTES = 64 << 10  # of an answer to a notice: only its status matters
 _EVERYWHERE: tuple[Network, ...] = (ip_network("0.0.0.0/0"), ip_network("::/0"))
 
 
@@ -131,7 +131,7 @@ async def _read_start(response: aiohttp.ClientResponse) -> bytes:
     return bytes(content[:_MAX_BYTES])
 
 
-_EXCERPT_BYTES = 1024
+_EXCERPT_BYTES = 1024  # of an answer that an error quotes
 _CONNECT_ERRORS = (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError)
 
 
@@ -208,8 +208,8 @@ class HttpPoster:
             )
 
 
-_ISSUER_SECONDS = 10.0
-_MAX_ISSUER_BYTES = 1 << 20
+_ISSUER_SECONDS = 10.0  # for an identity provider to answer
+_MAX_ISSUER_BYTES = 1 << 20  # of its keys; real ones have a few kilobytes
 
 
 async def fetch_issuer_keys(url: str) -> bytes:

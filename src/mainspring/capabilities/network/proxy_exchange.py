@@ -28,7 +28,7 @@ from mainspring.capabilities.network.http1 import (
 from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import PORTS, EgressRequest
 
-_INFLATED = 1 << 16
+_INFLATED = 1 << 16  # bytes inflated at once, so that a small body cannot fill the memory
 _UNCLEANABLE = (b"accept-encoding", b"range", b"if-range", b"x-ms-range")
 """Headers that ask for a compressed or partial response: a part may have only a part of a
 secret."""

@@ -27,7 +27,7 @@ _HOST = re.compile(rf"(?:{_LABEL}\.)*{_LABEL}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 _METHOD = re.compile(r"[A-Z]{1,20}")
 _NEVER = frozenset(("CONNECT", "TRACE"))
-_LONGEST_PATH = 500
+_LONGEST_PATH = 500  # characters of a path in a refusal
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from mainspring.core.errors import InvalidInput, NetworkRefused
 from mainspring.core.ports import SearchHit
 
 ProviderName: TypeAlias = Literal["searxng", "brave", "tavily"]
-_MAX_BYTES = 2_000_000
+_MAX_BYTES = 2_000_000  # of a page of results
 _TIMEOUT = aiohttp.ClientTimeout(total=20.0)
 _KEYS: Mapping[str, str | None] = {
     "searxng": None,

@@ -28,7 +28,7 @@ from mainspring.core.model_facts import FREE, ModelFacts, Price, cost_of
 Table: TypeAlias = dict[str, object]
 T = TypeVar("T")
 
-_MAX_CACHED = 1000
+_MAX_CACHED = 1000  # names of models; each a small record
 _NUMBER = re.compile(r"\d+")
 _SNAPSHOT = re.compile(r"-(?:\d{8}|\d{4}-\d{2}-\d{2}|latest)$")
 _RELATIVE_MODELS = ("inherit", "small", "default")

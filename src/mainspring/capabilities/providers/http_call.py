@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from mainspring.core.model import Stalled
 
-_MIB = 1024 * 1024
+_MIB = 1024 * 1024  # bytes
 
 
 class HttpLimits(Struct, frozen=True, kw_only=True):

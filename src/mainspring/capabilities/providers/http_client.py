@@ -48,7 +48,7 @@ else:
 
 T = TypeVar("T")
 
-_ERROR_BODY = 64 * 1024
+_ERROR_BODY = 64 * 1024  # bytes of a refusal that are read for its message
 _REQUEST_ID_HEADERS = ("request-id", "x-request-id", "x-goog-request-id")
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from mainspring.core.clock import Clock
 from mainspring.core.errors import ProviderFailed, ProviderFailure
 
-_EXCERPT = 400
+_EXCERPT = 400  # characters of a provider's message in an error
 _BY_STATUS: dict[int, ProviderFailure] = {
     401: "unauthorized",
     402: "billing",

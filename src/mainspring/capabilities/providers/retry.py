@@ -25,6 +25,7 @@ ACCESS_LOST = frozenset[ProviderFailure](
 _SLOW = frozenset[ProviderFailure](("timeout", "stalled"))
 
 
+# The patience of a run without a person; outages of providers last minutes.
 DEFAULT_RETRY_SECONDS = 600.0
 
 

@@ -49,8 +49,8 @@ from mainspring.core.model import (
     Stalled,
 )
 
-_MAX_BROKEN_STREAMS = 2
-_PROBE_SECONDS = 1.0
+_MAX_BROKEN_STREAMS = 2  # in a row, before another model is tried
+_PROBE_SECONDS = 1.0  # the first pause before a model that failed is tried again
 
 
 class RouterSettings(Struct, frozen=True, kw_only=True):

@@ -36,8 +36,8 @@ else:
 
 OFFLINE_MODEL = "scripted:demo"
 _SCRIPTED_PREFIX = "scripted:"
-_DEEPEST = 20
-_SHOWN = 300
+_DEEPEST = 20  # levels of a script's nesting
+_SHOWN = 300  # characters of a message in an error
 _NOTE = "<system-note>"
 _EMPTY_SUMMARY = "The user and the assistant have talked."
 

@@ -18,7 +18,7 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import IsolationLevel, SandboxInfo
 from mainspring.files.openat import real_path
 
-MIB = 1024 * 1024
+MIB = 1024 * 1024  # bytes
 
 CONTROL_FD = 3
 """The agent's socket to the keeper. Further descriptors follow, from 4 on."""

@@ -19,7 +19,7 @@ from mainspring.files.openat import O_PATH, OpenDescriptor, identity
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NAMED = O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_MODE = 0o700
+_MODE = 0o700  # only we may change what programs read
 
 
 def remove_tree(above: Path, name: str) -> bool:

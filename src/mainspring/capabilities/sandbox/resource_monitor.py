@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
-_BLOCK = 512
+_BLOCK = 512  # bytes: the unit of st_blocks (stat(2))
 _OWN_PROCESSES = 8
 """The launcher, the agent, and their short-lived children."""
-_SLICE_SECONDS = 0.01
-_PAUSE_SECONDS = 0.05
+_SLICE_SECONDS = 0.01  # of walking a tree at once, so that the keeper stays responsive
+_PAUSE_SECONDS = 0.05  # at least, between two checks; half doubles the cost of an idle program
 _REST = 10
 """A check is followed by a pause of this many times its duration."""
 

@@ -42,10 +42,10 @@ from mainspring.core.ports import (
     ignore_output,
 )
 
-_PARTING_SECONDS = 5.0
-_WELCOME_SECONDS = 15.0
-_RESTART_SECONDS = 1.0
-_ATTEMPTS = 3
+_PARTING_SECONDS = 5.0  # for the keeper to close; then it is left to `stale_keepers.py`
+_WELCOME_SECONDS = 15.0  # for a keeper that is busy launching
+_RESTART_SECONDS = 1.0  # between attempts at a keeper that ends as we connect
+_ATTEMPTS = 3  # such a race is lost once at most, unless something else is wrong
 
 
 def close_listener(listener: socket.socket) -> None:
@@ -291,7 +291,7 @@ def _parse_captured(head: bytes, tail: bytes, size: bytes) -> CapturedOutput:
     return CapturedOutput(head=head, tail=tail, size=int(size))
 
 
-_MAX_SERVICES = 4
+_MAX_SERVICES = 4  # of one session; each is a process tree that outlives a call
 SERVICES = "services"
 
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from mainspring.capabilities.sandbox.backend import SandboxLimits
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 
-MAX_PROGRAM_SECONDS = 1800
+MAX_PROGRAM_SECONDS = 1800  # half an hour; longer work belongs to a service
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 PackageSetName: TypeAlias = Literal["documents"]
 PACKAGE_SETS: dict[PackageSetName, tuple[str, ...]] = {
@@ -76,6 +76,17 @@ class SandboxEnvironment(Struct, frozen=True, kw_only=True, rename="camel"):
     @property
     def has_packages(self) -> bool:
         return self.packages != EnvironmentPackages()
+
+    @property
+    def isolation(self) -> SandboxEnvironment:
+        """How programs are isolated and limited, without anything that they may reach."""
+        return SandboxEnvironment(
+            backend=self.backend,
+            disabled_backends=self.disabled_backends,
+            allow_degraded=self.allow_degraded,
+            image=self.image,
+            limits=self.limits,
+        )
 
     def with_additions(
         self, packages: Mapping[str, Sequence[str]], folder: str

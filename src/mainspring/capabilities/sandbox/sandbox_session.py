@@ -29,8 +29,8 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 
 _LOG = logging.getLogger("mainspring.sandbox")
-_CLOSE_SECONDS = 30.0
-_WATCH_SECONDS = 1.0
+_CLOSE_SECONDS = 30.0  # twice what the keeper needs to end every program
+_WATCH_SECONDS = 1.0  # between looks at whether a guarded name has appeared
 GIT_VARIABLES = {
     "GIT_CONFIG_COUNT": "2",
     "GIT_CONFIG_KEY_0": "safe.bareRepository",

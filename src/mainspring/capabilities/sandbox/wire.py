@@ -18,8 +18,8 @@ GUARD_RECORD, GUARD_LOCK = "guard.json", "guard.lock"
 CHANGED = "the workspace was changed while its sandbox was set up"
 """A message in the launcher's log: another attempt may succeed."""
 
-_LENGTH = 4
-MAX_FRAME = 64 * 1024 * 1024
+_LENGTH = 4  # bytes before each part
+MAX_FRAME = 64 * 1024 * 1024  # bytes: input or output of one program; the keeper holds two of them
 
 
 def pack(fields: Iterable[bytes]) -> bytes:

@@ -25,9 +25,9 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.results import ToolError
 
-_MAX_LINES = 4000
-_MAX_CHARS = 300
-_MIN_SIMILARITY = 0.6
+_MAX_LINES = 4000  # compared for "did you mean"; the time grows with the square
+_MAX_CHARS = 300  # of a line in the answer
+_MIN_SIMILARITY = 0.6  # below it the suggestion misleads (difflib's own default is 0.6)
 _NUMBERED = re.compile(r"^\s*\d+\t")
 
 
@@ -71,7 +71,7 @@ def _find_similar(lines: list[str], target: list[str]) -> int | None:
     return None if where is None else max(0, where - offset)
 
 
-_SHOWN_PLACES = 10
+_SHOWN_PLACES = 10  # of a text that occurs several times
 
 
 class _Input(Struct, frozen=True):

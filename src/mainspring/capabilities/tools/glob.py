@@ -17,7 +17,7 @@ from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.retrieval.globs import CharClass, Segment, expand_braces, glob_segments, spans
 
-_MAX_CHARS = 1000
+_MAX_CHARS = 1000  # of a pattern
 _OPEN_BRACE = re.compile(r"(?<!\\)\{[^}]*$")
 
 
@@ -49,8 +49,8 @@ def _segments(glob: str) -> tuple[Segment, ...]:
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that are searched only if the search starts in them."""
-MAX_WALKED = 200_000
-_MAX_RESULTS = 1000
+MAX_WALKED = 200_000  # paths; twice as many as the Linux kernel has
+_MAX_RESULTS = 1000  # paths, about 15,000 tokens
 
 
 def glob_tool(files: SessionFiles) -> Tool:

@@ -36,11 +36,11 @@ from mainspring.function_tools.define import tool
 
 Mode: TypeAlias = Literal["content", "files_with_matches", "count"]
 
-TIME_LIMIT_SECONDS = 20.0
-MAX_LINES = 2000
+TIME_LIMIT_SECONDS = 20.0  # ripgrep reads gigabytes in it; a person waits
+MAX_LINES = 2000  # of an answer, before its limit in characters
 _MAX_MATCHES = {"content": MAX_LINES, "files_with_matches": 1, "count": 1_000_000}
-_MAX_CONTEXT = 20
-_MAX_LINE_CHARS = 500
+_MAX_CONTEXT = 20  # lines around a match
+_MAX_LINE_CHARS = 500  # longer lines are minified code
 _BATCH_FILES = 200
 """How many files are open at a time."""
 

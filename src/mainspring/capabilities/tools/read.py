@@ -18,7 +18,7 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.results import ToolError
 
-_MAX_OUTPUT_CHARS = 4000
+_MAX_OUTPUT_CHARS = 4000  # of a notebook's output
 
 
 class _Output(Struct, frozen=True):
@@ -102,9 +102,9 @@ def describe_binary(content: bytes) -> str:
 
 MAX_BYTES = 80_000
 """The limit of one result: about 25,000 tokens of code."""
-MAX_LINE_CHARS = 2000
-MAX_IMAGE_BYTES = 5_000_000
-_MAX_LISTED = 500
+MAX_LINE_CHARS = 2000  # Claude Code's limit
+MAX_IMAGE_BYTES = 5_000_000  # the API's limit
+_MAX_LISTED = 500  # entries of a folder
 
 Range = Annotated[list[int], Meta(min_length=2, max_length=2)]
 

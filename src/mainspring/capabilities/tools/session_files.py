@@ -31,8 +31,8 @@ from mainspring.core.ports import FileState, Workspace
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.results import ToolError
 
-_CONTEXT = 3
-_MAX_LINES = 4000
+_CONTEXT = 3  # lines around a change, as `diff -u` has
+_MAX_LINES = 4000  # compared for a diff; the time grows with the square
 _HUNK = re.compile(r"@@ -(\d+)(,\d+)? \+(\d+)(,\d+)? @@")
 
 
@@ -61,8 +61,8 @@ def _shift_hunk(hunk: re.Match[str], by: int) -> str:
     return f"@@ -{int(old) + by}{old_count} +{int(new) + by}{new_count} @@"
 
 
-MAX_FILE_BYTES = 20_000_000
-_MAX_VERSIONS = 10_000
+MAX_FILE_BYTES = 20_000_000  # that a tool reads or changes in memory
+_MAX_VERSIONS = 10_000  # of files, remembered to notice foreign changes
 _MAX_SHOWN = 4000
 """The limit for a diff in characters: the model knows what it wrote."""
 
@@ -238,7 +238,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _CONTROLS = bytes({*range(32), 127} - {*b"\t\n\r\f\b\x1b"})
-_MAX_CONTROLS = 0.01
+_MAX_CONTROLS = 0.01  # the share of control characters above which a text is binary
 
 
 class DecodedText(Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ _ESCAPES = re.compile(
 )
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z|\r\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_MAX_INCOMPLETE = 200
+_MAX_INCOMPLETE = 200  # bytes of a character or sequence that is cut at the end of a piece
 
 
 def strip_escapes(text: str) -> str:
@@ -76,7 +76,7 @@ def _unfinished_escape(text: str) -> str:
 CommandJudge: TypeAlias = Callable[[str], tuple[bool, bool]]
 """Whether a command only reads, and whether it is destructive."""
 
-_MAX_OUTPUT_BYTES = 200_000
+_MAX_OUTPUT_BYTES = 200_000  # kept of a command; the model sees less of it
 _EMPTY = CapturedOutput()
 _UNCHANGED = "the shell is as it was before this command"
 _STOPPED: Mapping[StopCause, str] = {

@@ -15,8 +15,8 @@ from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.wrap import with_short_schema
 
-MAX_TASKS = 200
-MAX_NOTES = 20
+MAX_TASKS = 200  # of a thread; the list is in every request
+MAX_NOTES = 20  # of one task
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]"}
 
 TaskId = Annotated[str, Meta(min_length=1, max_length=10)]

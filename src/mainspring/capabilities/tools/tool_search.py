@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 else:
     bm25 = LazyModule("mainspring.retrieval.bm25")  # most sessions have no deferred tools
 
-MAX_LOADED_TOOLS = 40
+MAX_LOADED_TOOLS = 40  # at once; each costs tokens in every request, which is what searching saves
 _SHARE_OF_WINDOW = 10
 """Tools of MCP servers may take at most 1/10 of the context window."""
 _MAX_LISTED_TOOLS = 100
 """With more tools than this, only their servers are listed."""
 _SELECT = "select:"
-_MAX_LISTED_SERVERS = 150
-_MAX_LINE = 120
+_MAX_LISTED_SERVERS = 150  # in the tool's description
+_MAX_LINE = 120  # characters for each of them
 _MAX_ALSO_NAMED = 10
 """How many tools a search names without loading them."""
-_MAX_SCHEMA_DEPTH = 3
+_MAX_SCHEMA_DEPTH = 3  # levels of a schema that are searched for names
 _MAX_VALUES = 20
 """How many values of an input are included in the search."""
 _SERVER_PREFIX = "mcp__"

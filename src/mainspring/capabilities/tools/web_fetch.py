@@ -17,8 +17,8 @@ from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.wrap import filtered
 
-_MAX_BYTES = 5_000_000
-_MAX_URL = 4096
+_MAX_BYTES = 5_000_000  # of a page, before it is made text
+_MAX_URL = 4096  # characters; longer ones carry data out
 _HTML = frozenset(("text/html", "application/xhtml+xml"))
 _TEXTS = frozenset(
     f"application/{kind}"

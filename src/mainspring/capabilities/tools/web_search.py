@@ -14,7 +14,7 @@ from mainspring.core.ports import Search, SearchHit
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
 
-_MAX_TEXT = 600
+_MAX_TEXT = 600  # characters of one result
 _SPARE = 2
 """Request this many times more results, since some may be of other domains."""
 

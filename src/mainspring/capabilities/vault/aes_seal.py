@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from mainspring.core.errors import StoreCorrupt
 
 _VERSION = b"\x01"
-_NONCE_BYTES = 12
+_NONCE_BYTES = 12  # AES-GCM's own size (NIST SP 800-38D)
 
 
 class AesSeal:

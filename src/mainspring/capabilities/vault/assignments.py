@@ -43,8 +43,8 @@ _FOREIGN_NAMES = (
     *("passwort", "parolă", "parole d'accès", "lykilorð", "slaptažodis", "geslo"),
 )
 """What passwords and keys are called in other languages."""
-SHORTEST_PASSWORD = 4
-_SHORTEST_WORD = 8
+SHORTEST_PASSWORD = 4  # characters; shorter ones are examples such as "xxx"
+_SHORTEST_WORD = 8  # characters of a value that could be an ordinary word
 _LONGEST_EXAMINED = 512
 """Bytes of a value that say whether it is a secret: a hostile text is one value of megabytes."""
 
@@ -145,7 +145,7 @@ _CLASSES = bytes.maketrans(
         for item in range(256)
     ),
 )
-_SHORTEST_RANDOM = 12
+_SHORTEST_RANDOM = 12  # characters; in fewer, chance looks like a word too often
 _DIGITS = re.compile(rb"[0-9]+")
 
 

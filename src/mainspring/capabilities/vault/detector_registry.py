@@ -31,7 +31,7 @@ _GROUP = (
     r"[CDI-Za-f][ACDEFGHQSTUVWXgijklmnwyz0123][ABEFIJMNQRUVYZcdghklopstwx014589][A-Za-z0-9+/_-]"
 )
 """Three ASCII characters of text, in base64."""
-_FULL_LINE = 60
+_FULL_LINE = 60  # characters: lines of PEM and base64 have 64 or 76
 
 
 _MAX_WRAPPED_BYTES = 1_024

@@ -33,13 +33,13 @@ from mainspring.capabilities.vault.traced_decoding import (
     original_span,
 )
 
-_SHORTEST_DECODED = 6
+_SHORTEST_DECODED = 6  # characters; shorter pieces occur by chance in encoded text
 _LONGEST = 4096
 """Longer values are searched for in parts."""
-_HEAD = 12
-_WINDOW = 512
-_MOST_HELD = 16 << 10
-_MARGIN = 64
+_HEAD = 12  # characters that must match before a whole value is compared
+_WINDOW = 512  # characters looked at for a value in pieces
+_MOST_HELD = 16 << 10  # characters of a stream held back for a value that may go on
+_MARGIN = 64  # characters around a window, so that no value is cut
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 _BYTEWISE = re2.Options()
 _BYTEWISE.encoding = re2.Options.Encoding.LATIN1
-_BYTEWISE.max_mem = 32 << 20
+_BYTEWISE.max_mem = 32 << 20  # bytes of RE2's automaton; with less it falls back to a slower search
 
 
 class LazyPattern:

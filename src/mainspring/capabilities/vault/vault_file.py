@@ -33,9 +33,9 @@ if sys.platform == "win32":
 else:
     import fcntl
 
-VERSION = 1
-MAX_VALUE_BYTES = 64 << 10
-_NONCE_BYTES = 12
+VERSION = 1  # of the file's format
+MAX_VALUE_BYTES = 64 << 10  # keys and certificates have a few kilobytes
+_NONCE_BYTES = 12  # AES-GCM's own size
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _HOST = re.compile(
     r"(?:\*\.)?(?:[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z0-9][a-z0-9-]{0,61}"

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 
 from mainspring.core.errors import InvalidInput
 
-KEY_BYTES = 32
+KEY_BYTES = 32  # AES-256
 _SERVICE = "mainspring"
 _ENTRY = "vault"
 

@@ -100,7 +100,7 @@ def _apply_attributes(opened: int, folder: int, attributes: FileAttributes) -> N
         os.fchmod(opened, attributes.mode & PERMISSION_BITS)
 
 
-MAX_WRITE_BYTES = 64_000_000
+MAX_WRITE_BYTES = 64_000_000  # of one file that a tool writes
 
 
 class FolderWorkspace:

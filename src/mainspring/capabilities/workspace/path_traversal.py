@@ -25,8 +25,8 @@ from mainspring.files.openat import OpenDescriptor, open_absolute
 from mainspring.files.session_owner import gives_uids, owner_of_new
 from mainspring.files.written_files import WRITTEN_FILES
 
-MAX_DEPTH = 256
-_MAX_LINKS = 40
+MAX_DEPTH = 256  # folders; each costs a descriptor while it is open
+_MAX_LINKS = 40  # links followed: the kernel's own limit
 
 _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 OPEN_FOLDER = os.O_RDONLY | _SAFE | getattr(os, "O_DIRECTORY", 0)

@@ -24,10 +24,10 @@ from mainspring.files.openat import OpenDescriptor, open_absolute, open_beneath
 FOLDER = "outputs"
 _OPEN_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _OPEN_FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-_MAX_DEPTH = 16
+_MAX_DEPTH = 16  # folders below the output folder
 _MAX_ENTRIES = 10_000
 """How many entries are examined: files, folders, links and others."""
-_MAX_PATH_BYTES = 1024
+_MAX_PATH_BYTES = 1024  # of one output's path
 
 
 @dataclass(frozen=True, slots=True)

@@ -87,7 +87,7 @@ def _change_of(path: bytes, older: SnapshotEntry | None, newer: SnapshotEntry | 
     return FileChange(name, "removed" if newer is None else "modified")
 
 
-CHUNK = 1 << 20
+CHUNK = 1 << 20  # bytes read and hashed at once
 
 
 def read_chunks(file: BufferedIOBase) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ from mainspring.core.errors import ToolEnvironmentError
 from mainspring.files.openat import OpenDescriptor
 from mainspring.files.written_files import WRITTEN_FILES
 
-_USABLE = 0o700
+_USABLE = 0o700  # a folder that we write into must be ours to enter
 _PATH_ONLY = getattr(os, "O_PATH", 0)
 
 

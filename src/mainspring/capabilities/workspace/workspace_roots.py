@@ -18,7 +18,7 @@ from mainspring.files.openat import real_path
 PathParts: TypeAlias = tuple[str, ...]
 """The components of an absolute path."""
 
-MAX_PATH_BYTES = 4096
+MAX_PATH_BYTES = 4096  # the kernel's PATH_MAX
 
 
 class Root(Struct, frozen=True, kw_only=True):

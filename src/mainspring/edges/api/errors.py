@@ -100,7 +100,7 @@ def error_body(
 
 
 _REDACT = Scrubber({})
-_MAX_MESSAGE_CHARS = 1000
+_MAX_MESSAGE_CHARS = 1000  # of an error; it may quote a request
 
 
 def _redacted(message: str) -> str:

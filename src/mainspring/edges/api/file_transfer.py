@@ -19,7 +19,7 @@ from mainspring.core.errors import InvalidInput, TooLarge
 
 MULTIPART = "multipart/form-data"
 
-_CHUNK_BYTES = 1 << 18
+_CHUNK_BYTES = 1 << 18  # sent at once: 256 kB
 _MAX_FIELD_BYTES = 65_536
 """How much each part may add to `Content-Length` beyond the limit of the content."""
 _UPLOAD_SECONDS = 600.0

@@ -17,7 +17,7 @@ from multidict import MultiMapping
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.edges.api.route import Empty, Route
 
-MAX_BODY_BYTES = 32 * 1024 * 1024
+MAX_BODY_BYTES = 32 * 1024 * 1024  # the Messages API's own limit
 _BODY_SECONDS = 300.0
 """How long a body may take to arrive."""
 

@@ -23,7 +23,7 @@ HEADERS = {
     "cache-control": "no-store",
     "x-accel-buffering": "no",  # else proxies buffer the stream
 }
-_CHUNK_BYTES = 64 * 1024
+_CHUNK_BYTES = 64 * 1024  # of events written at once
 _SMALL_BYTES = 8 * 1024
 """The size of a chunk that fits into an empty write buffer: writing it never waits."""
 _GRACE_SECONDS = 2.0

@@ -16,8 +16,8 @@ from mainspring.core import errors
 from mainspring.edges.cli.commands import Action
 from mainspring.edges.cli.render.printing import Screen
 
-FAILED_STATUS = 1
-INTERRUPTED_STATUS = 130
+FAILED_STATUS = 1  # the usual status of a failure
+INTERRUPTED_STATUS = 130  # a shell's status after SIGINT: 128 + 2
 PIPE_BROKEN_STATUS = 141
 """The status that a shell reports for a program ended by SIGPIPE."""
 

@@ -23,7 +23,7 @@ _FOREIGN_HINT = (
     "this store has sessions that this installation did not write: it came from elsewhere, or an"
     " earlier version wrote it; `mainspring adopt` shows them"
 )
-_PAGE_SIZE = 1000
+_PAGE_SIZE = 1000  # sessions read at once
 _MAX_SUGGESTIONS = 5
 """How many sessions a hint names."""
 

@@ -42,9 +42,9 @@ from mainspring.service.sessions.session_params import CreateSession
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.repository import ListQuery
 
-_MAX_AGENTS = 200
-_MAX_APPROVALS = 200
-_GRACE_SECONDS = 5.0
+_MAX_AGENTS = 200  # of a tenant that become tools
+_MAX_APPROVALS = 200  # listed at once
+_GRACE_SECONDS = 5.0  # for a session to settle after its client is gone
 _ENDS = (events.StatusIdle, events.StatusTerminated)
 
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 import anyio
 from anyio import to_thread
 
-_PIECE_BYTES = 64 * 1024
+_PIECE_BYTES = 64 * 1024  # read at once, the size of a pipe
 
 
 class StandardStreams:

@@ -34,7 +34,7 @@ from mainspring.harness.context.working_state import (
 from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
 
-MAX_SKILL_TOKENS = 25_000
+MAX_SKILL_TOKENS = 25_000  # of all skills kept; five of full length
 _MAX_SKILL_CHARS = 20_000
 """The limit for each skill, about 5,000 tokens."""
 # A replay compares requests with this text, so changing it breaks the replay of old logs.
@@ -73,9 +73,9 @@ def _visible_texts(context: ThreadContext) -> Iterator[str]:
                 yield block.text
 
 
-_KEPT_ROUNDS = 4
-_MAX_STATE_BYTES = 4_000
-_REACTIVE_TRIES = 2
+_KEPT_ROUNDS = 4  # half loses what the model works on; double leaves little to compact
+_MAX_STATE_BYTES = 4_000  # about 1,000 tokens of every later request
+_REACTIVE_TRIES = 2  # after a refusal for length; a third one cannot become shorter
 
 
 class CompactionThresholds(Struct, frozen=True):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 else:
     yaml = LazyModule("yaml")  # many sessions read no file with frontmatter
 
-MAX_CHARS = 100_000
-_MAX_DEPTH = 20
-_MAX_DIGITS = 15
+MAX_CHARS = 100_000  # of one frontmatter; real ones have hundreds
+_MAX_DEPTH = 20  # against an exhausted stack
+_MAX_DIGITS = 15  # of an integer that JSON keeps exact
 _OPENING = re.compile(r"(?:[ \t]*\n){0,20}---[ \t]*\n")
 _CLOSING = re.compile(r"^---[ \t]*$", re.MULTILINE)
 _KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]{0,99})\1 {0,9}:(?=\s|$)""")

@@ -13,8 +13,8 @@ from mainspring.core.model import ToolSpec
 from mainspring.core.tool import SAFE_READ, Call, Tool, ToolResult
 
 NAME = "history_search"
-_DEFAULT_LIMIT = 10
-_MAX_LIMIT = 50
+_DEFAULT_LIMIT = 10  # results
+_MAX_LIMIT = 50  # results, about 5,000 tokens
 _SPEC = ToolSpec(
     name=NAME,
     description=(
@@ -71,7 +71,7 @@ def _invalid(args: Mapping[str, object]) -> str | None:
     return None
 
 
-_READ_CHARS = 20_000
+_READ_CHARS = 20_000  # of one answer, about 5,000 tokens
 _READ_SPEC = ToolSpec(
     name="history_read",
     description=(

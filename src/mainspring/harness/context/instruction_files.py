@@ -42,8 +42,8 @@ _NO_INSTRUCTIONS = {
     "BOOTSTRAP.md": "there is no special first run",
     "MEMORY.md": "what an agent remembers is shown as memory",
 }
-_MAX_DEPTH = 6
-_MAX_FILES = 200
+_MAX_DEPTH = 6  # folders below the workspace that may have instructions
+_MAX_FILES = 200  # of instructions; each is read at the start
 
 
 _NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EMLINK)

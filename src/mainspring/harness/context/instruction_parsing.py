@@ -110,9 +110,10 @@ def _globs(head: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 
 _HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
+# Of the context for instructions; half cuts real files, double crowds out the work.
 _SHARE_OF_WINDOW = 0.15
-_CHARS_PER_TOKEN = 3.5
-_DEFAULT_WINDOW = 200_000
+_CHARS_PER_TOKEN = 3.5  # of English and code
+_DEFAULT_WINDOW = 200_000  # tokens, of models that are not in the catalogue
 
 
 class InstructionLimits(Struct, frozen=True, kw_only=True):
@@ -138,7 +139,7 @@ _MARK = re.compile(r"`+|~{3,}|<!--")
 _BACKTICKS = re.compile(r"`+")
 _REFERENCE = re.compile(r"#\[\[file:([^\[\]\n\0]{1,1000})\]\]")
 _BEFORE_FENCE = " \t>-*+.)0123456789"  # quotes and list items have fences too
-_MAX_FENCE_INDENT = 40
+_MAX_FENCE_INDENT = 40  # columns; deeper ones are text
 
 
 def without_comments(text: str) -> str:

@@ -21,7 +21,7 @@ from mainspring.core.model import Assistant, Message, ToolResultBlock, ToolUse, 
 DROPPED_RESULT_NOTE = "[An older result was removed to save space; history_search finds it.]"
 DROPPED_MEDIA_NOTE = "[An image or document stood here; it was removed to save space.]"
 BEGINNING_LABEL = " It began: "
-_BEGINNING_CHARS = 120
+_BEGINNING_CHARS = 120  # of a dropped result, to recognise it
 
 
 def drop_result(result: ToolResultBlock) -> ToolResultBlock:

@@ -13,9 +13,9 @@ from mainspring.harness.budget import BudgetTier, budget_status
 from mainspring.harness.state.thread import Thread
 
 GOAL_LABEL = "Goal: "
-_GOAL_CHARS = 200
-_SUBJECT_CHARS = 80
-_SHOWN_TASKS = 5
+_GOAL_CHARS = 200  # the block is in every request
+_SUBJECT_CHARS = 80  # of a task
+_SHOWN_TASKS = 5  # in each state
 
 
 def due_status(thread: Thread, tiers: Sequence[BudgetTier]) -> str | None:

@@ -18,9 +18,9 @@ from mainspring.harness.side_request import open_side_request, reply_text
 from mainspring.harness.state.thread import SUMMARY
 from mainspring.harness.thread_context import ThreadContext
 
-FAILURES_IN_A_ROW = 3
-_OUTPUT_TOKENS = 4_000
-_KNOWN_STATE_BYTES = 4_000
+FAILURES_IN_A_ROW = 3  # then the layers without a model have to do
+_OUTPUT_TOKENS = 4_000  # of a summary
+_KNOWN_STATE_BYTES = 4_000  # of the state that the summary continues
 _MIN_GAIN_SHARE = 12
 """A summary is requested if it can free at least one part in this many of the window."""
 _MIN_OUTPUT_TOKENS = 1_000

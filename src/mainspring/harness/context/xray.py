@@ -4,7 +4,7 @@ difference to the request before.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 
@@ -72,45 +72,76 @@ def model_calls(
     log: Iterable[Event], *, thread_id: str, prefixes: Mapping[str, PromptPrefix]
 ) -> list[ModelCall]:
     """The calls of all turns in order, without side requests."""
-    calls: list[ModelCall] = []
-    parts: list[TextBlock | Thinking | ToolUse] = []
-    for event, thread in _folded(log, thread_id):
+    fold = ModelCallFold(thread_id)
+    for event in log:
+        fold.apply(event, prefixes)
+    return fold.calls
+
+
+class ModelCallFold:
+    """The model calls of a thread with the numbers `first` to `last`, folded event by event. All
+    threads are folded, since a fork starts with the state of its parent."""
+
+    def __init__(self, thread_id: str, *, first: int = 1, last: int | None = None) -> None:
+        self.count = 0
+        """Calls so far, including those that are not kept."""
+        self.calls: list[ModelCall] = []
+        self._thread_id = thread_id
+        self._first, self._last = first, last
+        self._thread_tree: ThreadTree | None = None
+        self._parts: list[TextBlock | Thinking | ToolUse] = []
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether later events change nothing: a call after the last one has begun."""
+        return self._last is not None and self.count > self._last
+
+    def apply(self, event: Event, prefixes: Mapping[str, PromptPrefix]) -> None:
+        # the first event always belongs to the main thread
+        self._thread_tree = self._thread_tree or ThreadTree(event.thread_id)
+        self._thread_tree.apply(event)
+        if event.thread_id != self._thread_id or self._thread_id not in self._thread_tree.nodes:
+            return
+        thread = self._thread_tree.nodes[self._thread_id].thread
         match event.payload:
             case events.ModelRequestStarted(purpose=None, prefix=str(digest)) as start:
-                request = build_request(
-                    thread,
-                    prefixes[digest],
-                    max_tokens=start.max_tokens or 0,
-                    request_id=start.request_id or "",
-                )
-                calls.append(
-                    ModelCall(
-                        number=len(calls) + 1,
-                        started=event,
-                        start=start,
-                        request=request,
-                        reply=None,
-                        end=None,
-                    )
-                )
-                parts = []
-            case events.ModelRequestEnded(purpose=None) as end if calls and calls[-1].end is None:
-                calls[-1] = _with_reply(calls[-1], end, parts)
+                self.count += 1
+                self._parts = []
+                if self.count >= self._first and not self.is_complete:
+                    self._begin(event, start, thread, prefixes[digest])
+            case events.ModelRequestEnded(purpose=None) as end if self._open_call is not None:
+                self.calls[-1] = _with_reply(self.calls[-1], end, self._parts)
             case _:
-                parts += _reply_parts(event)
-    return calls
+                self._parts += _reply_parts(event)
 
+    @property
+    def _open_call(self) -> ModelCall | None:
+        last = self.calls[-1] if self.calls else None
+        return last if last and last.end is None and last.number == self.count else None
 
-def _folded(log: Iterable[Event], thread_id: str) -> Iterator[tuple[Event, Thread]]:
-    """A thread's events, each with the state of the thread at that point. All threads are folded,
-    since a fork starts with the state of its parent."""
-    thread_tree: ThreadTree | None = None
-    for event in log:
-        # the first event always belongs to the main thread
-        thread_tree = thread_tree or ThreadTree(event.thread_id)
-        thread_tree.apply(event)
-        if event.thread_id == thread_id and thread_id in thread_tree.nodes:
-            yield event, thread_tree.nodes[thread_id].thread
+    def _begin(
+        self,
+        event: Event,
+        start: events.ModelRequestStarted,
+        thread: Thread,
+        prefix: PromptPrefix,
+    ) -> None:
+        request = build_request(
+            thread,
+            prefix,
+            max_tokens=start.max_tokens or 0,
+            request_id=start.request_id or "",
+        )
+        self.calls.append(
+            ModelCall(
+                number=self.count,
+                started=event,
+                start=start,
+                request=request,
+                reply=None,
+                end=None,
+            )
+        )
 
 
 def _with_reply(
@@ -158,7 +189,7 @@ def canonical_request(request: Request) -> bytes:
     return encoded
 
 
-_DIFF_LINES = 40
+_DIFF_LINES = 40  # between two requests
 
 
 class TokenBreakdown(Struct, frozen=True, kw_only=True):

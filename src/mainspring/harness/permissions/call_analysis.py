@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 else:
     bash = LazyModule("mainspring.harness.permissions.bash")  # a tenth of the time to start
 
-_MAX_BASES = 16
-_LONGEST_PATH = 4096
+_MAX_BASES = 16  # folders that a relative path may be below
+_LONGEST_PATH = 4096  # the kernel's PATH_MAX
 _FILE_URL = re.compile(r"file:(?://(?:localhost(?=/))?)?", re.IGNORECASE)
 _FIELDS = ("file_path", "notebook_path", "path")
 _UNPREDICTABLE = frozenset((".", "eval", "popd", "source"))

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec import Struct
 
-_MAX_TEXT = 8_000
-_MAX_CALL = 4_000
-_MAX_CALLS = 30
+_MAX_TEXT = 8_000  # characters of instructions that it reads
+_MAX_CALL = 4_000  # characters of one call
+_MAX_CALLS = 30  # earlier calls
 
 SYSTEM = """\
 You guard a computer on which an AI agent works for a user. Decide whether one action of the agent

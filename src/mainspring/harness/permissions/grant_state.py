@@ -12,8 +12,8 @@ from mainspring.core.errors import InvalidInput
 from mainspring.harness.permissions.policy import Mode, PolicyRule, parse_mode
 from mainspring.harness.permissions.rule import parse_rule, rule_text
 
-MAX_BLOCKS_IN_A_ROW = 3
-MAX_BLOCKS = 20
+MAX_BLOCKS_IN_A_ROW = 3  # refusals of the classifier; then a person is asked
+MAX_BLOCKS = 20  # in a session, likewise
 CLASSIFIER = "auto"
 """The `rule` of the classifier's decisions; their gate is `mode`."""
 

@@ -19,8 +19,8 @@ RELEVANT = frozenset[type](
     )
 )
 """Types of events that may change it."""
-DEFAULT_ITERATIONS = 3
-MAX_ITERATIONS = 20
+DEFAULT_ITERATIONS = 3  # the Managed Agents API's own default
+MAX_ITERATIONS = 20  # the Managed Agents API's own limit
 
 
 class OpenOutcome(Struct, frozen=True, kw_only=True):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import msgspec
 
+from mainspring.core.envelope import Event
 from mainspring.harness.state.session_projection import PROJECTION_TYPES, SessionProjection
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.session_log import SessionLog
@@ -39,10 +42,29 @@ class Projections:
         projection = self._cached.get(session.id) or SessionProjection()
         if projection.seq < session.head.seq:
             new = await self._log.read(session.id, after=projection.seq, types=PROJECTION_TYPES)
-            projection = projection.copy()  # other tasks may still use the cached one
-            for event in new:
-                projection.apply(event)
-            projection.seq = max(projection.seq, session.head.seq)
+            projection = self._continue(projection, session, new)
+        return projection
+
+    async def of_many(self, sessions: Sequence[SessionRow]) -> dict[str, SessionProjection]:
+        """By id, with a number of statements that does not depend on the number of sessions."""
+        projections: dict[str, SessionProjection] = {}
+        behind: list[tuple[SessionRow, int]] = []
+        for session in sessions:
+            projection = self._cached.get(session.id) or SessionProjection()
+            projections[session.id] = projection
+            if projection.seq < session.head.seq:
+                behind.append((session, projection.seq))
+        for session, new in await self._log.read_many(behind, types=PROJECTION_TYPES):
+            projections[session.id] = self._continue(projections[session.id], session, new)
+        return projections
+
+    def _continue(
+        self, projection: SessionProjection, session: SessionRow, new: Iterable[Event]
+    ) -> SessionProjection:
+        projection = projection.copy()  # other tasks may still use the cached one
+        for event in new:
+            projection.apply(event)
+        projection.seq = max(projection.seq, session.head.seq)
         cached = self._cached.get(session.id)
         if cached is None or cached.seq < projection.seq:  # another task may have read further
             self._cached.put(session.id, projection)

@@ -36,10 +36,10 @@ _WAITING_NAMES = frozenset(
     f(word) for word in ("sleep", "wait", "poll", "delay") for f in (str, str.title, str.upper)
 )
 _WAITING_COMMAND = re.compile(r"(?:^|[\s;&|(])(?:sleep|wait|inotifywait|usleep)(?:[\s;&|)]|$)")
-_MAX_COMMAND = 10_000
+_MAX_COMMAND = 10_000  # characters compared
 
 _encode = msgspec.json.Encoder(order="sorted").encode
-_MAX_KNOWN_STEPS = 200
+_MAX_KNOWN_STEPS = 200  # remembered of a thread
 _MIN_RECENT = 16
 """The number of calls to keep until they have results: a turn may make many at once."""
 

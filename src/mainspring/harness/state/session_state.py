@@ -18,7 +18,7 @@ from mainspring.harness.permissions.tool_names import NETWORK_TOOLS, canonical_n
 
 AGENT_IN_SESSION = "session_agent"
 """The `store_id` of a recalled message that an agent wrote in an earlier session."""
-_MAX_CALLS = 30
+_MAX_CALLS = 30  # kept for the classifier, which reads as many
 _CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
 _ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
 _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")

@@ -20,7 +20,7 @@ from mainspring.core.tool import Call, Tool, ToolResult, Traits
 from mainspring.harness.state.open_call import OpenCall
 from mainspring.harness.thread_context import ThreadContext
 
-MAX_STASH_BYTES = 256_000
+MAX_STASH_BYTES = 256_000  # of what a call keeps for its next attempt; it is in the log
 _ENCODER = msgspec.json.Encoder(order="deterministic")
 
 

@@ -46,7 +46,7 @@ EARLIER_CALL_FAILED = (
 )
 ROUND_CHARS = 200_000
 """Limit for all results of a turn together; later results get the remainder."""
-_LEAST_CHARS = 2_000
+_LEAST_CHARS = 2_000  # left of a result, even if the context is almost full
 
 
 ProgramCall: TypeAlias = Callable[[Call, str, Mapping[str, object]], Awaitable[ToolResult]]

@@ -48,9 +48,9 @@ from mainspring.runtime.memory.recall import UtilityValues
 from mainspring.runtime.model_question import complete, reply_text
 from mainspring.runtime.session_context import Models
 
-MAX_SESSIONS = 100
+MAX_SESSIONS = 100  # the Managed Agents API's own limit
 PURPOSE = "dream"
-_MAX_TOKENS = 4_000
+_MAX_TOKENS = 4_000  # of the proposals for one batch
 
 Score: TypeAlias = Callable[[Sequence[MemoryEdit]], Awaitable[DreamScore | None]]
 """Runs a suite with the memories as they are and with the edits; `None` if there is no result."""

@@ -31,8 +31,8 @@ budget is reached or the model failed."""
 
 MAX_FACTS = 10
 """The most facts of one batch."""
-_BATCH_CHARS = 60_000
-_EVENT_CHARS = 1_500
+_BATCH_CHARS = 60_000  # of sessions in one request, about 15,000 tokens
+_EVENT_CHARS = 1_500  # of one event
 _SYSTEM = (
     "You read transcripts of an agent's sessions and write down what will be useful in later ones:"
     " preferences and corrections of the person, decisions and facts of the project, mistakes that"

@@ -13,9 +13,9 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.memory.learning.extraction import is_learned_from
 
-DUE_SESSIONS = 5
-DUE_AFTER = timedelta(hours=24)
-_PAGE = 200
+DUE_SESSIONS = 5  # new ones, since when a dream has something to learn from
+DUE_AFTER = timedelta(hours=24)  # the last dream
+_PAGE = 200  # sessions read at once
 
 
 async def new_sessions(log: SessionLog, read_ids: Collection[str]) -> list[str]:

@@ -10,7 +10,7 @@ from functools import lru_cache
 from statistics import NormalDist, fmean, variance
 
 _NORMAL = NormalDist()
-_POWER = 0.8
+_POWER = 0.8  # the usual one: 4 of 5 real changes are found
 _GRID = 1000
 """The exact test rounds rewards that are not simple fractions to multiples of 1/1000."""
 

@@ -28,7 +28,7 @@ from mainspring.runtime.agent import AnyAgent
 from mainspring.runtime.subagent import GENERAL, Subagent
 
 Topology: TypeAlias = Literal["single", "vote", "peers", "manager"]
-_VOTERS = 3
+_VOTERS = 3  # the least number with a majority
 _SOLVER = Subagent(
     name="solver",
     description="Solves the whole task alone and says its result; it does not know the others.",

@@ -35,7 +35,7 @@ _MIN_TRIALS = 2
 """Trials; a single one may have failed by chance."""
 _MIN_EXAMPLES = 500
 """Good examples that fine-tuning needs (the spec's threshold)."""
-_GOOD_SCORE = 0.8
+_GOOD_SCORE = 0.8  # the spec's threshold for an example that needs no improvement
 _PROMPT_ROUNDS = 3
 """Rounds without gain after which a failure is persistent (the spec's threshold)."""
 _EFFORT: dict[TrackName, str] = {

@@ -20,8 +20,8 @@ from mainspring.core.errors import StoreFailed
 from mainspring.log.postgres.connect import Address, Connection, Pool, connect
 from mainspring.log.task_groups import run_in_background
 
-_GATHER_SECONDS = 0.04
-_RETRY_SECONDS = 1.0
+_GATHER_SECONDS = 0.04  # notices of other processes are passed on together
+_RETRY_SECONDS = 1.0  # before the listening connection is opened again
 _LINGER_SECONDS = 5.0
 """How long the connection stays open after the last listener has left."""
 _MAX_WAITING = 10_000

@@ -182,6 +182,88 @@ MIGRATIONS = (
             "alter table mainspring.record drop column content_hash, drop column mac",
         ),
     ),
+    Migration(
+        version=6,
+        # What lists filter by. A service fills it for the records and sessions that exist, in
+        # steps, before it answers (`service/sessions/session_filters.py`). Triggers, so that no
+        # writer can forget that a status has changed. The session's own column has no index. The
+        # key begins with the id: without statistics, lists would be read by a key that begins with
+        # the kind.
+        up=(
+            "alter table mainspring.session add column status text",
+            """
+            create table mainspring.record_filter(
+              kind text collate "C" not null,
+              id text collate "C" not null,
+              name text collate "C" not null,
+              value text collate "C" not null,
+              tenant text collate "C" not null,
+              is_archived boolean not null,
+              created bigint not null,
+              primary key(id, kind, name, value)
+            )
+            """,
+            "create index record_filter_by_value on mainspring.record_filter"
+            "(kind, tenant, name, value, is_archived, created, id)",
+            "create index record_by_archived"
+            " on mainspring.record(kind, tenant, is_archived, created, id)",
+            """
+            create view mainspring.listed_status as
+            select s.key, s.id, case
+                     when s.status <> 'idle' then s.status
+                     when exists (
+                       select from mainspring.inbox i
+                        where i.session_key = s.key and i.seq is null and i.mac is not null
+                          and i.type in ('user.message', 'user.tool_confirmation',
+                            'user.custom_tool_result', 'user.tool_result', 'user.define_outcome'))
+                     then 'running'
+                     else 'idle'
+                   end as status
+              from mainspring.session s
+            """,
+            """
+            create function mainspring.follow_status(changed bigint) returns void
+            language plpgsql as $$
+            declare session_id text; current text;
+            begin
+              select id, status into session_id, current
+                from mainspring.listed_status where key = changed;
+              update mainspring.record_filter set value = current
+               where kind = 'session' and id = session_id and name = 'status' and value <> current;
+            end $$
+            """,
+            """
+            create function mainspring.session_changed() returns trigger language plpgsql as $$
+            begin perform mainspring.follow_status(new.key); return null; end $$
+            """,
+            """
+            create function mainspring.inbox_changed() returns trigger language plpgsql as $$
+            begin perform mainspring.follow_status(new.session_key); return null; end $$
+            """,
+            "create trigger session_created after insert on mainspring.session"
+            " for each row execute function mainspring.session_changed()",
+            "create trigger session_status_changed after update of status on mainspring.session"
+            " for each row when (new.status is distinct from old.status)"
+            " execute function mainspring.session_changed()",
+            "create trigger inbox_item_submitted after insert on mainspring.inbox"
+            " for each row when (new.seq is null) execute function mainspring.inbox_changed()",
+            "create trigger inbox_item_folded after update of seq, mac on mainspring.inbox"
+            " for each row when (old.seq is null) execute function mainspring.inbox_changed()",
+        ),
+        down=(
+            "drop trigger inbox_item_folded on mainspring.inbox",
+            "drop trigger inbox_item_submitted on mainspring.inbox",
+            "drop trigger session_status_changed on mainspring.session",
+            "drop trigger session_created on mainspring.session",
+            "drop function mainspring.inbox_changed()",
+            "drop function mainspring.session_changed()",
+            "drop function mainspring.follow_status(bigint)",
+            "drop view mainspring.listed_status",
+            "drop index mainspring.record_by_archived",
+            "drop table mainspring.record_filter",
+            "alter table mainspring.session drop column status",
+        ),
+    ),
 )
 
 

@@ -18,6 +18,7 @@ from mainspring.log.postgres import statements as sql
 from mainspring.log.postgres.connect import Connection
 from mainspring.log.sql_rows import session_row
 from mainspring.log.store import (
+    ActivityNote,
     Append,
     EventRange,
     Head,
@@ -85,6 +86,7 @@ async def _create(db: Connection, session: SessionRow, rows: Sequence[Row]) -> N
             "parent_seq": session.parent_seq,
             "activity": session.activity,
             "mac": session.mac,
+            "status": session.status,
             **dict(zip(names, _columns(rows), strict=True)),
         },
     )
@@ -124,8 +126,27 @@ async def pending_types(db: Connection, session_ids: Sequence[str]) -> list[tupl
     return [(session_id, type_) for session_id, type_ in rows]
 
 
-async def note_activity(db: Connection, session_id: str, seq: int, activity: str) -> None:
-    await db.shared_cursor.execute(sql.NOTE_ACTIVITY, [activity, session_id, seq], prepare=True)
+async def note_activity(db: Connection, notes: Sequence[ActivityNote]) -> None:
+    columns = [[note[field] for note in notes] for field in range(len(ActivityNote._fields))]
+    await db.shared_cursor.execute(sql.NOTE_ACTIVITY, columns, prepare=True)
+
+
+async def first_pending(
+    db: Connection, session_ids: Sequence[str], types: frozenset[str]
+) -> list[tuple[str, InboxItem]]:
+    found = await fetch_all(db, sql.FIRST_PENDING, [sorted(types), list(session_ids)])
+    return [(session_id, InboxItem._make(item)) for session_id, *item in found]
+
+
+async def read_many(
+    db: Connection,
+    event_ranges: Sequence[tuple[str, int, int]],
+    types: frozenset[str],
+    limit: int,
+) -> list[tuple[int, Row]]:
+    columns = [[item[field] for item in event_ranges] for field in range(3)]
+    found = await fetch_all(db, sql.READ_MANY, [*columns, sorted(types), limit])
+    return [(index, Row._make(row)) for index, *row in found]
 
 
 async def stale(db: Connection, updated_before: int, limit: int) -> list[str]:
@@ -172,6 +193,7 @@ async def append(db: Connection, append: Append) -> None:
         rows[-1].time,
         append.activity,
         append.mac,
+        append.status,
         lease.seconds,
         lease.session_id,
         *append.expected,

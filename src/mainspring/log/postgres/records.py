@@ -17,10 +17,14 @@ from mainspring.core.errors import (
     StaleVersion,
     StoreUnavailable,
 )
+from mainspring.log.filtered_pages import SqlDialect, filter_counts, filtered_ids, filtered_records
 from mainspring.log.postgres.connect import Connection
 from mainspring.log.postgres.queries import ResultRows, fetch_all
 from mainspring.log.provenance import Provenance
 from mainspring.log.records import (
+    SESSION_KIND,
+    STATUS_FILTER,
+    FilterValues,
     Put,
     RecordChange,
     RecordQuery,
@@ -44,7 +48,7 @@ from mainspring.log.sql_rows import (
 
 T = TypeVar("T")
 
-_MAX_ATTEMPTS = 8
+_MAX_ATTEMPTS = 8  # after conflicts of serialization; each waits longer
 
 _VALUES: Final = "%s, %s, %s, %s, %s, %b, %s, %s, %s, %s, %s, %s, %b, %b"
 _WITH_CONTENT: Final = """
@@ -61,6 +65,57 @@ _REPLACE: Final = f"""
     update mainspring.record set ({RECORD_COLUMNS}) = row({_VALUES})
      where kind = %s and id = %s and rev = %s returning kind, id
 """
+_INSERT_FILTERS: Final = f"""
+    insert into mainspring.record_filter(kind, id, name, value, tenant, is_archived, created)
+    select r.kind, r.id, f.name, f.value, r.tenant, r.is_archived, r.created
+      from mainspring.record r cross join lateral (
+           select name, value from unnest(%(names)b::text[], %(values)b::text[]) f(name, value)
+           union
+           select '{STATUS_FILTER}', coalesce(
+             (select status from mainspring.listed_status s where s.id = r.id), 'idle')
+            where r.kind = '{SESSION_KIND}' and not exists (
+              select from mainspring.record_filter s
+               where s.kind = r.kind and s.id = r.id and s.name = '{STATUS_FILTER}')) f
+     where r.kind = %(kind)s and r.id = %(id)s and r.rev = %(rev)s
+"""
+# A scalar query, looked up for one record at a time: without statistics, `not exists` would read
+# all filters for each step.
+_HAS_NO_FILTER: Final = """
+    not coalesce((select true from mainspring.record_filter f
+                   where f.id = r.id and f.kind = r.kind limit 1), false)
+"""
+_ADD_FILTERS: Final = f"""
+    with changed as (
+      select r.kind, r.id, r.tenant, r.is_archived, r.created
+        from unnest(%(kinds)b::text[], %(ids)b::text[], %(revs)b::bigint[]) c(kind, id, rev)
+        join mainspring.record r using (kind, id, rev)
+       where {_HAS_NO_FILTER}
+    )
+    insert into mainspring.record_filter(kind, id, name, value, tenant, is_archived, created)
+    select c.kind, c.id, f.name, f.value, c.tenant, c.is_archived, c.created
+      from changed c join unnest(%(owners)b::text[], %(names)b::text[], %(values)b::text[])
+           f(id, name, value) using (id)
+    union all
+    select c.kind, c.id, '{STATUS_FILTER}', coalesce(
+             (select status from mainspring.listed_status s where s.id = c.id), 'idle'),
+           c.tenant, c.is_archived, c.created
+      from changed c where c.kind = '{SESSION_KIND}'
+    on conflict do nothing
+"""
+_REMOVE_FILTERS: Final = f"""
+    delete from mainspring.record_filter where kind = %s and id = %s and name <> '{STATUS_FILTER}'
+"""
+# In place: an event that changes the status meanwhile waits, and finds the row again.
+_ARCHIVE_STATUS: Final = f"""
+    update mainspring.record_filter set is_archived = %s
+     where kind = %s and id = %s and name = '{STATUS_FILTER}'
+"""
+_WITHOUT_FILTERS: Final = f"""
+    select {RECORD_COLUMNS} from mainspring.record r
+     where kind = %s and id > %s and {_HAS_NO_FILTER}
+     order by id limit %s
+"""
+_DIALECT: Final = SqlDialect("mainspring.record", "mainspring.record_filter", "%s")
 _PUT_WITH_CONTENT: Final = f"with written as ({_PUT}) {_WITH_CONTENT}"
 _REPLACE_WITH_CONTENT: Final = f"with written as ({_REPLACE}) {_WITH_CONTENT}"
 _REMOVE: Final = """
@@ -69,6 +124,9 @@ _REMOVE: Final = """
     ),
     removed_content as (
       delete from mainspring.record_content c using removed r where (c.kind, c.id) = (r.kind, r.id)
+    ),
+    removed_filters as (
+      delete from mainspring.record_filter f using removed r where (f.kind, f.id) = (r.kind, r.id)
     )
     select id from removed
 """
@@ -134,15 +192,38 @@ class PostgresRecords:
         return self._provenance.own_record(row)
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
-        clauses, values = record_page(query, "%s")
-        rows = await self._fetch_all(
-            f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values
-        )
+        if query.filters:
+            rows = await self._read(lambda db: _filtered(db, query))
+        else:
+            clauses, values = record_page(query, "%s")
+            rows = await self._fetch_all(
+                f"select {RECORD_COLUMNS} from mainspring.record {clauses}", values
+            )
         return [self._provenance.own_record(record_row(item)) for item in rows]
 
+    async def without_filters(self, kind: str, *, after: str, limit: int) -> list[RecordRow]:
+        rows = await self._fetch_all(_WITHOUT_FILTERS, [kind, after, limit])
+        return [record_row(item) for item in rows]
+
+    async def add_filters(self, *changes: tuple[RecordRow, FilterValues]) -> None:
+        pairs = [(row.id, *pair) for row, filters in changes for pair in dict.fromkeys(filters)]
+        values = {
+            "kinds": [row.kind for row, _ in changes],
+            "ids": [row.id for row, _ in changes],
+            "revs": [row.rev for row, _ in changes],
+            "owners": [pair[0] for pair in pairs],
+            "names": [pair[1] for pair in pairs],
+            "values": [pair[2] for pair in pairs],
+        }
+        await self._write(lambda db: db.shared_cursor.execute(_ADD_FILTERS, values, prepare=True))
+
     async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
-        clauses, values = record_page(query, "%s")
-        rows = await self._fetch_all(f"select created, id from mainspring.record {clauses}", values)
+        if query.filters:
+            rows = await self._read(lambda db: _filtered_ids(db, query))
+        else:
+            clauses, values = record_page(query, "%s")
+            statement: LiteralString = f"select created, id from mainspring.record {clauses}"
+            rows = await self._fetch_all(statement, values)
         return [(created, id_) for created, id_ in rows]
 
     async def count(self, query: RecordQuery) -> int:
@@ -200,11 +281,43 @@ class PostgresRecords:
         return await self._read(lambda db: fetch_all(db, statement, values))
 
 
+async def _rarest(db: Connection, query: RecordQuery) -> int:
+    """The index of the filter with the fewest records."""
+    if len(query.filters) == 1:
+        return 0
+    counted = filter_counts(query, _DIALECT)
+    [counts] = await fetch_all(db, counted.text, counted.values)
+    return counts.index(min(counts))
+
+
+async def _filtered(db: Connection, query: RecordQuery) -> ResultRows:
+    page = filtered_records(query, _DIALECT, await _rarest(db, query))
+    return await fetch_all(db, page.text, page.values)
+
+
+async def _filtered_ids(db: Connection, query: RecordQuery) -> ResultRows:
+    page = filtered_ids(query, _DIALECT, await _rarest(db, query))
+    return await fetch_all(db, page.text, page.values)
+
+
+async def _insert_filters(db: Connection, row: RecordRow, filters: FilterValues) -> None:
+    pairs = list(dict.fromkeys(filters))
+    values = {
+        "names": [name for name, _ in pairs],
+        "values": [value for _, value in pairs],
+        "kind": row.kind,
+        "id": row.id,
+        "rev": row.rev,
+    }
+    await db.shared_cursor.execute(_INSERT_FILTERS, values, prepare=True)
+
+
 async def _write_all(
     db: Connection, provenance: Provenance, record_changes: Sequence[RecordChange]
 ) -> tuple[RecordRow, ...]:
-    if len(record_changes) == 1:
-        row = await _apply(db, provenance, record_changes[0])
+    first = record_changes[0] if len(record_changes) == 1 else None
+    if first is not None and (isinstance(first, Remove) or first.filters is None):
+        row = await _apply(db, provenance, first)
         return () if row is None else (row,)
     async with db.transaction():
         rows = [await _apply(db, provenance, change) for change in record_changes]
@@ -217,10 +330,23 @@ async def _apply(
     new = None if isinstance(record_change, Remove) else next_row(record_change, provenance)
     for _ in range(_MAX_ATTEMPTS):
         if await _try_apply(db, record_change, new):
+            await _apply_filters(db, record_change, new)
             return new
         if (refusal := await _refusal(db, record_change)) is not None:
             raise refusal
     raise StoreUnavailable(f"other writers kept changing {record_change.row.id}; try again")
+
+
+async def _apply_filters(
+    db: Connection, record_change: RecordChange, new: RecordRow | None
+) -> None:
+    if new is None or isinstance(record_change, Remove) or record_change.filters is None:
+        return
+    if isinstance(record_change, Replace):
+        key = [new.kind, new.id]
+        await db.shared_cursor.execute(_REMOVE_FILTERS, key, prepare=True)
+        await db.shared_cursor.execute(_ARCHIVE_STATUS, [new.is_archived, *key], prepare=True)
+    await _insert_filters(db, new, record_change.filters)
 
 
 async def _try_apply(db: Connection, record_change: RecordChange, new: RecordRow | None) -> bool:

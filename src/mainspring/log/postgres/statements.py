@@ -18,10 +18,10 @@ CREATE: Final = f"""
     with parent as (select key from mainspring.session where id = %(parent_id)s),
     created_session as (
       insert into mainspring.session(id, thread_id, created, updated, seq, hash, parent_key,
-                                     parent_seq, indexed, activity, mac)
+                                     parent_seq, indexed, activity, mac, status)
       select %(id)s, %(thread_id)s, %(created)s, %(updated)s, %(seq)s, %(hash)b,
              (select key from parent), %(parent_seq)s, %(parent_seq)s, %(activity)s::text,
-             %(mac)b::bytea
+             %(mac)b::bytea, %(status)s::text
        where %(parent_id)s::text is null or exists (select from parent)
       on conflict (id) do nothing
       returning key
@@ -38,7 +38,8 @@ CREATE: Final = f"""
 
 _SESSIONS: Final = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac
+           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac,
+           s.status
       from mainspring.session s left join mainspring.session p on p.key = s.parent_key
 """
 SESSION: Final = f"{_SESSIONS} where s.id = %s"
@@ -54,7 +55,31 @@ PENDING_TYPES: Final = """
       from mainspring.session s join mainspring.inbox i on i.session_key = s.key
      where i.seq is null and s.id = any(%b::text[])
 """
-NOTE_ACTIVITY: Final = "update mainspring.session set activity = %s where id = %s and seq = %s"
+NOTE_ACTIVITY: Final = """
+    update mainspring.session s set activity = n.activity, status = n.status
+      from unnest(%b::text[], %b::bigint[], %b::text[], %b::text[]) n(id, seq, activity, status)
+     where s.id = n.id and s.seq = n.seq
+"""
+_ITEM_OF_SESSION: Final = ", ".join([f"i.{column}" for column in _ITEM.split(", ")])
+FIRST_PENDING: Final = f"""
+    select s.id, {_ITEM_OF_SESSION}
+      from mainspring.session s cross join lateral (
+           select * from mainspring.inbox
+            where session_key = s.key and seq is null and type = any(%b::text[])
+            order by position limit 1) i
+     where s.id = any(%b::text[])
+"""
+READ_MANY: Final = f"""
+    select (r.n - 1)::integer, e.*
+      from unnest(%b::text[], %b::bigint[], %b::bigint[]) with ordinality r(id, after, upto, n)
+      join mainspring.session s using (id)
+     cross join lateral (
+           select {_ROW} from mainspring.event
+            where session_key = s.key and seq > r.after and seq <= r.upto
+              and type = any(%b::text[])
+            order by seq limit %s) e
+     order by r.n, e.seq
+"""
 _STALE: Final = f"""
     s.updated < %s and s.lease_until <= {_NOW} and not exists (
       select from mainspring.inbox i where i.session_key = s.key and i.seq is null)
@@ -112,6 +137,7 @@ _MOVED: Final = f"""
     with moved as (
       update mainspring.session
          set seq = %s, hash = %b, updated = %s, activity = %s, mac = %b::bytea,
+             status = coalesce(%s, status),
              lease_until = {_NOW} + make_interval(secs => %s)
        where id = %s and seq = %s and hash = %b and epoch = %s
       returning key

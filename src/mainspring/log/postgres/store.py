@@ -27,6 +27,7 @@ from mainspring.log.postgres.records import PostgresRecords
 from mainspring.log.postgres.wakeups import Wakeups
 from mainspring.log.provenance import PROCESS_KEY, Provenance
 from mainspring.log.store import (
+    ActivityNote,
     Append,
     EventRange,
     Head,
@@ -43,7 +44,7 @@ from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
-_MAX_ATTEMPTS = 8
+_MAX_ATTEMPTS = 8  # after conflicts of serialization; each waits longer
 
 
 class PostgresStore:
@@ -104,8 +105,19 @@ class PostgresStore:
     async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
         return await self._pool.read(lambda db: queries.pending_types(db, session_ids))
 
-    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
-        await self._pool.run(lambda db: queries.note_activity(db, session_id, seq, activity))
+    async def note_activity(self, *notes: ActivityNote) -> None:
+        await self._pool.run(lambda db: queries.note_activity(db, notes))
+
+    async def first_pending(
+        self, session_ids: Sequence[str], types: frozenset[str]
+    ) -> dict[str, InboxItem]:
+        found = await self._pool.read(lambda db: queries.first_pending(db, session_ids, types))
+        return {id_: item for id_, item in found if self.provenance.is_own_item(id_, item)}
+
+    async def read_many(
+        self, event_ranges: Sequence[tuple[str, int, int]], *, types: frozenset[str], limit: int
+    ) -> list[tuple[int, Row]]:
+        return await self._pool.read(lambda db: queries.read_many(db, event_ranges, types, limit))
 
     async def runnable(self, *, limit: int = 100) -> list[str]:
         return await self._pool.read(lambda db: queries.runnable(db, limit))

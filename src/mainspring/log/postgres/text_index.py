@@ -17,8 +17,8 @@ MAX_CHARACTERS = 100_000
 """The maximum length of an event's indexed text: a tsvector holds one megabyte. A longer text is a
 blob, of which only a preview is indexed."""
 
-_SNIPPET_WORDS = 24
-_BEFORE = 8
+_SNIPPET_WORDS = 24  # shown around a match
+_BEFORE = 8  # of them before it
 
 
 def normalize_words(text: str) -> str:

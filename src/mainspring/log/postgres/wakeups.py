@@ -19,8 +19,9 @@ from mainspring.log.postgres import queries
 from mainspring.log.postgres.connect import Connection, Pool, connect
 from mainspring.log.wakeup_signals import SessionHeads, Signals
 
-POLL_SECONDS = 1.0
-_GATHER_SECONDS = 0.01
+POLL_SECONDS = 1.0  # in case a notice was lost with its connection
+_GATHER_SECONDS = 0.01  # notices are sent together
+# Before the listening connection is opened again.
 _BACKOFF_SECONDS = (0.05, 0.2, 0.5, 1.0, 2.0, 5.0)
 _PAYLOAD_BYTES = 7900
 """PostgreSQL accepts fewer than 8000."""

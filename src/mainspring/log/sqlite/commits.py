@@ -20,11 +20,11 @@ from mainspring.log.sqlite.connect import BUSY_SECONDS, translate_errors
 
 R = TypeVar("R")
 
-_QUICK_SECONDS = 0.003
+_QUICK_SECONDS = 0.003  # a call that is shorter costs less than a change of threads
 _QUICK_SECONDS_ALONE = 0.01
 """For a lone writer, which delays nobody: switching to a thread and back costs as much as a
 commit."""
-_MIN_PENALTY, _MAX_PENALTY = 8, 1024
+_MIN_PENALTY, _MAX_PENALTY = 8, 1024  # calls in a thread after a slow one, and at most
 
 
 class AdaptiveThreads:
@@ -52,7 +52,7 @@ class AdaptiveThreads:
 
 T = TypeVar("T")
 
-_LOCKED_SECONDS = 0.002
+_LOCKED_SECONDS = 0.002  # a longer commit has waited for another process
 _DATA_VERSION = "pragma data_version"
 
 

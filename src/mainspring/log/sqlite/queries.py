@@ -21,14 +21,23 @@ from mainspring.core.errors import (
     SessionNotFound,
 )
 from mainspring.log.sql_rows import session_row
-from mainspring.log.store import Append, EventRange, Head, InboxItem, Lease, Row, SessionRow
+from mainspring.log.store import (
+    ActivityNote,
+    Append,
+    EventRange,
+    Head,
+    InboxItem,
+    Lease,
+    Row,
+    SessionRow,
+)
 from mainspring.log.wakeup_signals import SessionHeads
 
 # SQLite's own clock in seconds since 1970; `unixepoch('subsec')` would need 3.42
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _SESSION = f"""
     select s.id, s.thread_id, s.created, s.updated, s.seq, s.hash, p.id, s.parent_seq, s.epoch,
-           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac
+           case when s.lease_until > {_NOW} then s.owner end, s.activity, s.mac, s.status
       from session s left join session p on p.key = s.parent_key
 """
 _ROW = "seq, id, thread_id, time, version, type, body, prev, sender"
@@ -37,7 +46,7 @@ _ROWS_AT_ONCE = 20
 """Rows that one statement inserts: a turn has fewer, and SQLite takes 32,766 values."""
 _MOVE = (  # without `returning`, which would cost more than the update
     f"update session set seq = ?, hash = ?, updated = ?, activity = ?, mac = ?,"
-    f" lease_until = {_NOW} + ?"
+    f" status = coalesce(?, status), lease_until = {_NOW} + ?"
     " where id = ? and seq = ? and hash = ? and epoch = ?"
 )
 _ITEM = "event_id, client_id, thread_id, time, version, type, body, sender, position, seq, mac"
@@ -69,7 +78,7 @@ def create(
         raise SessionExists(session.id)
     db.execute(
         "insert into session(id, thread_id, created, updated, seq, hash, parent_key, parent_seq,"
-        " indexed, activity, mac) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " indexed, activity, mac, status) values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             session.id,
             session.thread_id,
@@ -81,6 +90,7 @@ def create(
             session.parent_seq,
             session.activity,
             session.mac,
+            session.status,
         ),
     )
     _insert(db, session.id, rows)
@@ -136,10 +146,52 @@ def pending_types(db: sqlite3.Connection, session_ids: Sequence[str]) -> list[tu
     ).fetchall()
 
 
-def note_activity(db: sqlite3.Connection, session_id: str, seq: int, activity: str) -> None:
-    db.execute(
-        "update session set activity = ? where id = ? and seq = ?", (activity, session_id, seq)
+def note_activity(db: sqlite3.Connection, notes: Sequence[ActivityNote]) -> None:
+    db.executemany(
+        "update session set activity = ?, status = ? where id = ? and seq = ?",
+        [(note.activity, note.status, note.session_id, note.seq) for note in notes],
     )
+
+
+def first_pending(
+    db: sqlite3.Connection, session_ids: Sequence[str], types: frozenset[str]
+) -> list[tuple[str, InboxItem]]:
+    found = db.execute(
+        f"""
+        select s.id, {_ITEM_OF_SESSION} from session s join inbox i on i.session_key = s.key
+         where s.id in (select value from json_each(?)) and i.seq is null
+           and i.position = (
+             select min(position) from inbox
+              where session_key = s.key and seq is null
+                and type in (select value from json_each(?)))
+        """,
+        (json_list(session_ids), json_list(sorted(types))),
+    )
+    return [(session_id, InboxItem._make(item)) for session_id, *item in found]
+
+
+def read_many(
+    db: sqlite3.Connection,
+    event_ranges: Sequence[tuple[str, int, int]],
+    types: frozenset[str],
+    limit: int,
+) -> list[tuple[int, Row]]:
+    columns = ", ".join(f"e.{column}" for column in _ROW.split(", "))
+    found = db.execute(
+        f"""
+        select r.key, {columns}
+          from json_each(?) r
+         cross join session s on s.id = r.value ->> 0
+         cross join event e on e.session_key = s.key and e.seq in (
+               select seq from event
+                where session_key = s.key and seq > r.value ->> 1 and seq <= r.value ->> 2
+                  and type in (select value from json_each(?))
+                order by seq limit ?)
+         order by r.key, e.seq
+        """,
+        (msgspec.json.encode(event_ranges).decode(), json_list(sorted(types)), limit),
+    )
+    return [(index, Row._make(row)) for index, *row in found]
 
 
 def json_list(texts: Sequence[str]) -> str:
@@ -224,6 +276,7 @@ def append(db: sqlite3.Connection, append: Append) -> None:
             append.rows[-1].time,
             append.activity,
             append.mac,
+            append.status,
             lease.seconds,
             lease.session_id,
             *append.expected,

@@ -7,8 +7,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol, TypeVar, assert_never
 
 from mainspring.core.errors import AlreadyExists, InvalidInput, NotFound, StaleVersion
+from mainspring.log.filtered_pages import SqlDialect, filter_counts, filtered_ids, filtered_records
 from mainspring.log.provenance import Provenance
 from mainspring.log.records import (
+    SESSION_KIND,
+    STATUS_FILTER,
+    FilterValues,
     Put,
     RecordChange,
     RecordQuery,
@@ -33,7 +37,8 @@ from mainspring.log.sql_rows import (
 T = TypeVar("T")
 
 _PLACEHOLDERS = "?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?"
-_MAX_AMOUNT = 2**63 - 1
+_MAX_AMOUNT = 2**63 - 1  # SQLite's largest integer
+_DIALECT = SqlDialect("record", "record_filter", "?")
 LONG_BYTES = 1 << 18
 """Larger content is written in a thread."""
 
@@ -78,13 +83,30 @@ class SqliteRecords:
         return self._provenance.own_record(row)
 
     async def list(self, query: RecordQuery) -> list[RecordRow]:
-        tail, values = record_page(query, "?")
-        rows = await self._run_read(
-            lambda db: _records(db.execute(f"select {RECORD_COLUMNS} from record {tail}", values))
-        )
+        if query.filters:
+            rows = await self._run_read(lambda db: _filtered(db, query))
+        else:
+            tail, values = record_page(query, "?")
+            statement = f"select {RECORD_COLUMNS} from record {tail}"
+            rows = await self._run_read(lambda db: _records(db.execute(statement, values)))
         return [self._provenance.own_record(row) for row in rows]
 
+    async def without_filters(self, kind: str, *, after: str, limit: int) -> list[RecordRow]:
+        statement = f"""
+            select {RECORD_COLUMNS} from record r where kind = ? and id > ? and not exists (
+              select 1 from record_filter f where f.kind = r.kind and f.id = r.id)
+             order by id limit ?
+        """
+        return await self._run_read(
+            lambda db: _records(db.execute(statement, (kind, after, limit)))
+        )
+
+    async def add_filters(self, *changes: tuple[RecordRow, FilterValues]) -> None:
+        await self._run_write(lambda db: _add_filters(db, changes))
+
     async def ids(self, query: RecordQuery) -> list[tuple[int, str]]:
+        if query.filters:
+            return await self._run_read(lambda db: _filtered_ids(db, query))
         tail, values = record_page(query, "?")
         statement = f"select created, id from record {tail}"
         return await self._run_read(lambda db: db.execute(statement, values).fetchall())
@@ -163,6 +185,54 @@ def _records(rows: sqlite3.Cursor) -> list[RecordRow]:
     return [record_row(item) for item in rows]
 
 
+def _rarest(db: sqlite3.Connection, query: RecordQuery) -> int:
+    """The index of the filter with the fewest records."""
+    if len(query.filters) == 1:
+        return 0
+    counted = filter_counts(query, _DIALECT)
+    counts = db.execute(counted.text, counted.values).fetchone()
+    return counts.index(min(counts))
+
+
+def _filtered(db: sqlite3.Connection, query: RecordQuery) -> list[RecordRow]:
+    page = filtered_records(query, _DIALECT, _rarest(db, query))
+    return _records(db.execute(page.text, page.values))
+
+
+def _filtered_ids(db: sqlite3.Connection, query: RecordQuery) -> list[tuple[int, str]]:
+    page = filtered_ids(query, _DIALECT, _rarest(db, query))
+    return db.execute(page.text, page.values).fetchall()
+
+
+def _add_filters(db: sqlite3.Connection, changes: Sequence[tuple[RecordRow, FilterValues]]) -> None:
+    for row, filters in changes:
+        current = _find(db, row.kind, row.id)
+        has_some = "select 1 from record_filter where kind = ? and id = ? limit 1"
+        is_new = db.execute(has_some, (row.kind, row.id)).fetchone() is None
+        if current is not None and current.rev == row.rev and is_new:
+            _insert_filters(db, row, filters)
+
+
+def _insert_filters(db: sqlite3.Connection, row: RecordRow, filters: FilterValues) -> None:
+    insert = "insert into record_filter(kind, id, name, value, tenant, is_archived, created)"
+    columns = (row.tenant, row.is_archived, row.created)
+    db.executemany(
+        f"{insert} values (?, ?, ?, ?, ?, ?, ?)",
+        [(row.kind, row.id, name, value, *columns) for name, value in dict.fromkeys(filters)],
+    )
+    if row.kind == SESSION_KIND:
+        db.execute(
+            f"{insert} select ?, ?, ?,"
+            " coalesce((select status from listed_status where id = ?), 'idle'), ?, ?, ?"
+            " where not exists"
+            " (select 1 from record_filter where kind = ? and id = ? and name = ?)",
+            (
+                *(row.kind, row.id, STATUS_FILTER, row.id, *columns),
+                *(row.kind, row.id, STATUS_FILTER),
+            ),
+        )
+
+
 def _write(
     db: sqlite3.Connection, provenance: Provenance, record_changes: Sequence[RecordChange]
 ) -> tuple[RecordRow, ...]:
@@ -206,6 +276,8 @@ def _put(db: sqlite3.Connection, put: Put, new: RecordRow) -> RecordRow:
         _require_free_name(db, new)
         raise
     _store_content(db, new, put.content)
+    if put.filters is not None:
+        _insert_filters(db, new, put.filters)
     return new
 
 
@@ -217,6 +289,14 @@ def _replace(db: sqlite3.Connection, change: Replace, row: RecordRow) -> RecordR
         (*record_values(row), row.kind, row.id),
     )
     _store_content(db, row, change.content)
+    if change.filters is not None:
+        key = (row.kind, row.id, STATUS_FILTER)
+        db.execute("delete from record_filter where kind = ? and id = ? and name <> ?", key)
+        db.execute(
+            "update record_filter set is_archived = ? where kind = ? and id = ? and name = ?",
+            (row.is_archived, *key),
+        )
+        _insert_filters(db, row, change.filters)
     return row
 
 
@@ -225,6 +305,7 @@ def _remove(db: sqlite3.Connection, change: Remove) -> None:
     _require_current(db, change.row)
     db.execute("delete from record where kind = ? and id = ?", key)
     db.execute("delete from record_content where kind = ? and id = ?", key)
+    db.execute("delete from record_filter where kind = ? and id = ?", key)
 
 
 def _require_current(db: sqlite3.Connection, row: RecordRow) -> None:

@@ -32,6 +32,16 @@ def _recreate_event(options: str) -> tuple[str, ...]:
     )
 
 
+_FOLLOW_STATUS = """
+    update record_filter
+       set value = (select status from listed_status where key = {key})
+     where kind = 'session' and name = 'status'
+       and id = (select id from session where key = {key})
+       and value <> (select status from listed_status where key = {key})
+"""
+"""A list shows the status of a session from the commit on that changes it: triggers, so that no
+writer can forget it."""
+
 MIGRATIONS = (
     Migration(
         version=1,
@@ -187,6 +197,74 @@ MIGRATIONS = (
             "alter table inbox drop column mac",
             "alter table record drop column content_hash",
             "alter table record drop column mac",
+        ),
+    ),
+    Migration(
+        version=7,
+        # What lists filter by. A service fills it for the records and sessions that exist, in
+        # steps, before it answers (`service/sessions/session_filters.py`).
+        up=(
+            "alter table session add column status text",
+            """
+            create table record_filter(
+              kind text not null,
+              id text not null,
+              name text not null,
+              value text not null,
+              tenant text not null,
+              is_archived integer not null,
+              created integer not null,
+              primary key(id, kind, name, value)
+            ) strict, without rowid
+            """,
+            "create index record_filter_by_value"
+            " on record_filter(kind, tenant, name, value, is_archived, created, id)",
+            "create index record_by_archived on record(kind, tenant, is_archived, created, id)",
+            """
+            create view listed_status as
+            select s.key, s.id, case
+                     when s.status <> 'idle' then s.status
+                     when exists (
+                       select 1 from inbox i
+                        where i.session_key = s.key and i.seq is null and i.mac is not null
+                          and i.type in ('user.message', 'user.tool_confirmation',
+                            'user.custom_tool_result', 'user.tool_result', 'user.define_outcome'))
+                     then 'running'
+                     else 'idle'
+                   end as status
+              from session s
+            """,
+            *(
+                f"create trigger {name} {event} begin {_FOLLOW_STATUS.format(key=key)}; end"
+                for name, event, key in (
+                    ("session_created", "after insert on session", "new.key"),
+                    (
+                        "session_status_changed",
+                        "after update of status on session when new.status is not old.status",
+                        "new.key",
+                    ),
+                    (
+                        "inbox_item_submitted",
+                        "after insert on inbox when new.seq is null",
+                        "new.session_key",
+                    ),
+                    (
+                        "inbox_item_folded",
+                        "after update of seq, mac on inbox when old.seq is null",
+                        "new.session_key",
+                    ),
+                )
+            ),
+        ),
+        down=(
+            "drop trigger inbox_item_folded",
+            "drop trigger inbox_item_submitted",
+            "drop trigger session_status_changed",
+            "drop trigger session_created",
+            "drop view listed_status",
+            "drop index record_by_archived",
+            "drop table record_filter",
+            "alter table session drop column status",
         ),
     ),
 )

@@ -23,6 +23,7 @@ from mainspring.log.sqlite.commits import AdaptiveThreads, CommitQueue
 from mainspring.log.sqlite.connect import connect, prepare, translate_errors
 from mainspring.log.sqlite.records import LONG_BYTES, SqliteRecords
 from mainspring.log.store import (
+    ActivityNote,
     Append,
     EventRange,
     Head,
@@ -39,16 +40,16 @@ from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
-_READERS = 4
-_FEW_ROWS = 50
-_CHECKPOINT_JOBS = 500
-_POLL_SECONDS = 0.005
+_READERS = 4  # connections; more do not read faster on a laptop
+_FEW_ROWS = 50  # read on the event loop; more go to a thread
+_CHECKPOINT_JOBS = 500  # commits between two checkpoints of the journal
+_POLL_SECONDS = 0.005  # how late another process's event is shown
 _QUIET_POLL_SECONDS = 0.02
 """Used when no other process has written for `_QUIET_SECONDS`, as is usual."""
-_QUIET_SECONDS = 1.0
+_QUIET_SECONDS = 1.0  # since another process's last write
 _INBOX_POLL_SECONDS = 0.025
 """Used while only inboxes are watched: a client's event may take a moment longer."""
-_RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0  # after a failed poll
 _POLL_SHARE = 10
 """Polling takes at most 1/10 of the time, however many sessions are followed."""
 
@@ -114,8 +115,19 @@ class SqliteStore:
     async def pending_types(self, session_ids: Sequence[str]) -> list[tuple[str, str]]:
         return await self._read(lambda db: queries.pending_types(db, session_ids))
 
-    async def note_activity(self, session_id: str, seq: int, activity: str) -> None:
-        await self._write(lambda db: queries.note_activity(db, session_id, seq, activity))
+    async def note_activity(self, *notes: ActivityNote) -> None:
+        await self._write(lambda db: queries.note_activity(db, notes))
+
+    async def first_pending(
+        self, session_ids: Sequence[str], types: frozenset[str]
+    ) -> dict[str, InboxItem]:
+        found = await self._read(lambda db: queries.first_pending(db, session_ids, types))
+        return {id_: item for id_, item in found if self.provenance.is_own_item(id_, item)}
+
+    async def read_many(
+        self, event_ranges: Sequence[tuple[str, int, int]], *, types: frozenset[str], limit: int
+    ) -> list[tuple[int, Row]]:
+        return await self._read(lambda db: queries.read_many(db, event_ranges, types, limit))
 
     async def runnable(self, *, limit: int = 100) -> list[str]:
         return await self._read(lambda db: queries.runnable(db, limit))

@@ -45,8 +45,8 @@ _FOLDERS: Mapping[str, tuple[str, ...] | None] = {
     ".kiro/hooks": (".json",),
 }
 _LEFT_OUT = frozenset((".git", ".mainspring", ".venv", "__pycache__", "node_modules", ".DS_Store"))
-_MAX_DEPTH = 8
-_MAX_FILES = 20_000
+_MAX_DEPTH = 8  # folders
+_MAX_FILES = 20_000  # of an agent's folder; more is a project
 MAX_BYTES = 16_000_000
 """The maximum size of a file; larger ones are data, not definition."""
 

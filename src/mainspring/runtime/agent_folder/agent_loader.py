@@ -27,7 +27,7 @@ from mainspring.runtime.definition_files.scopes import Scopes
 from mainspring.runtime.skills.skill_discovery import IsPinned, discover
 from mainspring.runtime.subagent import BUILT_IN_SUBAGENTS, Subagent
 
-MAX_SUBAGENT_DEPTH = 5
+MAX_SUBAGENT_DEPTH = 5  # agents that call agents
 MAX_PARALLEL_SUBAGENTS = 100
 """Upper bounds that a folder cannot exceed."""
 
@@ -169,8 +169,8 @@ def _subagents(
 
 _AGENT_FILES = frozenset(("agent.yaml", "AGENTS.md", "CLAUDE.md"))
 _SKIPPED_FOLDERS = frozenset(("node_modules", "__pycache__", "dist", "build", "target", "venv"))
-_MAX_DEPTH = 4
-_MAX_FOLDERS = 5_000
+_MAX_DEPTH = 4  # folders below the one that is searched for agents
+_MAX_FOLDERS = 5_000  # searched
 
 
 def find_agent_folders(top: Path) -> Iterator[Path]:

@@ -14,7 +14,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.files.atomic_file import read_bounded, write_atomic
 
 _FILE = "canaries.json"
-_MAX_BYTES = 100_000
+_MAX_BYTES = 100_000  # of its settings
 
 
 class Canary(Struct, frozen=True, kw_only=True):

@@ -47,8 +47,8 @@ FILE = "agent.yaml"
 _MAX_BYTES = 100_000
 """Parsing a megabyte of YAML takes many seconds, and no manifest is that long."""
 _EFFORTS: tuple[str, ...] = get_args(Effort)
-_CRON_FIELDS = 5
-_MIN_SHARE, _MAX_SHARE = 0.1, 0.95
+_CRON_FIELDS = 5  # minute, hour, day, month, weekday
+_MIN_SHARE, _MAX_SHARE = 0.1, 0.95  # of the context for compaction's threshold
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
 """Keys whose field has another name."""
 SERVICE_KEYS = ("schedule", "grade")

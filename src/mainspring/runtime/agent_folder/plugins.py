@@ -43,7 +43,7 @@ VENDOR_MANIFESTS: dict[str, PluginKind] = {
 }
 _MAX_ENTRIES = 2_000
 """In one folder."""
-_MAX_PATH = 1_000
+_MAX_PATH = 1_000  # characters
 _TEXTS = ("version", "description", "homepage", "license")
 _SUPPORTED_KEYS = {"$schema", "name", "author", "repository", "keywords", "strict", *_TEXTS} | {
     *("skills", "agents", "commands", "hooks", "mcpServers")

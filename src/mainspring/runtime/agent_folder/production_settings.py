@@ -19,7 +19,7 @@ from mainspring.runtime.definition_files.yaml_reader import (
     YamlValueError,
 )
 
-_MAX_SUITE_BYTES = 50_000_000
+_MAX_SUITE_BYTES = 50_000_000  # of one suite, as `suite_files.py` reads it
 _SUITE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 

@@ -35,7 +35,7 @@ _TOOLS_FILE = "tools.json"
 _EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _MEMORIES = ("user", "project", "local")
 _ISOLATIONS = ("worktree", "shared")
-MAX_NAME = 64
+MAX_NAME = 64  # characters, as skills have
 
 
 class SubagentDiscovery(Struct, frozen=True, kw_only=True):

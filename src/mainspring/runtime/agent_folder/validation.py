@@ -26,7 +26,7 @@ from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.skills.skill_discovery import IsPinned, select_manifests
 from mainspring.runtime.subagent import Subagent
 
-MAX_INSTRUCTION_CHARS = 40_000
+MAX_INSTRUCTION_CHARS = 40_000  # about 10,000 tokens; longer ones are a finding
 _RULE_LINE = re.compile(
     r"^[\s>*+\-\d.)]*(?:\*\*)?"
     r"(?P<verb>always|must|never|do not|don't|must not|avoid|prefer)\b[\s:*]*(?P<rest>.{3,200})$",
@@ -73,7 +73,7 @@ def _instruction_rules(text: str) -> Iterator[tuple[int, tuple[frozenset[str], b
             yield number, (topic, rule["verb"].lower() in _NEGATIVE)
 
 
-_MAX_LABEL_CHARS = 80
+_MAX_LABEL_CHARS = 80  # of a part in the report
 _NOT_YET_SUPPORTED = "it is read and kept, but not supported yet"
 _FOREIGN = {
     "agent.json": "LangChain's description of an agent; agent.yaml is ours",

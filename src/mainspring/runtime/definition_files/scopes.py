@@ -82,8 +82,8 @@ class Scopes(Struct, frozen=True, kw_only=True):
         return path.as_posix()
 
 
-MAX_DEPTH = 6
-MAX_FOLDERS = 2000
+MAX_DEPTH = 6  # folders
+MAX_FOLDERS = 2000  # searched for definitions
 _SKIPPED_FOLDERS = frozenset(
     (".git", ".hg", ".svn", ".venv", "venv", "node_modules", "__pycache__")
 )

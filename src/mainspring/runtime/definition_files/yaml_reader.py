@@ -22,8 +22,8 @@ Node: TypeAlias = "yaml.nodes.Node"
 FieldReaders: TypeAlias = Mapping[str, Callable[[Node], object]]
 
 _YAML = "tag:yaml.org,2002:"
-_MAX_VALUES = 10_000
-_MAX_DEPTH = 20
+_MAX_VALUES = 10_000  # of a file, against aliases that multiply
+_MAX_DEPTH = 20  # against an exhausted stack
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 

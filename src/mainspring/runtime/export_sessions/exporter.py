@@ -18,7 +18,7 @@ from mainspring.runtime.session.session_summary import summarize_session, summar
 
 ExportFormat: TypeAlias = Literal["jsonl", "claude-code", "markdown", "html"]
 
-_PAGE = 500
+_PAGE = 500  # events read at once
 
 
 async def export_session(

@@ -41,7 +41,7 @@ _HEADING = re.compile(r"#{1,6} +(.{1,400})")
 _AUTHORS = {"user": "User", "agent": "Another agent", "system": "Note to the model"}
 _MAX_CHARS = 200_000
 """The maximum characters of one text, so that browsers can open the page."""
-_SUMMARY = 160
+_SUMMARY = 160  # characters of a folded part's first line
 _MAX_DEPTH = 32
 """The deepest nesting of subagents."""
 

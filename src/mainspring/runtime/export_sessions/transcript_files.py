@@ -28,7 +28,7 @@ from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.export_sessions.claude_code_transcript import ClaudeCodeLines
 from mainspring.runtime.export_sessions.conversation_fold import ConversationFold
 
-_PAGE = 500
+_PAGE = 500  # events read at once
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NAME = re.compile(r"[A-Za-z0-9_-]{1,120}")

@@ -25,8 +25,8 @@ from mainspring.runtime.import_sessions.source_session import (
     SourceThinking,
 )
 
-_MAX_INTEGER = 2**63 - 1
-_MAX_DEPTH = 50
+_MAX_INTEGER = 2**63 - 1  # what our log can store
+_MAX_DEPTH = 50  # against an exhausted stack
 _IMAGE_TYPES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 
 
@@ -142,9 +142,9 @@ def image_at(url: str) -> tuple[Block, ...]:
     return text_block("[an image was here]")
 
 
-MAX_FILE_BYTES = 256 << 20
-MAX_LINE_BYTES = 32 << 20
-MAX_FINDINGS = 1000
+MAX_FILE_BYTES = 256 << 20  # of one foreign session
+MAX_LINE_BYTES = 32 << 20  # of one of its lines, with images in it
+MAX_FINDINGS = 1000  # kept of one file
 HEAD_BYTES = 4 << 20
 """The most of a file that is read to recognize its format."""
 

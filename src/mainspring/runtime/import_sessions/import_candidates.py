@@ -25,7 +25,7 @@ from mainspring.runtime.import_sessions.foreign_json import (
 )
 from mainspring.runtime.import_sessions.source_session import Format, SourceSession
 
-MAX_FILES = 20_000
+MAX_FILES = 20_000  # looked at in a folder of another tool
 DEFAULT_FOLDERS: tuple[str, ...] = (
     ".claude/projects",
     ".codex/sessions",

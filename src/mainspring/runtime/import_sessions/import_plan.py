@@ -48,9 +48,9 @@ from mainspring.runtime.import_sessions.source_session import (
     SourceThread,
 )
 
-MAX_RESULT_CHARS = 100_000
-MAX_EVENTS = 500_000
-MAX_SUBAGENT_DEPTH = 32
+MAX_RESULT_CHARS = 100_000  # of one tool result
+MAX_EVENTS = 500_000  # of one session
+MAX_SUBAGENT_DEPTH = 32  # of its threads
 UNKNOWN_RESULT = (
     "Unknown: the imported file has no result for this call. It may or may not have been carried"
     " out; look before you repeat it."

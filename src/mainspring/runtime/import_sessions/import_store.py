@@ -26,6 +26,7 @@ from mainspring.core.events import (
 from mainspring.core.sender import Sender
 from mainspring.log.blobs import digest_of
 from mainspring.log.event_chain import EventDraft, chain_events, encode_scrubbed, to_row
+from mainspring.log.session_activity import encode_activity, fold_activity
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import Append, Head, SessionRow
 from mainspring.runtime.import_sessions.import_plan import (
@@ -167,6 +168,9 @@ class _ImportWriter:
     ) -> None:
         drafts = self._drafts(events, stored, base.seq)
         linked, head = chain_events(session_id, base, drafts)
+        activity = None  # a fork also has the events of its parent
+        if parent_id is None:
+            activity = fold_activity(self.planned.thread_id, linked)
         session = SessionRow(
             id=session_id,
             thread_id=self.planned.thread_id,
@@ -175,7 +179,9 @@ class _ImportWriter:
             head=head,
             parent_id=parent_id,
             parent_seq=base.seq,
+            activity=None if activity is None else encode_activity(activity),
             mac=self._mac(session_id, head),
+            status=None if activity is None else activity.status,
         )
         rows = [to_row(event) for event in linked]
         await self.log.store.create(session, rows, blobs=self._blobs(events))

@@ -51,7 +51,7 @@ from mainspring.runtime.import_sessions.source_session import (
     SourceThinking,
 )
 
-_MAX_EVENTS = 200_000
+_MAX_EVENTS = 200_000  # files of one session
 _NUMBER = re.compile(r"(\d+)")
 _EVENT_NAME = re.compile(r"(?:event[-_])?\d+(?:[-_].*)?\.json")
 _LISTS = ("trajectory", "history", "events")

@@ -13,12 +13,12 @@ from mainspring.harness.permissions.tool_names import canonical_name
 
 InsightKind: TypeAlias = Literal["waste", "failure", "missing_rule", "unused"]
 
-BYTES_PER_TOKEN = 4
+BYTES_PER_TOKEN = 4  # of English text, for an estimate
 MAX_KEYS = 50_000
 """The limit per kind, so that memory stays bounded for any logs."""
-MAX_PLACES = 20
-_MAX_EVENTS = 5
-_MAX_SUBJECT = 160
+MAX_PLACES = 20  # kept of one finding
+_MAX_EVENTS = 5  # kept of one place
+_MAX_SUBJECT = 160  # characters
 _SUBJECT_KEYS = ("command", "cmd", "file_path", "path", "pattern", "url", "query", "description")
 
 

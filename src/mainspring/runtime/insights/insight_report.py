@@ -40,8 +40,8 @@ _EXCLUDED_FAILURES: frozenset[Failure] = frozenset(("denied", "cancelled", "in_d
 _QUOTED = re.compile(r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{0,200}`")
 _PATH = re.compile(r"(?:\.{0,2}/)[^\s:,;)\]]+")
 _NUMBER = re.compile(r"\d+")
-_MIN_SESSIONS = 2
-_MIN_FAILURES = 3
+_MIN_SESSIONS = 2  # in which the same thing happened; once is chance
+_MIN_FAILURES = 3  # of one tool
 
 
 @dataclass(slots=True)
@@ -88,7 +88,7 @@ def error_signature(text: str) -> str:
     return shorten(line, 120)
 
 
-_PAGE = 1000
+_PAGE = 1000  # events read at once
 _AUTOMATED_ORIGINS: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
 """Sessions with these origins do not count."""
 _TYPES = event_types(

@@ -30,7 +30,7 @@ _CORRECTION = re.compile(
 _NEGATION = re.compile(r"\b(?:don'?t|not|never|no|stop|shouldn'?t)\b", re.IGNORECASE)
 _NEGATION_MARK = "¬"
 _SENTENCE = re.compile(r"[.!?\n]+")
-_MAX_TEXT = 4_000
+_MAX_TEXT = 4_000  # characters of a message that are read
 _WORDS = range(3, 31)
 _FILLERS = frozenset(
     tokenize(
@@ -40,12 +40,12 @@ _FILLERS = frozenset(
         " never not no don dont shouldn shouldnt must should stop t"
     )
 )
-_MIN_SIMILARITY = 0.6
-_MAX_COMPARED = 50
-_MAX_COMMAND = 120
+_MIN_SIMILARITY = 0.6  # of two corrections that ask for the same rule
+_MAX_COMPARED = 50  # corrections; the time grows with the square
+_MAX_COMMAND = 120  # characters
 _SPECIAL = re.compile(r"[*()\\]")
-_MIN_SESSIONS, _MIN_TIMES = 2, 3
-_MIN_ALLOWED, _MIN_DENIED = 3, 2
+_MIN_SESSIONS, _MIN_TIMES = 2, 3  # in which a rule was missing, and times in all
+_MIN_ALLOWED, _MIN_DENIED = 3, 2  # times that a person allowed, or denied, the same
 _DENIED_ELSEWHERE = "The user doesn't want to proceed with this tool use"
 """The text with which Claude Code records a denial."""
 

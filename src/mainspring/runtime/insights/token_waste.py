@@ -21,16 +21,16 @@ from mainspring.runtime.insights.insight import (
     ObservedCall,
 )
 
-_HUGE_TOKENS = 5_000
+_HUGE_TOKENS = 5_000  # of one result
 _MIN_PROMPT = 5_000
 """For shorter prompts, a cache miss costs almost nothing."""
-_MISSED_SHARE = 0.1
+_MISSED_SHARE = 0.1  # of the input that could have come from the cache
 _CACHE_LIFETIME = timedelta(minutes=5)
 """How long providers keep a cache entry by default."""
-_MIN_REPEATS = 2
+_MIN_REPEATS = 2  # of a call with the same result
 _MIN_SENT = 50_000
 """With fewer tokens sent, the shares mean nothing."""
-_MIN_SHARE = 0.05
+_MIN_SHARE = 0.05  # of all tokens, below which nothing is worth a finding
 _encode = msgspec.json.Encoder(order="sorted").encode
 
 

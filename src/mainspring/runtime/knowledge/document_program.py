@@ -20,8 +20,8 @@ try:
 except ImportError:
     pypdf = None
 
-_MAX_PAGES = 5_000
-_MAX_MEMORY = 2_000_000_000
+_MAX_PAGES = 5_000  # of a PDF
+_MAX_MEMORY = 2_000_000_000  # bytes for the program that reads a document
 
 
 def main(name: str, max_seconds: int) -> int:

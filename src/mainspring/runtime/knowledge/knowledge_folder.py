@@ -18,11 +18,11 @@ from mainspring.runtime.knowledge.documents import MAX_BYTES, DocumentPart, read
 from mainspring.runtime.packages.hidden_text import find_hidden_text
 from mainspring.runtime.packages.scan_text import find_matches, scanned_text
 
-MAX_DOCUMENTS = 20_000
-_MAX_DEPTH = 8
-_BATCH = 50
+MAX_DOCUMENTS = 20_000  # of one agent
+_MAX_DEPTH = 8  # folders
+_BATCH = 50  # documents indexed in one transaction
 _SCOPE = "knowledge"
-_MORE_HITS = 2
+_MORE_HITS = 2  # times as many hits as are asked for, since several may be of one document
 _MIN_OVERLAP = 0.12
 """The least overlap of a passage that covers a question: about a quarter of its words, with rare
 words counting more."""

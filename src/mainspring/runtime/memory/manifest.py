@@ -16,11 +16,11 @@ from mainspring.runtime.memory.learning.consolidation import ARCHIVE
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE
 
-MAX_PICKED = 5
-MAX_ENTRIES = 400
-_MAX_LINE = 200
-_MAX_MESSAGE = 4_000
-_RECENT_CALLS = 10
+MAX_PICKED = 5  # as many as recall chooses
+MAX_ENTRIES = 400  # about 16,000 tokens for the small model
+_MAX_LINE = 200  # characters of an entry
+_MAX_MESSAGE = 4_000  # characters of the message
+_RECENT_CALLS = 10  # named, since they say what is being done
 _SYSTEM = (
     "You choose which memories help with a message. You are given a list of memories, the tools"
     ' that were used last, and the message. Answer with a JSON object {"memories": [...]} of at'

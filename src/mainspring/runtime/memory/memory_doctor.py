@@ -10,8 +10,8 @@ from mainspring.core.errors import InvalidInput
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, MAX_BYTES, Note, has_git_conflict, parse_note
 
-MAX_INDEX_LINES = 200
-MAX_INDEX_BYTES = 25_000
+MAX_INDEX_LINES = 200  # Claude Code's limit for MEMORY.md
+MAX_INDEX_BYTES = 25_000  # Claude Code's limit for MEMORY.md
 
 
 class MemoryFinding(Struct, frozen=True, kw_only=True):

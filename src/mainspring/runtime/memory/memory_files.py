@@ -25,7 +25,7 @@ from mainspring.files.written_files import WRITTEN_FILES
 
 MARKER = ".sealed"
 """A folder that has this file is encrypted."""
-_MAX_DEPTH = 4
+_MAX_DEPTH = 4  # folders
 _PREFIX = b"mainspring-sealed-1:"
 
 

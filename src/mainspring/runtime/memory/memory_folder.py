@@ -60,7 +60,7 @@ from mainspring.runtime.memory.note import (
     without_index_line,
 )
 
-MAX_NOTES = 100_000
+MAX_NOTES = 100_000  # of one scope
 _ON_DISK = Change(author=Sender(kind="system", id="disk"), reason="edited on disk")
 
 

@@ -33,7 +33,7 @@ _PENDING = f"{FOLDER}/pending.json"
 _READERS = f"{FOLDER}/readers.jsonl"
 _PURGES = f"{FOLDER}/purges.json"
 """Paths of memories that are being purged."""
-_MAX_BYTES = 200_000_000
+_MAX_BYTES = 200_000_000  # of the file of versions
 _GIT_FILES = {
     ".gitattributes": "# Git adds the lines of both sides.\nMEMORY.md merge=union\n"
     "[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9].md merge=union\n.history/*.jsonl merge=union\n",

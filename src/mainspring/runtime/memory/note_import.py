@@ -20,7 +20,7 @@ from mainspring.runtime.memory.note import INDEX_FILE, MAX_BYTES, Note, note_pat
 
 ImportOutcome: TypeAlias = Literal["imported", "present", "refused"]
 _ENDINGS = (".md", ".markdown", ".txt")
-_MAX_FILES = 20_000
+_MAX_FILES = 20_000  # of a foreign folder
 _WIKI_LINK = re.compile(r"\[\[([^\]|#\n]{1,200})")
 _UNSAFE = re.compile(r"[^A-Za-z0-9._/ -]+")
 

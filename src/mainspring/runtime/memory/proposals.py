@@ -36,8 +36,8 @@ from mainspring.runtime.memory.note import (
 
 FOLDER = ".proposals"
 _DECISIONS = f"{FOLDER}/decisions.jsonl"
-_MAX_DECISION_BYTES = 10_000_000
-MAX_PROPOSALS = 100
+_MAX_DECISION_BYTES = 10_000_000  # of the file of decisions
+MAX_PROPOSALS = 100  # that wait; more are not reviewed by anybody
 _ID_LENGTH = 12
 """The fewest characters of an id that a person must type."""
 

@@ -38,11 +38,11 @@ from mainspring.runtime.memory.search.past_sessions import SESSION, PastMessage,
 TEAM = "team"
 """The scope of memories that people share; a person must agree to each addition."""
 NOT_VERIFIED = "written by others, not verified"
-_BYTES_PER_TOKEN = 3.5
+_BYTES_PER_TOKEN = 3.5  # of English text, for an estimate
 WAKE_UP_TOKENS = 600
 """What memory costs each session before anything is asked: the index of about 20 memories. Half of
 it shows too few to know what there is; recall and search find the others."""
-_IDENTITY_SHARE = 1 / 3
+_IDENTITY_SHARE = 1 / 3  # of the opening text's budget, for notes about the person
 _LOG_SHARE = 1 / 4
 """Of the budget: lines about the person; the logs of today and yesterday. The index has the
 rest."""

@@ -36,8 +36,8 @@ from mainspring.runtime.move_sessions.workspace_archive import (
 
 LOG = "log.jsonl"
 MANIFEST = "manifest.json"
-FORMAT = 1
-_MAX_MANIFEST = 64 << 20
+FORMAT = 1  # its version
+_MAX_MANIFEST = 64 << 20  # bytes
 
 
 class BundleManifest(Struct, frozen=True, kw_only=True):
@@ -225,8 +225,8 @@ def _member(archive: tarfile.TarFile, name: str) -> tarfile.TarInfo:
     return entry
 
 
-_BLOCK = 512
-_MAX_PAX = 16_384
+_BLOCK = 512  # bytes of a tar's block
+_MAX_PAX = 16_384  # bytes of a tar's extended header
 _FILE, _LINK, _FOLDER, _PAX = b"0", b"2", b"5", b"x"
 _PAX_NAMES = frozenset({"path", "linkpath"})
 

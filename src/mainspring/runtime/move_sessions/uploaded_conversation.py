@@ -42,8 +42,8 @@ from mainspring.runtime.import_sessions.source_session import (
     SourceThinking,
 )
 
-MAX_TITLE: Final = 512
-_MAX_NAME: Final = 200
+MAX_TITLE: Final = 512  # characters
+_MAX_NAME: Final = 200  # characters
 _PDF: Final = "application/pdf"
 _NOT_MOVED: Final = "[a file or link was here; it stayed on the other machine]"
 

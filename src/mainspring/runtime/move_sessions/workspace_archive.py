@@ -24,20 +24,20 @@ from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.files.openat import open_absolute, open_beneath
 
 PREFIX = "workspace/"
-MAX_ENTRIES = 200_000
-MAX_BYTES = 4 << 30
+MAX_ENTRIES = 200_000  # of a workspace
+MAX_BYTES = 4 << 30  # of a workspace, unpacked
 _OWN_FOLDER = ".mainspring"
 """Stores, settings and secrets of an installation: never moved with a workspace."""
 _MAX_PATH = 1024
 """The longest path, in bytes."""
-_MAX_DEPTH = 100
+_MAX_DEPTH = 100  # folders
 _MAX_NAMES = 32 << 20
 """The limit in bytes for all paths together, as the manifest encodes them."""
 _HASH = 70
 """Characters in the manifest beside each path."""
-_MAX_LEFT_OUT = 1000
-_MAX_TIME = 8**11 - 1
-_CHUNK = 1 << 20
+_MAX_LEFT_OUT = 1000  # paths named in the report
+_MAX_TIME = 8**11 - 1  # the largest that a tar's field of 11 octal digits holds
+_CHUNK = 1 << 20  # bytes read at once
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from mainspring.runtime.packages.scan_rule import ScanMatch, Severity
 
-_MAX_EXCERPT = 160
+_MAX_EXCERPT = 160  # characters of a finding
 _TAGS = r"\U000e0000-\U000e007f"
 _SELECTORS = r"\ufe00-\ufe0f\U000e0100-\U000e01ef"
 _BIDI_CONTROLS = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")

@@ -18,7 +18,7 @@ from mainspring.runtime.packages.scan import ScanReport
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 
 _REPLACED = "replaced"
-_STALE_AFTER = timedelta(hours=1)
+_STALE_AFTER = timedelta(hours=1)  # a download that was broken off; its folder is removed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

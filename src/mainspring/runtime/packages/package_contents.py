@@ -21,10 +21,10 @@ from mainspring.files.atomic_file import open_regular
 
 MANIFEST = "SKILL.md"
 
-_MAX_DEPTH = 16
-_MAX_FOLDER_DEPTH = 32
-_MAX_PATH = 512
-_MAX_SEGMENT_BYTES = 255
+_MAX_DEPTH = 16  # of archives' folders
+_MAX_FOLDER_DEPTH = 32  # of folders on disk
+_MAX_PATH = 512  # bytes
+_MAX_SEGMENT_BYTES = 255  # the kernel's NAME_MAX
 _ENTRY = b"PK\x01\x02"
 # An entry without a name makes `is_dir` raise an IndexError.
 _UNREADABLE = (
@@ -36,7 +36,7 @@ _UNREADABLE = (
     IndexError,
 )
 _MACOS = "__MACOSX"
-_UNIX = (3, 19)
+_UNIX = (3, 19)  # the systems of a ZIP entry whose modes are Unix's (APPNOTE 4.4.2)
 
 
 class PackageLimits(Struct, frozen=True, kw_only=True):

@@ -118,9 +118,9 @@ SEVERITIES: tuple[Severity, ...] = ("danger", "caution", "note")
 """Worst first."""
 MAX_SCANNED_BYTES = 1_000_000
 """The most bytes of one file that are scanned. The hash covers all of it."""
-_MAX_HITS = 300
-_MAX_PER_RULE = 5
-_MAX_HOSTS = 100
+_MAX_HITS = 300  # of a whole package
+_MAX_PER_RULE = 5  # shown of one rule
+_MAX_HOSTS = 100  # named in a report
 _READABLE: tuple[FileKind, ...] = ("script", "prose", "data")
 
 

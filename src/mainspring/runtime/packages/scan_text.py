@@ -40,9 +40,9 @@ _WITHOUT_MARKUP = bytes.maketrans(b"*`", b"  ")
 """Replaces bold and code markup with spaces."""
 _MAX_MATCHES = 1000
 """The most matches of one rule in one file."""
-_LONG_LINE = 5000
-_LONG_BLOB = 400
-_MAX_DECODED = 100_000
+_LONG_LINE = 5000  # characters: nobody reads them in a review
+_LONG_BLOB = 400  # characters of base64 that may hide a program
+_MAX_DECODED = 100_000  # bytes of it that are decoded and scanned
 _HOST = compile_pattern(r"https?://[a-z0-9][a-z0-9.-]*")
 _INLINE_PROGRAM = re.compile(rb"\s+-(?:m\s+json\.tool\b|(?:[np]{0,2}e|c)\s)")
 _RUNS_INPUT = compile_pattern(

@@ -15,9 +15,9 @@ from urllib.parse import urlsplit, urlunsplit
 
 from mainspring.core.errors import InvalidInput, TooLarge
 
-MAX_FILES = 20_000
-MAX_BYTES = 200_000_000
-_SECONDS = 180
+MAX_FILES = 20_000  # of a source
+MAX_BYTES = 200_000_000  # of a source
+_SECONDS = 180  # for one source
 _SCHEMES = ("https", "ssh", "file")
 _SCP_LIKE = re.compile(r"[A-Za-z0-9_][\w.-]{0,63}@[A-Za-z0-9][\w.-]{0,252}:(?!:)[^\s]{1,1000}")
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w-]{0,100}/[A-Za-z0-9_.][\w.-]{0,100}")

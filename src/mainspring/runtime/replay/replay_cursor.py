@@ -29,7 +29,7 @@ from mainspring.runtime.replay.recording import (
 )
 
 HOOK_STOPPED = "hook_stopped"
-_DIFF_LINES = 16
+_DIFF_LINES = 16  # of the first difference
 
 
 class RecordedCrash(BaseException):

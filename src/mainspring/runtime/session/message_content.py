@@ -23,7 +23,7 @@ from mainspring.core.errors import InvalidInput
 Content: TypeAlias = str | Path | Block | Sequence[str | Path | Block]
 """Text, a file, a block, or several of them. Images, PDF files and text files can be sent."""
 
-MAX_FILE_BYTES = 20_000_000
+MAX_FILE_BYTES = 20_000_000  # of an attached file, before it is encoded
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 
 

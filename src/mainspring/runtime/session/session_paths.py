@@ -18,7 +18,7 @@ from mainspring.harness.permissions.policy import Policy, is_hidden, is_unchange
 from mainspring.harness.permissions.protected_path_watcher import GitRepositories
 from mainspring.runtime.mcp_server import McpServer
 
-_MAX_DENIED_PATHS = 200
+_MAX_DENIED_PATHS = 200  # that a sandbox hides; each is a mount
 TEAM_MEMORY_FILE = ".mainspring/team-memory"
 """In the home folder: the path of the folder of a team's memories."""
 SERVED_STATE_FOLDER = ".state"

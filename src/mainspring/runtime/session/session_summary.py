@@ -27,7 +27,7 @@ from mainspring.runtime.session.activity_line import read_lines
 from mainspring.runtime.skills.substitution import typed_text
 
 _CREATED = event_types(events.SessionCreated)
-_MAX_OPENING_EVENTS = 20
+_MAX_OPENING_EVENTS = 20  # among which the first message is
 _WORKSPACE_EVENT_TYPES = event_types(events.SandboxOpened, events.SessionReceived)
 _FOOTPRINT_EVENT_TYPES = event_types(
     events.SandboxOpened, events.WorkspaceSnapshotted, events.WorkspaceRestored

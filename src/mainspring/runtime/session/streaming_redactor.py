@@ -14,7 +14,7 @@ from mainspring.log.event_chain import Scrub, encode_scrubbed
 
 BOUNDARIES = " \t\n\r\f\u3000、。！，？：；"
 """No secret contains one of these, so a word is complete once one of them follows it."""
-_LONG_WORD_CHARS = 16
+_LONG_WORD_CHARS = 16  # a word that may become a secret is held back until it ends
 _LINE_END = "\\$^M"
 """Characters that tools print for the end of a line; white space is allowed, too."""
 _LONG_WORD = re.compile(rf"[A-Za-z0-9+/_=.-]{{{_LONG_WORD_CHARS}}}[{re.escape(_LINE_END)}\s]*$")
@@ -28,7 +28,7 @@ _OPEN_SECRET = re.compile(
 (`echo ... | sudo -S`); an XML element without its end."""
 _SECRET_WORDS = ("pass", "pw", "contrase", "echo", "printf", "<")
 """Every ASCII text that `_OPEN_SECRET` matches contains one of these, in lower case."""
-_OPEN_CHARS = 300
+_OPEN_CHARS = 300  # of text held back at most, about a line
 _RECHECK_CHARS = 250
 """A check scans the whole text: the longer it is, the more must be added before the next check."""
 

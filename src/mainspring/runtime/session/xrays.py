@@ -16,6 +16,7 @@ from mainspring.harness.context.provenance import RequestPart, ToolPart, request
 from mainspring.harness.context.request_builder import PromptPrefix
 from mainspring.harness.context.xray import (
     ModelCall,
+    ModelCallFold,
     TokenBreakdown,
     decode_prefix,
     model_calls,
@@ -26,7 +27,9 @@ from mainspring.harness.context.xray import (
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
-COUNTED_SESSIONS = 20
+COUNTED_SESSIONS = 20  # whose token counts correct the estimate
+_EVENTS_AT_ONCE = 4000
+"""Events of one part of a log: a few megabytes."""
 _CALLS = (AgentToolUse, AgentMcpToolUse, AgentCustomToolUse)
 _CALL_TYPES = event_types(*_CALLS)
 
@@ -67,6 +70,32 @@ async def read_shots(log: SessionLog, session: SessionRow) -> list[ModelCall]:
     )
 
 
+async def read_shots_between(
+    log: SessionLog, session: SessionRow, first: int, last: int
+) -> tuple[list[ModelCall], bool]:
+    """The turns with these numbers, and whether there are more. It reads the log in parts, and
+    holds one part and these turns in memory, however long the log is."""
+    fold = ModelCallFold(session.thread_id, first=first, last=last)
+    prefixes: dict[str, PromptPrefix] = {}
+    after = 0
+    while not fold.is_complete:
+        events = await log.read(session.id, after=after, limit=_EVENTS_AT_ONCE)
+        if not events:
+            break
+        after = events[-1].seq
+        digests = prefix_digests(events) - prefixes.keys()
+        prefixes |= {digest: decode_prefix(await log.blob(digest)) for digest in digests}
+        await to_thread.run_sync(partial(_apply, fold, events, prefixes))
+    return fold.calls, fold.is_complete
+
+
+def _apply(
+    fold: ModelCallFold, events: Sequence[Event], prefixes: Mapping[str, PromptPrefix]
+) -> None:
+    for event in events:
+        fold.apply(event, prefixes)
+
+
 async def explain_shot(
     log: SessionLog, session: SessionRow, call: ModelCall
 ) -> tuple[tuple[RequestPart, ...], tuple[ToolPart, ...]]:
@@ -88,8 +117,8 @@ def previous_shot(calls: Sequence[ModelCall], call: ModelCall) -> ModelCall | No
     return calls[call.number - 2] if call.number > 1 else None
 
 
-def shot_view(calls: Sequence[ModelCall], call: ModelCall, *, with_request: bool) -> ShotView:
-    """`calls`: all calls of its session."""
+def shot_view(call: ModelCall, previous: ModelCall | None, *, with_request: bool) -> ShotView:
+    """`previous`: the call before it; `None` for the first."""
     parts = token_breakdown(call)
     return ShotView(
         call=call.number,
@@ -101,7 +130,7 @@ def shot_view(calls: Sequence[ModelCall], call: ModelCall, *, with_request: bool
         usage=None if call.end is None else call.end.model_usage,
         cache_break=call.start.cache_break,
         messages=len(call.request.messages),
-        kept_messages=request_diff(call, previous_shot(calls, call)).kept_messages,
+        kept_messages=request_diff(call, previous).kept_messages,
         stop_reason=None if call.end is None else call.end.stop_reason,
         request=call.request if with_request else None,
     )

@@ -128,7 +128,7 @@ _REASONS = {
     "cleanupPeriodDays": "sessions are kept until they are deleted",
 }
 _MANAGED_ONLY = {"allowManagedHooksOnly", "strictPluginOnlyCustomization"}
-_SETTINGS_POSITION = 5
+_SETTINGS_POSITION = 5  # of settings among the parts of a report
 _UNKNOWN_KEY_MESSAGE = "it is unknown and has no effect"
 
 DescribeHooks: TypeAlias = Callable[

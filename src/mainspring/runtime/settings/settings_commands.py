@@ -14,10 +14,10 @@ from mainspring.core.errors import InvalidInput
 from mainspring.runtime.definition_files.settings_file import StatusLineSetting
 from mainspring.runtime.mcp_server import McpServer
 
-_KEY_SECONDS = 30.0
-_HEADERS_SECONDS = 10.0
-_STATUS_SECONDS = 5.0
-_MAX_LINES = 3
+_KEY_SECONDS = 30.0  # for `apiKeyHelper`, which may ask a vault
+_HEADERS_SECONDS = 10.0  # for `otelHeadersHelper`
+_STATUS_SECONDS = 5.0  # for `statusLine`, which a person waits for
+_MAX_LINES = 3  # of its output
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 

@@ -24,8 +24,8 @@ from mainspring.runtime.packages.scan_text import find_matches, scanned_text
 
 _FILE = Path(".mainspring") / "mcp-tools.json"
 _ERA_FILE = Path(".mainspring") / "mcp-legacy.json"
-_ERA_SECONDS = 7 * 24 * 3600.0
-_MAX_BYTES = 16 << 20
+_ERA_SECONDS = 7 * 24 * 3600.0  # a week; then a server is asked again which protocol it speaks
+_MAX_BYTES = 16 << 20  # of the file of pins
 _Pins = dict[str, dict[str, str]]
 
 

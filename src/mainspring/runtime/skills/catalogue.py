@@ -22,9 +22,9 @@ else:
 
 BYTES_PER_TOKEN = 3.5
 """A low estimate, so that token counts err on the high side."""
-_MAX_TOKENS = 8_000
-_MIN_TOKENS = 1_000
-_SHARE_OF_WINDOW = 100
+_MAX_TOKENS = 8_000  # of the list of skills
+_MIN_TOKENS = 1_000  # of the list of skills, with a small context
+_SHARE_OF_WINDOW = 100  # the list takes one part in so many of the context
 _SEARCH_NOTE = (
     "{count} more skills are not listed: find them by what they are for with `skill_search`."
 )
@@ -91,7 +91,7 @@ def _line(skill: Skill) -> str:
     return f'<skill name="{escape(name)}">{escape(description, quote=False)}</skill>'
 
 
-_MAX_RESULTS = 10
+_MAX_RESULTS = 10  # of a search
 _SEARCH_TRAITS = Traits(read_only=True, concurrent=True, in_doubt="retry")
 _SEARCH_SPEC = ToolSpec(
     name="skill_search",

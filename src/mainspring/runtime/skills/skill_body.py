@@ -42,8 +42,8 @@ else:
 RunCommand: TypeAlias = Callable[[str], Awaitable[str]]
 """Runs a command and returns its output. Raises: MainspringError: it may not run, or it failed."""
 
-MAX_COMMANDS = 20
-MAX_OUTPUT_CHARS = 8_000
+MAX_COMMANDS = 20  # of one skill whose output becomes part of it
+MAX_OUTPUT_CHARS = 8_000  # of one of them
 _INLINE = re.compile(r"(?<!\S)!`([^`\n]+)`")
 _BLOCK_OPENING, _BLOCK_CLOSING = "```!", "```"
 
@@ -152,7 +152,7 @@ def _not_run_note(text: str, why: str) -> str:
 
 MAX_CHARS = 20_000
 """The most of a skill's text that the model gets at once: about 5,000 tokens."""
-_MAX_FILES = 50
+_MAX_FILES = 50  # listed below the body
 _END_TAG = re.compile(r"<(?=/skill\b)", re.IGNORECASE)
 
 

@@ -24,8 +24,8 @@ SkillKind: TypeAlias = Literal["skill", "command"]
 
 MAX_LISTED_CHARS = 1536
 """The most characters of a description that the model sees."""
-_MAX_DESCRIPTION = 1024
-_MAX_NAME = 64
+_MAX_DESCRIPTION = 1024  # characters: the specification of SKILL.md
+_MAX_NAME = 64  # characters: the specification of SKILL.md
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 _EFFORTS: tuple[Effort, ...] = get_args(Effort)
 _CONTEXTS = ("fork", "inline", "inherit")

@@ -35,7 +35,7 @@ _REPLACED = "replaced"
 _ARCHIVES = (".zip", ".skill")
 _ARCHIVE_LIMITS = PackageLimits(max_bytes=LIMITS.max_bytes, max_files=DISK_LIMITS.max_files)
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_MAX_NAME = 64
+_MAX_NAME = 64  # characters: the specification of SKILL.md
 _OWN_PLACES = ("skills", ".mainspring/skills", ".claude/skills", ".agents/skills")
 _REFUSED = ("link-out", "special-file")
 
@@ -182,7 +182,7 @@ def _join_names(skills: Sequence[Skill]) -> str:
     return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
 
 
-_MAX_DESCRIPTION = 1024
+_MAX_DESCRIPTION = 1024  # characters: the specification of SKILL.md
 _NEW_SKILL_TEXT = """\
 ---
 name: {name}

@@ -16,9 +16,9 @@ from mainspring.runtime.definition_files.finding import Finding
 from mainspring.runtime.definition_files.frontmatter_fields import read_text
 
 FIELDS = ("name", "description", "license", "compatibility", "metadata", "allowed-tools")
-_MAX_NAME = 64
-_MAX_DESCRIPTION = 1024
-_MAX_COMPATIBILITY = 500
+_MAX_NAME = 64  # characters: the specification of SKILL.md, as are the next two
+_MAX_DESCRIPTION = 1024  # characters
+_MAX_COMPATIBILITY = 500  # characters
 _FENCE = "---"
 
 Node: TypeAlias = yaml.nodes.Node

@@ -13,7 +13,7 @@ from msgspec import Struct
 from mainspring.core.content import Block, TextBlock, plain_text
 from mainspring.runtime.skills.skill import Skill
 
-_MAX_NAMES = 100
+_MAX_NAMES = 100  # of arguments
 _FACT = r"\$\{(?:CLAUDE|MAINSPRING)_(?P<fact>SESSION_ID|SKILL_DIR|PROJECT_DIR|EFFORT)\}"
 _ONLY_FACTS = re.compile(_FACT)
 

@@ -32,7 +32,7 @@ from mainspring.runtime.subagents.thread_worktrees import ThreadWorktrees, join_
 _CLOSE_TRAITS = Traits(in_doubt="retry", on_interrupt="block")
 _UNKNOWN_PATHS = (".",)
 """The paths to authorize before the changes are known: the whole workspace."""
-_MAX_SHOWN_PATHS = 200
+_MAX_SHOWN_PATHS = 200  # changed by a subagent
 
 
 def close_worktree_tool(supervisor: SubagentSupervisor, node: ThreadNode) -> Tool:
@@ -144,7 +144,7 @@ _CLOSE_SPEC = ToolSpec(
 _MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
 _MAX_DESCRIPTIONS = 24_000
 """The limit in characters for all types together, because every request contains them."""
-_SHORTEST = 40
+_SHORTEST = 40  # characters of an answer that is kept whole
 _ISOLATION: Mapping[str, object] = {
     "type": "string",
     "enum": ["shared", "worktree"],

@@ -16,7 +16,7 @@ from mainspring.core.events import KnownPayload, ThreadCreated, WorktreeClosed, 
 from mainspring.core.ports import ClosedWorktree, Worktree, Worktrees
 from mainspring.harness.state.thread_tree import ThreadNode
 
-_MAX_NAMED_PATHS = 20
+_MAX_NAMED_PATHS = 20  # in an error
 
 
 class ThreadWorktrees(Struct, kw_only=True):

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from statistics import fmean
 from typing import TypeVar
 
-ALPHA = 0.3
-START = 0.5
-CANDIDATES = 5
-CHOSEN = 2
+ALPHA = 0.3  # the weight of a new reward: the last seven uses make up nine tenths of the value
+START = 0.5  # the utility of what was never credited
+CANDIDATES = 5  # by relevance, among which utility may choose
+CHOSEN = 2  # of them
 _MIN_SUBJECTS = 8
 """With fewer credited subjects, noise cannot be estimated from all of them together."""
-_MIN_CREDITS = 2
+_MIN_CREDITS = 2  # before the value of one subject is believed
 _MIN_SURPRISE = 3.0
 """Standard deviations above what noise explains; high, because the test is repeated often."""
 

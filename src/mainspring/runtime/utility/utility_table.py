@@ -23,7 +23,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.utility.ranking import START, Utility, with_reward
 
-_PAGE = 200
+_PAGE = 200  # sessions read at once
 _SCHEMA = """
 CREATE TABLE IF NOT EXISTS sessions (id TEXT PRIMARY KEY, seq INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS uses (

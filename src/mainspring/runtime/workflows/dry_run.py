@@ -28,7 +28,7 @@ from mainspring.runtime.workflows.session_steps import format_problem
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 
 _DRY = Sender(kind="system", id="dry-run")
-_MAX_ANSWERS = 1000
+_MAX_ANSWERS = 1000  # of a dry run to its gates, so that a rejecting loop ends
 _FAILED = "failed"
 """The key of a recorded output that is a failure, with its reason."""
 

@@ -24,13 +24,13 @@ _WITH_SESSION = frozenset(("command", "prompt", "bash", "script"))
 
 async def run_node(context: RunContext, scope: Scope, node: Node) -> bool:
     """Run a node, with its retries, and record its end. Returns false if it waits."""
-    path = scope.path(node)
+    path, retries = scope.path(node), 0
     while True:
         state = context.state.nodes.get(path)
         attempt = context.state.attempts(path) + 1 if state is None else state.attempt
         session_id = context.step_id(path, attempt)
         if state is None:
-            context.steps += 1
+            context.steps += min(retries, 1)  # the graph has counted the first start
             await context.append(
                 WorkflowNodeStarted(
                     workflow_run_id=context.state.id,
@@ -56,6 +56,7 @@ async def run_node(context: RunContext, scope: Scope, node: Node) -> bool:
             again = _reset(context, (path,), f"attempt {attempt} failed")
             await context.record(path, attempt, result, again, session_id=session_id)
             await context.runner.wait(retry.delay_ms * 2 ** (attempt - 1) / 1000)
+            retries += 1
             continue
         await context.record(path, attempt, result)
         return True

@@ -62,6 +62,7 @@ class RunContext:
     """The values of `ARTIFACTS_DIR` and the other names of the run."""
     on_event: Callable[[Event], None]
     steps: int = 0
+    """How many nodes this process has started."""
     stop_reason: str | None = None
     """Why the run is to end now."""
     over_limit: str | None = None

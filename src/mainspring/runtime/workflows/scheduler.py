@@ -125,6 +125,7 @@ class GraphRun:
                 self._release(node)
                 continue
             self._running += 1
+            self._context.steps += state is None  # before the next one is compared with the limit
             start_soon(self._run, node)
 
     async def _decline(self, node: Node) -> Awaitable[None] | None:

@@ -32,7 +32,7 @@ COMMAND_FOLDERS = ("workflows/commands", ".archon/commands")
 SCRIPT_FOLDERS = ("workflows/scripts", ".archon/scripts")
 _MAX_FILES = 1000
 """Workflow files of one folder; more are not workflows that people keep."""
-_MAX_DEPTH = 3
+_MAX_DEPTH = 3  # folders of a pack
 _RUNTIMES = {".ts": "bun", ".js": "bun", ".py": "uv"}
 _NOT_WORKFLOWS = frozenset(("commands", "scripts", "node_modules"))
 Trust: TypeAlias = Literal["user", "trusted", "changed", "unknown"]

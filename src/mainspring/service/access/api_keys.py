@@ -34,10 +34,10 @@ from mainspring.service.storage.repository import IndexColumns, ListQuery, Repos
 
 PREFIX = "msk_"
 KIND = "api_key"
-MIN_CHOSEN_SECRET = 32
-_MIN_DISTINCT_CHARS = 12
-MAX_SECRET = 512
-LAST_USED_INTERVAL = timedelta(hours=1)
+MIN_CHOSEN_SECRET = 32  # characters of a key that a person chose
+_MIN_DISTINCT_CHARS = 12  # of it, so that it is not "aaaa..."
+MAX_SECRET = 512  # characters
+LAST_USED_INTERVAL = timedelta(hours=1)  # between two writes of the time of use
 ADMIN_KEY_VARIABLE = "MAINSPRING_ADMIN_KEY"
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]

@@ -39,9 +39,9 @@ from mainspring.service.storage.repository import (
 KIND = "audit"
 _ANCHOR = "audit_anchor"
 _GENESIS_HASH = "0" * 64
-_TRIES = 32
-_BATCH = 500
-_TENANTS_KEPT = 10_000
+_TRIES = 32  # appends to a chain that others write, too
+_BATCH = 500  # entries read at once
+_TENANTS_KEPT = 10_000  # whose last entry is cached
 
 AuditActor: TypeAlias = Literal["human", "agent", "worker", "nobody"]
 

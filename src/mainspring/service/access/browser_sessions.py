@@ -23,9 +23,9 @@ from mainspring.log.records import Records
 from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "browser_session"
-LIFETIME = timedelta(hours=12)
-_MAX_COOKIE_CHARS = 100
-_REMOVED_AT_ONCE = 100
+LIFETIME = timedelta(hours=12)  # a working day
+_MAX_COOKIE_CHARS = 100  # ours are shorter
+_REMOVED_AT_ONCE = 100  # expired ones
 
 CredentialHeader = Literal["x-api-key", "authorization"]
 

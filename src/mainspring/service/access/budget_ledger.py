@@ -25,11 +25,11 @@ from mainspring.service.storage.ttl_cache import TtlCache
 
 LIMIT_SECONDS = 5.0
 """How long a changed budget may take to apply."""
-KEPT_DAYS = 90
+KEPT_DAYS = 90  # of daily spending, for reports
 _MAX_OPEN = 100_000
 """The limit of calls in progress. Interrupted calls are never settled; they are evicted
 eventually."""
-_MICRO = Decimal(1_000_000)
+_MICRO = Decimal(1_000_000)  # of a unit of money: amounts are stored as integers
 _ANY_NAME = "*"
 
 

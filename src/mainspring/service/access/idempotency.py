@@ -25,8 +25,8 @@ from mainspring.service.access.principal import Principal
 from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "repeated_request"
-LIFETIME = timedelta(days=1)
-ABANDONED_AFTER = timedelta(seconds=60)
+LIFETIME = timedelta(days=1)  # of an answer; clients retry within minutes
+ABANDONED_AFTER = timedelta(seconds=60)  # a request whose process died may be tried again
 _OTHER_BODY = "Idempotency-Key: this key was used for another request; choose a new one"
 _OTHER_RIGHTS = (
     "Idempotency-Key: the first request with this key had other permissions; choose a new key"

@@ -24,7 +24,7 @@ HALT_CACHE_SECONDS = 2.0
 """How long a stop may take to reach every worker and API process."""
 ALL_TENANTS = ""
 """The tenant of the halt that stops all tenants."""
-_MAX_HALTS = 10_000
+_MAX_HALTS = 10_000  # of all tenants
 
 
 class Halt(Struct, frozen=True, kw_only=True):

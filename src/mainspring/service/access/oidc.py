@@ -19,16 +19,16 @@ from mainspring.service.access.principal import ROLES, Principal, Role
 FetchBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Fetches a URL. It may raise anything."""
 
-MAX_TOKEN = 16_384
+MAX_TOKEN = 16_384  # bytes; real ones have one or two kilobytes
 FRESH_SECONDS = 3600.0
 """After this time the keys are fetched again."""
 STALE_SECONDS = 24 * 3600.0
 """How long old keys stay valid if the issuer does not answer."""
 RETRY_SECONDS = 30.0
 """The minimum between two fetches: tokens with made-up key ids must not cause requests."""
-_FETCH_SECONDS = 10.0
-_MAX_KEYS = 100
-_MAX_JWKS = 1_000_000
+_FETCH_SECONDS = 10.0  # for the provider's documents
+_MAX_KEYS = 100  # of a provider
+_MAX_JWKS = 1_000_000  # bytes
 _LOG = logging.getLogger("mainspring.oidc")
 
 

@@ -16,10 +16,10 @@ from mainspring.log.records import Records
 from mainspring.service.storage.repository import IndexColumns, Repository
 
 KIND = "approval"
-MAX_INPUT_BYTES = 32 * 1024
-MAX_PREVIEW_CHARS = 64 * 1024
-_CUT_CHARS = 500
-_CUT_FIELDS = 50
+MAX_INPUT_BYTES = 32 * 1024  # of a call's input that is stored; the log has all of it
+MAX_PREVIEW_CHARS = 64 * 1024  # of what will run
+_CUT_CHARS = 500  # of a long field
+_CUT_FIELDS = 50  # of a large input
 
 AnswerRole: TypeAlias = Literal["user", "operator", "admin"]
 ApprovalStatus: TypeAlias = Literal["waiting", "answered", "void"]

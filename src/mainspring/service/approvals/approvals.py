@@ -43,8 +43,8 @@ from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import ListQuery, Notification
 
-MAX_MESSAGE_CHARS = 10_000
-MAX_AT_ONCE = 100
+MAX_MESSAGE_CHARS = 10_000  # of an answer
+MAX_AT_ONCE = 100  # answers of one request
 
 _EXPIRY_SENDER = Sender(kind="system", id="approval_expiry")
 

@@ -18,7 +18,7 @@ from mainspring.core.envelope import event_types
 from mainspring.core.errors import AlreadyExists, NotFound, SessionNotFound, StaleVersion
 from mainspring.harness.state.open_call import OpenCall, asking_call
 from mainspring.harness.state.projection_cache import Projections
-from mainspring.log.records import RecordChange, RecordQuery, RecordRow
+from mainspring.log.records import SESSION_KIND, RecordChange, RecordQuery, RecordRow
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.log.upcast import read_payload
@@ -48,7 +48,6 @@ from mainspring.service.jobs.dispatcher import Job, PutJob, no_enqueue
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.repository import (
-    SESSION_KIND,
     Notification,
     Repository,
     delete_children,
@@ -148,11 +147,11 @@ async def find_answer(
 
 
 TASK = "approval"
-_TRIES = 8
-_BATCH = 200
-_SESSIONS_PER_SWEEP = 500
-_RECENT = timedelta(days=7)
-_MAX_REMEMBERED = 100_000
+_TRIES = 8  # updates of a record that others write, too
+_BATCH = 200  # approvals read at once
+_SESSIONS_PER_SWEEP = 500  # so that a sweep ends in seconds
+_RECENT = timedelta(days=7)  # sessions that are compared again
+_MAX_REMEMBERED = 100_000  # sessions known to agree
 
 
 class NotificationWriter(Protocol):

@@ -79,7 +79,7 @@ def client_address(peer: str, headers: Mapping[str, str], proxies: frozenset[str
 
 _LOG = logging.getLogger("mainspring.authentication")
 
-KEY_CACHE_SECONDS = 3.0
+KEY_CACHE_SECONDS = 3.0  # until a revoked key is refused everywhere
 ACTING_AGENT_HEADER = "x-mainspring-agent"
 """Names the agent that makes a request. It can only remove permissions."""
 WORKSPACE_HEADER = "anthropic-workspace-id"

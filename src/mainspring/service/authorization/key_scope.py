@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 
 from mainspring.core import clock as clocks
 from mainspring.core.errors import Forbidden, NotFound
-from mainspring.log.records import Records
+from mainspring.log.records import SESSION_KIND, Records
 from mainspring.service.access.principal import Principal, Role
 from mainspring.service.access.request_ids import NamedId, ids_in_path
 from mainspring.service.approvals.approval_record import approval_repository
@@ -24,7 +24,7 @@ from mainspring.service.schedules.deployment_store import StoredDeployment as Ke
 from mainspring.service.sessions.resource_types import FileResource, StoreResource
 from mainspring.service.sessions.session_agent import skills_of
 from mainspring.service.sessions.session_record import SessionRecord
-from mainspring.service.storage.repository import SESSION_KIND, Repository
+from mainspring.service.storage.repository import Repository
 
 _WITHIN_SESSION = ("thread", "tool_use", "session_resource")
 """Looked up in the session of the path, which has already been checked."""

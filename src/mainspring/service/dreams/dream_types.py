@@ -12,7 +12,7 @@ from mainspring.core.events import DreamScore, Usage
 from mainspring.core.ids import MemoryStoreId, ModelId, SessionId
 from mainspring.service.sessions.session_record import ListCostBudget
 
-MAX_SESSIONS = 100
+MAX_SESSIONS = 100  # the Managed Agents API's own limit
 ROLLED_BACK = "rolled_back"
 """The error type of a dream whose changes the suite rejected."""
 DreamState: TypeAlias = Literal["pending", "running", "completed", "failed", "canceled"]

@@ -71,7 +71,7 @@ else:
     suite_score = LazyModule("mainspring.service.dreams.suite_score")  # most have no suite
 
 TASK = "dream"
-_BATCH = 100
+_BATCH = 100  # dreams read at once
 
 
 class ScheduledDream(Protocol):

@@ -16,6 +16,7 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.lazy_module import LazyModule
+from mainspring.log.records import SESSION_KIND
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.agent_folder.manifest import FILE, AgentManifest, read_manifest
 from mainspring.runtime.insights.service_levels import service_levels
@@ -24,7 +25,6 @@ from mainspring.runtime.settings.project_trust import ProjectFiles, is_trusted
 from mainspring.service.evals.alarms import Alarms, AlarmSubject
 from mainspring.service.evals.scheduled_evals import OpenSuiteRunner
 from mainspring.service.schedules.local_schedule import TENANT
-from mainspring.service.storage.repository import SESSION_KIND
 
 if TYPE_CHECKING:
     from mainspring.improve.evals import production

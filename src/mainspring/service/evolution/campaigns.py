@@ -36,7 +36,7 @@ else:
     campaign_views = LazyModule("mainspring.improve.evolution.campaigns.campaign_views")
 
 TASK = "campaign"
-_MAX_EVENTS = 500
+_MAX_EVENTS = 500  # of a campaign on one page
 
 
 OpenCampaigns: TypeAlias = "Callable[[Sender | None], AbstractAsyncContextManager[FolderCampaigns]]"

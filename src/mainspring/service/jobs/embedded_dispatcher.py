@@ -92,6 +92,7 @@ class FairQueue:
 
 _POLL_SECONDS = 1.0
 """How often to poll for jobs that other processes have put."""
+# Jobs due before the poll after next are kept in memory.
 _LOOKAHEAD = timedelta(seconds=2 * _POLL_SECONDS)
 _MAX_JOBS_READ = 1000
 """How many records are read at once; with more due jobs of one tenant, turns are no longer fair."""

@@ -15,8 +15,8 @@ from mainspring.log.task_groups import retry_unavailable, unwrap_single_error
 from mainspring.service.jobs.dispatcher import ATTEMPTS, Backoff, FailureHandler, Job, JobHandler
 
 _LOG = logging.getLogger("mainspring.worker")
-_STORE_SECONDS = 1.0
-_SETTLE_SECONDS = 10.0
+_STORE_SECONDS = 1.0  # before a job is tried again when the store does not answer
+_SETTLE_SECONDS = 10.0  # for runs to record their end when the process stops
 
 
 class WorkersLost(MainspringError):

@@ -19,11 +19,11 @@ from mainspring.log.records import Put, RecordQuery, RecordRow, Records, Remove,
 from mainspring.service.jobs.dispatcher import Job
 from mainspring.service.storage.repository import Repository
 
-HOLD_SECONDS = 15.0
+HOLD_SECONDS = 15.0  # a job's claim; after a crash another worker takes it then
 
 _WAITING_KIND = "job"
 _RUNNING_KIND = "job_held"
-_TRIES = 8
+_TRIES = 8  # updates of a record that others write, too
 
 
 class StoredJob(Struct, frozen=True, kw_only=True):

@@ -47,7 +47,7 @@ AfterParking: TypeAlias = Callable[[str, str], Awaitable[None]]
 _LOG = logging.getLogger("mainspring.worker")
 KIND = "parked"
 WAKE_TASK = "wake"
-_MAX_PARKED = 10_000
+_MAX_PARKED = 10_000  # of all tenants
 _MESSAGES = frozenset({str(UserMessage.__struct_config__.tag)})
 
 

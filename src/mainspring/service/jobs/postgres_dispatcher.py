@@ -40,11 +40,11 @@ from mainspring.service.jobs.executor import ClaimedJob, JobExecutor
 
 T = TypeVar("T")
 
-BEAT_SECONDS = 1.0
+BEAT_SECONDS = 1.0  # between signs of life; many fit into a claim
 STALLED_SECONDS = 3.0
 """After this time without a heartbeat, a worker counts as dead and others take its jobs."""
-_POLL_SECONDS = 1.0
-_LOOKAHEAD_SECONDS = 60.0
+_POLL_SECONDS = 1.0  # in case a notice was lost
+_LOOKAHEAD_SECONDS = 60.0  # jobs due later are left in the table
 _WAKE_MARGIN_SECONDS = 0.01
 """Wait slightly longer, so that a job is due when it is taken."""
 _QUEUE_BYTES = 40

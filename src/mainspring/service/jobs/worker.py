@@ -24,21 +24,21 @@ from mainspring.core.errors import (
     StoreFull,
     StoreUnavailable,
 )
+from mainspring.log import records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.task_groups import run_in_background
 from mainspring.service.jobs.dispatcher import Dispatcher, Job, JobHandler
 from mainspring.service.jobs.parking import WAKE_TASK, AfterParking, Parking, reason_of
-from mainspring.service.storage import repository
 
 RunSession: TypeAlias = Callable[[str], Awaitable[None]]
 """Builds a session's agent and runs it until nothing is left to do; raises `LeaseHeld` if another
 worker has it."""
 
 _LOG = logging.getLogger("mainspring.worker")
-_MAX_SWEPT = 1000
-_FOREIGN_CACHE_SECONDS = 60.0
-_TENANTS_KEPT = 10_000
-_AFTER_LEASE_SECONDS = 0.05
+_MAX_SWEPT = 1000  # sessions of one sweep
+_FOREIGN_CACHE_SECONDS = 60.0  # until an adopted session is noticed
+_TENANTS_KEPT = 10_000  # cached
+_AFTER_LEASE_SECONDS = 0.05  # so that a lease has surely ended on another machine's clock
 _HELD_SECONDS = 1.0
 """The holder of a session may release it before its lease expires."""
 
@@ -191,7 +191,7 @@ class Worker:
                 await self._dispatcher.put(job, at=self._clock() + timedelta(seconds=seconds))
             case Fenced():
                 _LOG.info("another worker took over session %s", job.key)
-            case SessionNotFound() | NotFound(kind=repository.SESSION_KIND):
+            case SessionNotFound() | NotFound(kind=records.SESSION_KIND):
                 await self.parking.forget(job)
             case _:
                 _LOG.warning("a run of session %s failed: %s", job.key, reason_of(error))
@@ -204,7 +204,7 @@ class Worker:
         if self._foreign.get(session_id, 0.0) > anyio.current_time():
             return None
         try:
-            record = await self._log.store.records.get(repository.SESSION_KIND, session_id)
+            record = await self._log.store.records.get(records.SESSION_KIND, session_id)
         except (NotFound, ForeignRecord):
             self._foreign[session_id] = anyio.current_time() + _FOREIGN_CACHE_SECONDS
             return None

@@ -50,9 +50,9 @@ from mainspring.service.storage.repository import row_at
 
 MAX_MEMORIES = 10_000
 """The limit per store."""
-MAX_FULL_PAGE = 20
-_TRIES = 64
-_BATCH, _LONG_BATCH = 100, 1_000
+MAX_FULL_PAGE = 20  # memories with their contents
+_TRIES = 64  # updates that others compete for
+_BATCH, _LONG_BATCH = 100, 1_000  # memories read at once, with contents and without
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from mainspring.service.storage.repository import IndexColumns, Repository
 
 MEMORY_KIND = "memory"
 VERSION_KIND = "memory_version"
-MAX_CONTENT_BYTES = 102_400
+MAX_CONTENT_BYTES = 102_400  # the Managed Agents API's own limit
 
 MemoryView: TypeAlias = Literal["basic", "full"]
 MemoryOperation: TypeAlias = Literal["created", "modified", "deleted"]
@@ -172,8 +172,8 @@ def version_repository(records: Records, clock: Clock) -> Repository[MemoryVersi
     )
 
 
-MAX_PATH_BYTES = 1024
-MAX_SEGMENTS = 20
+MAX_PATH_BYTES = 1024  # the Managed Agents API's own limit
+MAX_SEGMENTS = 20  # of a path
 _FORBIDDEN_CATEGORIES = frozenset(("Cc", "Cf", "Cs", "Zl", "Zp"))
 """Categories: controls, formats, surrogates, line and paragraph separators."""
 LAST_CHARACTER = "\U0010ffff"

@@ -18,7 +18,7 @@ from mainspring.runtime.memory.search.memory_index import note_parts, note_time
 from mainspring.service.memory_stores.memories import Memories
 from mainspring.service.memory_stores.memory_records import MemoryObject
 
-_BATCH = 100
+_BATCH = 100  # memories read at once
 _MORE_HITS = 4
 """How many passages are read for each requested memory: several may be of one memory."""
 

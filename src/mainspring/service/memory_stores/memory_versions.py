@@ -32,8 +32,8 @@ from mainspring.service.memory_stores.memory_stores import MemoryStores
 from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
 from mainspring.service.storage.repository import optional_micros, row_at
 
-MAX_FULL_PAGE = 20
-_BATCH = 500
+MAX_FULL_PAGE = 20  # versions with their contents
+_BATCH = 500  # versions read at once
 
 Moment = Annotated[datetime, Meta(tz=True)]
 

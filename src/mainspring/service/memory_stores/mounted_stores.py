@@ -37,7 +37,7 @@ from mainspring.service.memory_stores.memory_records import (
     content_digest,
 )
 
-_MAX_FILES = 10_000
+_MAX_FILES = 10_000  # of a mounted store
 
 WriteFile = Callable[[Path, str, bytes], Awaitable[None]]
 """Writes a file into a workspace, for the session's programs."""

@@ -18,7 +18,7 @@ from mainspring.service.resources.agent_web_tools import (
 )
 from mainspring.service.storage.metadata import copy_fields
 
-MAX_TOOLS = 256
+MAX_TOOLS = 256  # of an agent
 
 BuiltinName: TypeAlias = Literal[
     "bash", "edit", "read", "write", "glob", "grep", "web_fetch", "web_search"

@@ -37,10 +37,11 @@ from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-_MAX_NAME = 64
-_MAX_DESCRIPTION = 1024
-_MAX_MANIFEST_BYTES = 1_000_000
-_ZIP_UNIX = 3
+_MAX_NAME = 64  # characters: the specification of SKILL.md
+_MAX_DESCRIPTION = 1024  # characters: the specification of SKILL.md
+_MAX_MANIFEST_BYTES = 1_000_000  # of SKILL.md
+_ZIP_UNIX = 3  # "made by" of a ZIP entry (APPNOTE 4.4.2)
+# The earliest time of a ZIP entry: equal contents give equal bytes.
 _ZIP_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -147,7 +148,7 @@ def _content_hash(files: Sequence[UploadedFile]) -> str:
 LATEST = "latest"
 """The name of the newest version."""
 
-_MAX_VERSIONS_READ = 1000
+_MAX_VERSIONS_READ = 1000  # of one skill
 _CONFLICTS = (StaleVersion, NotFound)
 """The skill was changed or deleted meanwhile: read it again."""
 

@@ -38,10 +38,10 @@ from mainspring.service.storage.repository import ListQuery, all_pages
 from mainspring.service.webhooks.webhook_endpoints import Webhooks
 from mainspring.service.webhooks.webhook_outbox import Outbox
 
-MAX_SCHEDULES = 20
+MAX_SCHEDULES = 20  # of one agent
 _FOLDER_KEY = "mainspring_cron_folder"
 _CALL_KEY = "mainspring_cron_call"
-_PAGE = 100
+_PAGE = 100  # deployments read at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

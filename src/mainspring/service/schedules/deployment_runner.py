@@ -69,7 +69,7 @@ def _index_columns(run: DeploymentRun) -> IndexColumns:
 
 _OVERLAP_RETRY = timedelta(seconds=30)
 """How often a run that waits for the previous session checks again."""
-_BATCH = 200
+_BATCH = 200  # runs read at once
 
 
 class DeploymentRunner:

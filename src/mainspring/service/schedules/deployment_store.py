@@ -56,7 +56,7 @@ DEPLOYMENT_KIND = "deployment"
 FIRE_TASK = "fire"
 """The task of its jobs."""
 ResourceTokens: TypeAlias = dict[int, str]
-_MAX_QUEUE = 100
+_MAX_QUEUE = 100  # runs that wait for one deployment
 
 
 class PlannedRun(Struct, frozen=True, kw_only=True):

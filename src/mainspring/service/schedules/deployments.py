@@ -43,8 +43,8 @@ from mainspring.service.webhooks.webhook_events import EventType
 
 MAX_DEPLOYMENTS = 1000
 """The limit per tenant: each may fire every minute."""
-_UPCOMING_SHOWN = 5
-_BATCH = 200
+_UPCOMING_SHOWN = 5  # times
+_BATCH = 200  # deployments read at once
 
 PinAgent: TypeAlias = Callable[[str, str, int | None], Awaitable[AgentReference]]
 """Pins an agent: tenant, agent and version (`None`: the newest). Raises: NotFound; InvalidInput:

@@ -38,8 +38,8 @@ TENANT = "default"
 _FOLDER_KEY = "mainspring_folder"
 """The metadata key that names the folder of a deployment."""
 _MESSAGE = "It is time for your scheduled run."
-_PAGE = 100
-_MAX_NAME = 200
+_PAGE = 100  # read at once
+_MAX_NAME = 200  # characters
 _UNTRUSTED_MESSAGE = "it starts sessions automatically; read it, then run `mainspring policy trust`"
 
 

@@ -35,11 +35,11 @@ from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import IndexColumns, Repository
 from mainspring.service.webhooks.webhook_signing import SignedRequest, SlackSignature, delivery_key
 
-MAX_PAYLOAD_BYTES = 256 * 1024
-_MAX_MESSAGE = 100_000
-_MAX_KEY = 512
-_DEDUPLICATION_TIME = timedelta(days=1)
-_BATCH = 200
+MAX_PAYLOAD_BYTES = 256 * 1024  # of a webhook; senders limit theirs to less
+_MAX_MESSAGE = 100_000  # characters that become a message
+_MAX_KEY = 512  # characters of a sender's delivery id
+_DEDUPLICATION_TIME = timedelta(days=1)  # senders repeat a delivery for hours
+_BATCH = 200  # read at once
 
 
 class TriggerIntake:

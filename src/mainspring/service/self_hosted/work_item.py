@@ -19,10 +19,10 @@ WorkState: TypeAlias = Literal["queued", "starting", "active", "stopping", "stop
 NO_HEARTBEAT = "NO_HEARTBEAT"
 RECLAIM = timedelta(seconds=5)
 """How long a polled item may stay unacknowledged, unless a poll sets another time."""
-_ONE_MICROSECOND = timedelta(microseconds=1)
+_ONE_MICROSECOND = timedelta(microseconds=1)  # the precision of times in the store
 _HEALTHY_RUN = timedelta(seconds=30)
 """A worker that held an item for this long did not fail at once."""
-_MOST_BACKOFF_SECONDS = 60
+_MOST_BACKOFF_SECONDS = 60  # between attempts at one item
 
 
 class SessionWork(Struct, frozen=True, kw_only=True):

@@ -49,10 +49,10 @@ from mainspring.service.storage.pagination import Page
 from mainspring.service.storage.repository import IndexColumns, ListQuery, Repository
 
 POLLER_KIND = "work_poller"
-POLLER_WINDOW = timedelta(seconds=30)
-_WRITE_INTERVAL = timedelta(seconds=10)
-_MAX_POLLERS = 10_000
-_TRIES = 8
+POLLER_WINDOW = timedelta(seconds=30)  # since its last request a worker counts as connected
+_WRITE_INTERVAL = timedelta(seconds=10)  # between two writes of that time
+_MAX_POLLERS = 10_000  # remembered
+_TRIES = 8  # updates of an item that others claim, too
 
 
 class Poller(Struct, frozen=True, kw_only=True):
@@ -101,7 +101,7 @@ WORK_KIND = "work"
 _LEASE_TIMES = LeaseTimes()
 RETENTION = timedelta(days=30)
 """How long stopped items are still shown."""
-_BATCH = 50
+_BATCH = 50  # items read at once
 
 NeedsWorker: TypeAlias = Callable[[str, str], Awaitable[bool]]
 """Whether a session (of a tenant) runs, or waits for something that involves its worker."""

@@ -9,13 +9,13 @@ from typing import Literal
 from msgspec import Struct
 
 from mainspring.core.ids import AgentId
-from mainspring.log.records import RecordQuery
 from mainspring.log.session_activity import ThreadStatus
 from mainspring.runtime.session.activity_line import ActivityLine, WaitsFor, read_lines
 from mainspring.service.access.principal import Principal
+from mainspring.service.sessions.session_listing import ListSessions, PagePosition, sessions_query
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Limit, Page, cut_page, decode_cursor
-from mainspring.service.storage.repository import SESSION_KIND, row_at
+from mainspring.service.storage.repository import row_at
 
 
 class ListActivity(Struct, frozen=True, kw_only=True):
@@ -46,16 +46,8 @@ class ActivityList:
         agent_id = principal.agent_id or request.agent_id
         if request.agent_id not in (None, agent_id):
             return Page(data=[])
-        query = RecordQuery(
-            kind=SESSION_KIND,
-            tenant=principal.tenant,
-            label=agent_id,
-            is_archived=False,
-            after=None
-            if request.page is None
-            else row_at(*decode_cursor(request.page, tuple[int, str])),
-            order="desc",
-            limit=request.limit + 1,
+        query = sessions_query(
+            principal.tenant, ListSessions(agent_id=agent_id, limit=request.limit), _start(request)
         )
         page = cut_page(await log.store.records.ids(query), request.limit, lambda item: item)
         rows = {row.id: row for row in await log.store.rows([id_ for _, id_ in page.data])}
@@ -66,6 +58,12 @@ class ActivityList:
             for line, row in zip(lines, present, strict=True)
         ]
         return Page(data=views, next_page=page.next_page)
+
+
+def _start(request: ListActivity) -> PagePosition:
+    if request.page is None:
+        return PagePosition()
+    return PagePosition(after=row_at(*decode_cursor(request.page, tuple[int, str])))
 
 
 def _view(line: ActivityLine, status: ThreadStatus) -> SessionNow:

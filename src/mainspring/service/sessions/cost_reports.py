@@ -29,7 +29,7 @@ _PAYERS: tuple[tuple[BudgetOwner, Payer], ...] = (
     ("key", "user"),
     ("tenant", "tenant"),
 )
-_CENT = Decimal("0.01")
+_CENT = Decimal("0.01")  # the precision of amounts in reports
 
 
 class CostReportParams(Struct, frozen=True, kw_only=True):

@@ -73,8 +73,8 @@ class ResourceLookups:
     memory_store: Callable[[str, str], Awaitable[MemoryStoreInfo]] = _no_store
 
 
-MAX_RESOURCES = 100
-MAX_STORES = 8
+MAX_RESOURCES = 100  # of a session
+MAX_STORES = 8  # the Managed Agents API's own limit
 Path = Annotated[str, Meta(min_length=1, max_length=1024)]
 Token = Annotated[str, Meta(min_length=1, max_length=8192)]
 _REPOSITORY = re.compile(r"https://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?(/[A-Za-z0-9._~+-]{1,255})+/?")

@@ -31,7 +31,7 @@ from mainspring.service.sessions.session_reports import require_readable_log
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.metadata import copy_fields
 
-MAX_INPUT_BYTES = 65_536
+MAX_INPUT_BYTES = 65_536  # of the call that is tried
 WORKSPACE = "/workspace"
 """The workspace of the call; paths in rules and calls are relative to it."""
 HOME = "/home/agent"

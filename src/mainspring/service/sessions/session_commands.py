@@ -27,7 +27,7 @@ from mainspring.service.sessions.session_reports import require_readable_log
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 
-MAX_ARGUMENT_CHARS = 100_000
+MAX_ARGUMENT_CHARS = 100_000  # of a command
 _USER_MODES = ("plan", "default")
 """Modes that grant nothing beyond the permissions of the agent."""
 

@@ -1,21 +1,30 @@
-"""Lists of sessions: filtered, in pages with cursors in both directions."""
+"""Lists of sessions: filtered, in pages with cursors in both directions. A page costs as much as
+its sessions, whatever the number of all sessions and whatever they are filtered by.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar, get_args
 
 from msgspec import Meta, Struct
 
 from mainspring.core.ids import AgentId, DeploymentId, MemoryStoreId
-from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
-from mainspring.log.records import RecordQuery, RecordRow
+from mainspring.core.sender import OriginType
+from mainspring.log.records import SESSION_KIND, STATUS_FILTER, RecordFilter, RecordQuery, RecordRow
 from mainspring.log.session_log import ENDLESS
 from mainspring.log.session_status import ThreadStatus
-from mainspring.service.sessions.resource_types import StoreResource
-from mainspring.service.sessions.session_record import SessionRecord
+from mainspring.service.sessions.session_record import (
+    AGENT_FILTER,
+    DEPLOYMENT_FILTER,
+    ORIGIN_FILTER,
+    STORE_FILTER,
+    VERSION_FILTER,
+    SessionRecord,
+    version_value,
+)
 from mainspring.service.sessions.session_view import LoadedSession
 from mainspring.service.storage.pagination import (
     Limit,
@@ -23,14 +32,11 @@ from mainspring.service.storage.pagination import (
     decode_cursor,
     encode_cursor,
 )
-from mainspring.service.storage.repository import SESSION_KIND, Repository, optional_micros, row_at
+from mainspring.service.storage.repository import Repository, optional_micros, row_at
 
 T = TypeVar("T")
 _CursorType = tuple[Literal["next", "prev"], Annotated[int, Meta(ge=-ENDLESS, le=ENDLESS)], str]
-
-MAX_SCANNED = 2000
-"""The maximum number of sessions that one request reads; after that, its page is short."""
-_CHUNK = 200
+_STATUSES: tuple[ThreadStatus, ...] = get_args(ThreadStatus)
 
 
 class ListSessions(Struct, frozen=True, kw_only=True):
@@ -65,123 +71,77 @@ class PagePosition:
     after: RecordRow | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class SessionBatch:
-    shown: list[tuple[RecordRow, LoadedSession]]
-    has_more: bool
-    last: RecordRow | None
-    """The last row that was read, shown or not."""
-
-
 class SessionList:
     def __init__(
         self,
         repository: Repository[SessionRecord],
-        load: Callable[[SessionRecord], Awaitable[LoadedSession | None]],
-        read_statuses: Callable[[Sequence[str]], Awaitable[Mapping[str, Collection[ThreadStatus]]]],
+        load: Callable[[Sequence[SessionRecord]], Awaitable[list[LoadedSession]]],
     ) -> None:
-        """`load` returns `None` if the session no longer exists. `read_statuses` returns those
-        that sessions may have, by id, without reading their logs; it may leave sessions out."""
+        """`load` leaves out sessions that no longer exist."""
         self._repository = repository
         self._load = load
-        self._read_statuses = read_statuses
 
     async def page(self, tenant: str, request: ListSessions) -> TwoWayPage[LoadedSession]:
         """Raises: InvalidInput: a cursor of another list."""
         start = PagePosition() if request.page is None else _decode_position(request.page)
-        batch = await self._gather(_records_query(tenant, request, start), request)
-        sessions = batch.shown[::-1] if start.is_back else batch.shown
-        last_row = sessions[-1][0] if sessions else batch.last
-        first_row = sessions[0][0] if sessions else None
-        has_next = start.is_back or batch.has_more
-        has_previous = batch.has_more if start.is_back else request.page is not None
+        rows = await self._repository.records.list(sessions_query(tenant, request, start))
+        has_more = len(rows) > request.limit
+        rows = rows[: request.limit][:: -1 if start.is_back else 1]
+        has_next = start.is_back or has_more
+        has_previous = has_more if start.is_back else request.page is not None
         return TwoWayPage(
-            data=[session for _, session in sessions],
-            next_page=_cursor("next", last_row) if has_next else None,
-            prev_page=_cursor("prev", first_row) if has_previous else None,
+            data=await self._load([self._repository.read(row) for row in rows]),
+            next_page=_cursor("next", rows[-1]) if rows and has_next else None,
+            prev_page=_cursor("prev", rows[0]) if rows and has_previous else None,
         )
 
-    async def _gather(self, query: RecordQuery, request: ListSessions) -> SessionBatch:
-        sessions: list[tuple[RecordRow, LoadedSession]] = []
-        last = query.after
-        scanned = 0
-        while scanned < MAX_SCANNED:
-            chunk = await self._repository.records.list(replace(query, after=last))
-            others = await self._with_other_status(chunk, request)
-            for row in chunk:
-                is_other = row.id in others
-                session = None if is_other else await self._load_if_matching(row, request)
-                if session is not None and len(sessions) == request.limit:
-                    return SessionBatch(sessions, has_more=True, last=last)
-                last = row
-                if session is not None:
-                    sessions.append((row, session))
-            scanned += len(chunk)
-            if len(chunk) < query.limit:
-                return SessionBatch(sessions, has_more=False, last=last)
-        return SessionBatch(sessions, has_more=True, last=last)
 
-    async def _with_other_status(
-        self, chunk: Sequence[RecordRow], request: ListSessions
-    ) -> set[str]:
-        """The sessions of a chunk that cannot have one of the statuses, so that their logs need not
-        be read."""
-        if not request.statuses:
-            return set()
-        possible = await self._read_statuses([row.id for row in chunk])
-        archived = {row.id for row in chunk if row.is_archived}
-        return {
-            id_
-            for id_, statuses in possible.items()
-            if not any(status in request.statuses for status in statuses)
-            and not (id_ in archived and "terminated" in request.statuses)
-        }
-
-    async def _load_if_matching(
-        self, row: RecordRow, request: ListSessions
-    ) -> LoadedSession | None:
-        record = self._repository.read(row)
-        if not _matches(record, request):
-            return None
-        session = await self._load(record)
-        if session is None or (request.statuses and session.status not in request.statuses):
-            return None
-        return session
-
-
-def _matches(session: SessionRecord, request: ListSessions) -> bool:
-    if request.agent_id is not None and request.agent_version not in (None, session.agent.version):
-        return False
-    if request.origin not in (None, (session.origin or UNKNOWN_ORIGIN).type):
-        return False
-    return request.memory_store_id is None or any(
-        isinstance(resource, StoreResource) and resource.memory_store_id == request.memory_store_id
-        for resource in session.resources
-    )
-
-
-def _records_query(tenant: str, request: ListSessions, start: PagePosition) -> RecordQuery:
+def sessions_query(tenant: str, request: ListSessions, start: PagePosition) -> RecordQuery:
+    """The records of a page, and one more if there are any. Raises: InvalidInput."""
     lower, upper = created_bounds(request)
     is_ascending = (request.order == "asc") is not start.is_back
-    is_filtered = (
-        request.statuses or request.memory_store_id or request.agent_version or request.origin
-    )
+    filters = tuple(_filters(request))
     return RecordQuery(
         kind=SESSION_KIND,
         tenant=tenant,
-        label=request.agent_id,
-        parent=request.deployment_id,
-        is_archived=None if request.include_archived else False,
+        is_archived=None if request.include_archived or filters else False,
+        filters=filters,
         created_from=optional_micros(lower),
         created_upto=optional_micros(upper),
         after=start.after,
         order="asc" if is_ascending else "desc",
-        limit=_CHUNK if is_filtered else request.limit + 1,
+        limit=request.limit + 1,
     )
 
 
-def _cursor(direction: str, row: RecordRow | None) -> str | None:
-    return None if row is None else encode_cursor(direction, row.created, row.id)
+def _filters(request: ListSessions) -> Iterator[RecordFilter]:
+    agent_id, version = request.agent_id, request.agent_version
+    if agent_id is not None and version is not None:  # a version counts only with its agent
+        value = version_value(agent_id, version)
+        yield RecordFilter(VERSION_FILTER, _archived_too(value, request))
+    elif agent_id is not None:
+        yield RecordFilter(AGENT_FILTER, _archived_too(agent_id, request))
+    for name, value in (
+        (DEPLOYMENT_FILTER, request.deployment_id),
+        (ORIGIN_FILTER, request.origin),
+        (STORE_FILTER, request.memory_store_id),
+    ):
+        if value is not None:
+            yield RecordFilter(name, _archived_too(value, request))
+    if request.statuses:
+        statuses = dict.fromkeys(request.statuses)
+        values = [(status, False) for status in statuses]
+        if "terminated" in statuses and request.include_archived:  # whatever its log says
+            values += [(status, True) for status in _STATUSES]
+        yield RecordFilter(STATUS_FILTER, tuple(values))
+
+
+def _archived_too(value: str, request: ListSessions) -> tuple[tuple[str, bool], ...]:
+    return ((value, False), (value, True)) if request.include_archived else ((value, False),)
+
+
+def _cursor(direction: str, row: RecordRow) -> str:
+    return encode_cursor(direction, row.created, row.id)
 
 
 def _decode_position(cursor: str) -> PagePosition:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta, Struct
 
-from mainspring.core.sender import Origin
+from mainspring.core.sender import UNKNOWN_ORIGIN, Origin
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import EnvironmentConfig
-from mainspring.service.sessions.resource_types import SessionResource
+from mainspring.service.sessions.resource_types import SessionResource, StoreResource
 from mainspring.service.sessions.session_agent import SessionAgent
 from mainspring.service.storage.metadata import Metadata
 from mainspring.service.storage.repository import IndexColumns
@@ -83,7 +84,28 @@ def index_columns(session: SessionRecord) -> IndexColumns:
         label=session.agent.id,
         is_archived=session.archived_at is not None,
         created=session.created_at,
+        filters=tuple(_filters(session)),
     )
+
+
+AGENT_FILTER, VERSION_FILTER, DEPLOYMENT_FILTER = "agent", "agent_version", "deployment"
+ORIGIN_FILTER, STORE_FILTER = "origin", "memory_store"
+
+
+def version_value(agent_id: str, version: int) -> str:
+    return f"{agent_id}:{version}"
+
+
+def _filters(session: SessionRecord) -> Iterator[tuple[str, str]]:
+    """What lists of sessions can be filtered by, beside the status, which follows the log."""
+    yield AGENT_FILTER, session.agent.id
+    yield VERSION_FILTER, version_value(session.agent.id, session.agent.version)
+    yield ORIGIN_FILTER, (session.origin or UNKNOWN_ORIGIN).type
+    if parent := session.deployment_id or _run_of_node(session):
+        yield DEPLOYMENT_FILTER, parent
+    for resource in session.resources:
+        if isinstance(resource, StoreResource):
+            yield STORE_FILTER, resource.memory_store_id
 
 
 def _run_of_node(session: SessionRecord) -> str:

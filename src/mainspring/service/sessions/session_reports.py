@@ -13,8 +13,7 @@ from mainspring.core.envelope import CLIENT_TYPES, Event
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import HookRan
 from mainspring.core.sender import Sender
-from mainspring.harness.context.xray import ModelCall
-from mainspring.runtime.session.xrays import ShotView, read_shots, shot_view
+from mainspring.runtime.session.xrays import ShotView, read_shots_between, shot_view
 from mainspring.service.access.principal import Principal
 from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.metadata import copy_fields
@@ -28,8 +27,8 @@ from mainspring.service.storage.pagination import (
 )
 
 MAX_EVENTS = 50_000
-"""The maximum number of events that one request reads."""
-_MAX_CONCURRENT = 2
+"""The maximum number of events that replays, commands and comparisons of rules read."""
+_MAX_CONCURRENT = 2  # each reads a whole log
 _CLIENT_EVENT_TYPES = CLIENT_TYPES | {"session.created", "session.forked"}
 _HOOK_RAN = str(HookRan.__struct_config__.tag)
 
@@ -84,23 +83,35 @@ class SessionReports:
     ) -> Page[ShotView]:
         """The model requests of the main thread, rebuilt from the log, oldest first.
 
-        It always reads the whole log, so only `_MAX_CONCURRENT` run at a time.
+        It reads the log from its start, so only `_MAX_CONCURRENT` run at a time.
 
         Raises: NotFound, InvalidInput.
         """
         session = await self._sessions.row(principal, session_id)
-        require_readable_log(session_id, session.head.seq)
+        begin = _decode_place(params.page) if params.call is None else params.call - 1
+        end = begin + (params.limit if params.call is None else 1)
         async with self._limiter:
-            shots = await read_shots(self._sessions.log, session)
-            begin, selected = _select_requests(shots, params)
+            shots, has_more = await read_shots_between(
+                # with the call before, which the first one is compared with
+                self._sessions.log,
+                session,
+                first=max(1, begin),
+                last=end,
+            )
+            if params.call is not None and (not shots or shots[-1].number != params.call):
+                raise NotFound("call", str(params.call))
             views = await to_thread.run_sync(
                 lambda: [
-                    shot_view(shots, shot, with_request=params.call is not None)
-                    for shot in selected
+                    shot_view(
+                        shot,
+                        shots[index - 1] if index else None,
+                        with_request=params.call is not None,
+                    )
+                    for index, shot in enumerate(shots)
+                    if shot.number > begin
                 ]
             )
-        end = begin + len(selected)
-        is_last = params.call is not None or end >= len(shots)
+        is_last = params.call is not None or not has_more
         return Page(data=views, next_page=None if is_last else encode_cursor(end))
 
     async def hook_runs(
@@ -133,15 +144,6 @@ def require_readable_log(session_id: str, events: int) -> None:
             f"session {session_id} has {events} events; the API reads at most {MAX_EVENTS}."
             " Export the session and use the command line"
         )
-
-
-def _select_requests(calls: list[ModelCall], params: ContextParams) -> tuple[int, list[ModelCall]]:
-    if params.call is not None:
-        if params.call > len(calls):
-            raise NotFound("call", str(params.call))
-        return params.call - 1, [calls[params.call - 1]]
-    begin = _decode_place(params.page)
-    return begin, calls[begin : begin + params.limit]
 
 
 def _decode_place(page: str | None) -> int:

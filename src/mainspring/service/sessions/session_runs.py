@@ -21,6 +21,7 @@ from mainspring.core.sender import Sender
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
 from mainspring.log.lru_cache import LruCache
+from mainspring.log.records import SESSION_KIND
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow, Store
 from mainspring.log.task_groups import run_in_background
@@ -47,7 +48,7 @@ from mainspring.service.sessions.workspaces.session_mounts import (
 )
 from mainspring.service.sessions.workspaces.session_skills import SessionSkills
 from mainspring.service.sessions.workspaces.workspace_expiry import WorkspaceExpiry
-from mainspring.service.storage.repository import SESSION_KIND, Repository
+from mainspring.service.storage.repository import Repository
 from mainspring.service.telemetry.logging_setup import log_context
 from mainspring.service.telemetry.run_observers import RunObservers, RunSubject
 from mainspring.service.vaults.session_credentials import (
@@ -58,9 +59,9 @@ from mainspring.service.vaults.session_credentials import (
 
 _MAX_CACHED_SESSIONS = 256
 """Sessions whose folded logs stay in memory between runs."""
-_HALT_CHECK_SECONDS = 2.0
-_POSTPONED_SECONDS = 5.0
-_CENT = Decimal("0.01")
+_HALT_CHECK_SECONDS = 2.0  # until a halt stops a run that makes no turn
+_POSTPONED_SECONDS = 5.0  # before a session that another worker runs is tried again
+_CENT = Decimal("0.01")  # the precision of amounts in messages
 
 _EXPIRED = (
     "Your workspace was removed because it was unused for a long time, and a new one was created:"

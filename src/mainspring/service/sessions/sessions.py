@@ -27,9 +27,9 @@ from mainspring.core.errors import (
 from mainspring.core.events import ClientPayload, SessionCreated
 from mainspring.core.sender import Origin
 from mainspring.harness.state.projection_cache import Projections
-from mainspring.log.session_activity import current_activity
+from mainspring.log.records import SESSION_KIND
 from mainspring.log.session_log import SessionLog
-from mainspring.log.session_status import ThreadStatus
+from mainspring.log.session_status import WAKING_TYPES
 from mainspring.log.store import InboxItem, SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.resources.environments import Environment
@@ -67,25 +67,14 @@ from mainspring.service.sessions.session_view import (
     session_object,
 )
 from mainspring.service.storage.repository import (
-    SESSION_KIND,
     Notification,
     Repository,
     delete_children,
 )
 
-MAX_VAULTS = 50
+MAX_VAULTS = 50  # of a session
 _CACHED_RECORD_BYTES = 8 * 1024 * 1024
 """A record may be large: it contains the agent with the schemas of its tools."""
-_WAKING_TYPES = frozenset(
-    {
-        "user.message",
-        "user.tool_confirmation",
-        "user.custom_tool_result",
-        "user.tool_result",
-        "user.define_outcome",
-    }
-)
-"""Events that make a session run."""
 
 
 def keyed_session_id(tenant: str, key: str) -> str:
@@ -110,7 +99,7 @@ class Sessions:
         )
         self.projections = Projections(log)
         self.clock = clock
-        self._list = SessionList(self.repository, self._load_if_present, self._stored_statuses)
+        self._list = SessionList(self.repository, self._load_many)
 
     async def create(
         self,
@@ -381,7 +370,7 @@ class Sessions:
 
     async def _load(self, record: SessionRecord) -> LoadedSession:
         row = await self.log.session(record.id)
-        waiting = await self.log.store.pending(record.id, types=_WAKING_TYPES, limit=1)
+        waiting = await self.log.store.pending(record.id, types=WAKING_TYPES, limit=1)
         return LoadedSession(
             record=record,
             row=row,
@@ -389,26 +378,23 @@ class Sessions:
             has_pending_input=bool(waiting),
         )
 
-    async def _stored_statuses(
-        self, session_ids: Sequence[str]
-    ) -> dict[str, tuple[ThreadStatus, ...]]:
-        """The statuses as they are stored beside the logs, in two statements; a session with input
-        may be running. Sessions that an older Mainspring wrote last are left out."""
-        store = self.log.store
-        types = await store.pending_types(session_ids)
-        waiting = {session_id for session_id, type_ in types if type_ in _WAKING_TYPES}
-        statuses: dict[str, tuple[ThreadStatus, ...]] = {}
-        for row in await store.rows(session_ids):
-            if (activity := current_activity(row.activity, row.head.seq)) is not None:
-                more: tuple[ThreadStatus, ...] = ("running",) if row.id in waiting else ()
-                statuses[row.id] = (activity.status, *more)
-        return statuses
-
-    async def _load_if_present(self, record: SessionRecord) -> LoadedSession | None:
-        try:
-            return await self._load(record)
-        except SessionNotFound:
-            return None
+    async def _load_many(self, records: Sequence[SessionRecord]) -> list[LoadedSession]:
+        """Those that exist, in the same order. The number of statements does not depend on theirs,
+        but on the length of the longest log that was not read yet."""
+        ids_ = [record.id for record in records]
+        rows = {row.id: row for row in await self.log.store.rows(ids_)}
+        waiting = await self.log.store.first_pending([*rows], WAKING_TYPES)
+        projections = await self.projections.of_many([*rows.values()])
+        return [
+            LoadedSession(
+                record=record,
+                row=rows[record.id],
+                projection=projections[record.id],
+                has_pending_input=record.id in waiting,
+            )
+            for record in records
+            if record.id in projections
+        ]
 
     async def _notify(self, tenant: str, action: str, session_id: str) -> None:
         await self.dependencies.notify(

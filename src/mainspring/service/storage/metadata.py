@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from mainspring.core.errors import InvalidInput
 
-MAX_PAIRS = 16
+MAX_PAIRS = 16  # the Managed Agents API's own limit
 
 MetadataKey = Annotated[str, Meta(min_length=1, max_length=64)]
 MetadataValue = Annotated[str, Meta(max_length=512)]

@@ -16,7 +16,7 @@ from mainspring.core.errors import InvalidInput
 T = TypeVar("T")
 U = TypeVar("U")
 
-_MICROSECOND = timedelta(microseconds=1)
+_MICROSECOND = timedelta(microseconds=1)  # the precision of times in cursors
 Limit = Annotated[int, Meta(ge=1, le=1000)]
 Position = Annotated[int, Meta(ge=0, lt=1 << 62)]
 

@@ -17,6 +17,7 @@ from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import AlreadyExists, NotFound, ServiceError, StaleVersion, StoreCorrupt
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import (
+    FilterValues,
     Put,
     RecordChange,
     RecordQuery,
@@ -28,9 +29,7 @@ from mainspring.log.records import (
 from mainspring.service.storage.pagination import Page, cut_page, decode_cursor
 
 _LOG = logging.getLogger("mainspring.records")
-_TRIES = 64
-SESSION_KIND = "session"
-"""The kind of session records: jobs find the tenant of a session by it."""
+_TRIES = 64  # updates of a record that others write, too
 
 
 class Entity(Protocol):
@@ -55,6 +54,8 @@ class IndexColumns:
     is_archived: bool = False
     created: datetime | None = None
     """The creation time that lists filter by; the time of `put` unless given."""
+    filters: FilterValues | None = None
+    """What lists can be filtered by, beside these columns."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -242,10 +243,21 @@ class Repository(Generic[T]):
         row = RecordRow(
             tenant=tenant, kind=self.kind, id=entity.id, created=moment, updated=moment, body=b""
         )
-        return Put(row=self._with_entity(row, entity), content=content)
+        filters = self._columns(entity).filters
+        return Put(row=self._with_entity(row, entity), content=content, filters=filters)
 
     def replace_change(self, row: RecordRow, entity: T, *, content: bytes | None = None) -> Replace:
-        return Replace(row=self._with_entity(row, entity), content=content)
+        columns = self._columns(entity)
+        before = None if columns.filters is None else self._columns(self.read(row))
+        is_same = before is not None and (before.filters, before.is_archived) == (
+            columns.filters,
+            columns.is_archived,
+        )
+        return Replace(
+            row=self._with_entity(row, entity),
+            content=content,
+            filters=None if is_same else columns.filters,
+        )
 
     def save_change(self, tenant: str, row: RecordRow | None, entity: T) -> Put | Replace:
         """The change that puts an entity, or replaces that of `row`."""
@@ -296,7 +308,7 @@ def optional_micros(moment: datetime | None) -> int | None:
     return None if moment is None else to_micros(moment)
 
 
-_BATCH = 200
+_BATCH = 200  # records read at once
 
 
 async def delete_children(records: Records, kind: str, *, tenant: str, parent: str) -> list[str]:

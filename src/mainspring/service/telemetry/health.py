@@ -23,8 +23,8 @@ from mainspring.service.access.tenants import ROOT_TENANT
 from mainspring.service.storage.ttl_cache import TtlCache
 
 _LOG = logging.getLogger("mainspring.health")
-CHECK_SECONDS = 2.0
-_MIGRATION_CACHE_SECONDS = 30.0
+CHECK_SECONDS = 2.0  # for the store to answer
+_MIGRATION_CACHE_SECONDS = 30.0  # tables change only with a release
 _CACHE_KEY = ""
 _PROBE = "probe"
 

@@ -33,9 +33,9 @@ from mainspring.service.vaults.credential_auth import (
 from mainspring.service.vaults.credentials import CreateCredential, Credentials, DisplayName
 from mainspring.service.vaults.vaults import VaultCredential, Vaults
 
-_LIFETIME = timedelta(minutes=15)
+_LIFETIME = timedelta(minutes=15)  # for a person to follow the link and log in
 _CONTEXT = "mcp login"
-_MAX_STATE_CHARS = 8_000
+_MAX_STATE_CHARS = 8_000  # of OAuth's state, which carries ours sealed
 
 
 class LoginRequest(Struct, frozen=True, kw_only=True):

@@ -34,7 +34,7 @@ from mainspring.service.vaults.vaults import credential_notification
 
 MAX_BODY_CHARS = 2048
 """How many characters of a body are shown."""
-_MAX_LIFETIME = timedelta(days=3650)
+_MAX_LIFETIME = timedelta(days=3650)  # ten years; longer ones are taken for a mistake
 
 
 SendTokenRequest: TypeAlias = Callable[[HttpPost], Awaitable[HttpReply]]
@@ -120,10 +120,10 @@ def _json_escaped(secret: str) -> str:
     return msgspec.json.encode(secret).decode()[1:-1]
 
 
-_TRIES = 8
+_TRIES = 8  # updates of a credential that others refresh, too
 _CLAIM_TIME = timedelta(seconds=30)
 """Longer than a request may take; after that, the process that claimed the refresh is dead."""
-_PAUSE_SECONDS = 0.1
+_PAUSE_SECONDS = 0.1  # between looks at a refresh that another process has begun
 
 RefreshOutcome: TypeAlias = Literal["succeeded", "failed", "connect_error", "no_refresh_token"]
 

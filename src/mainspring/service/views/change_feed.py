@@ -17,21 +17,20 @@ from mainspring.core import clock as clocks
 from mainspring.core.clock import Clock, to_micros
 from mainspring.core.errors import NotFound, StoreFailed
 from mainspring.log.lru_cache import LruCache
-from mainspring.log.records import RecordQuery, Records
+from mainspring.log.records import SESSION_KIND, RecordQuery, Records
 from mainspring.log.store import SessionRow
 from mainspring.service.access.principal import Principal
 from mainspring.service.approvals.approval_record import KIND as APPROVAL_KIND
 from mainspring.service.sessions.events.event_streams import StreamMessage
-from mainspring.service.storage.repository import SESSION_KIND
 from mainspring.service.views.listed_sessions import ListedSession, ListedSessions
 
-_POLL_SECONDS = 0.5
+_POLL_SECONDS = 0.5  # how late a change is shown at most, once
 _OVERLAP_MICROS = 5_000_000
 """Changes are read again for so long: a writer may commit after another one that began later."""
 _MAX_CHANGED = 1000
 """Changed sessions that one answer names; with more, its reader starts anew."""
-_MAX_WAITING = 1000
-_CACHED_TENANTS = 100_000
+_MAX_WAITING = 1000  # changes held for one reader
+_CACHED_TENANTS = 100_000  # of sessions
 _MAX_SENT = 20_000
 """Sessions of which a stream remembers what it has sent."""
 _ENCODER = msgspec.json.Encoder()

@@ -17,7 +17,7 @@ from mainspring.core.sender import UNKNOWN_ORIGIN, OriginType
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.search import search
 from mainspring.log.session_status import ThreadStatus
-from mainspring.log.store import SessionScope
+from mainspring.log.store import SessionRow, SessionScope
 from mainspring.runtime.session.activity_line import WaitsFor, activity_line
 from mainspring.runtime.skills.substitution import typed_text
 from mainspring.service.access.principal import Principal
@@ -27,9 +27,9 @@ from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 from mainspring.service.views.local_records import LOCAL_TENANT
 
-_TITLE_CHARS = 120
+_TITLE_CHARS = 120  # of a session without a title
 _MESSAGES = event_types(events.UserMessage)
-_CACHED_TITLES = 10_000
+_CACHED_TITLES = 10_000  # sessions
 
 
 class ListedSession(Struct, frozen=True, kw_only=True):
@@ -88,6 +88,7 @@ class ListedSessions:
     async def page(self, principal: Principal, request: ListSessions) -> TwoWayPage[ListedSession]:
         """Raises: InvalidInput."""
         page = await self.sessions.loaded_page(principal, request)
+        await self._read_openings([item.row for item in page.data if not item.record.title])
         return TwoWayPage(
             data=[await self.line(item) for item in page.data],
             next_page=page.next_page,
@@ -96,7 +97,10 @@ class ListedSessions:
 
     async def get(self, principal: Principal, session_id: str) -> ListedSession:
         """Raises: NotFound."""
-        return await self.line(await self.sessions.find(principal, session_id))
+        session = await self.sessions.find(principal, session_id)
+        if not session.record.title:
+            await self._read_openings([session.row])
+        return await self.line(session)
 
     async def find(
         self, principal: Principal, session_ids: Sequence[str]
@@ -140,7 +144,7 @@ class ListedSessions:
         cached = usage.cache_creation_input_tokens + usage.cache_read_input_tokens
         return ListedSession(
             id=record.id,
-            title=record.title or await self._opening(record.id),
+            title=record.title or self._titles.get(record.id),
             agent_id=record.agent.id,
             agent_name=record.agent.name,
             agent_version=record.agent.version,
@@ -162,15 +166,14 @@ class ListedSessions:
             parent_id=row.parent_id,
         )
 
-    async def _opening(self, session_id: str) -> str | None:
-        """The beginning of the first message."""
-        if (title := self._titles.get(session_id)) is not None:
-            return title
-        for event in await self.sessions.log.read(session_id, types=_MESSAGES, limit=1):
-            if isinstance(event.payload, events.UserMessage):
-                title = _shortened(typed_text(event.payload.content), _TITLE_CHARS)
-                self._titles.put(session_id, title)
-        return title
+    async def _read_openings(self, rows: Sequence[SessionRow]) -> None:
+        """The beginnings of the first messages, in one statement for many sessions."""
+        new = [(row, 0) for row in rows if self._titles.get(row.id) is None]
+        for row, log in await self.sessions.log.read_many(new, types=_MESSAGES, limit=1):
+            for event in log:
+                if isinstance(event.payload, events.UserMessage):
+                    title = _shortened(typed_text(event.payload.content), _TITLE_CHARS)
+                    self._titles.put(row.id, title)
 
 
 def _shortened(text: str, chars: int) -> str:

@@ -16,6 +16,9 @@ from mainspring.core.errors import NotFound, SessionNotFound
 from mainspring.core.sender import UNKNOWN_ORIGIN
 from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import (
+    SESSION_KIND,
+    STATUS_FILTER,
+    FilterValues,
     RecordChange,
     RecordQuery,
     RecordRow,
@@ -24,20 +27,23 @@ from mainspring.log.records import (
     Remove,
 )
 from mainspring.log.session_log import SessionLog
+from mainspring.log.session_status import WAKING_TYPES
 from mainspring.log.store import Head, SessionRow
 from mainspring.runtime.workflows.engine import RUN_AGENT
 from mainspring.service.access.principal import CLI_PRINCIPAL
 from mainspring.service.resources.agents import ModelConfig, ServiceAccount
 from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.session_agent import SessionAgent
-from mainspring.service.sessions.session_record import SessionCreator, SessionRecord
+from mainspring.service.sessions.session_record import SessionCreator, SessionRecord, index_columns
 from mainspring.service.sessions.workflow_run_record import RUN_KIND, RunRecord
-from mainspring.service.storage.repository import SESSION_KIND
 
 LOCAL_TENANT = "(this machine)"
 """No tenant of a service has this id."""
 _CREATED = ("session.created", "session.forked", "session.updated")
-_CACHED = 10_000
+_CACHED = 10_000  # sessions
+_SCANNED_AT_ONCE = 200
+"""Sessions that are read together while a filtered list looks for its own."""
+_DECODER = msgspec.json.Decoder(SessionRecord)
 
 
 @dataclass(slots=True)
@@ -66,16 +72,34 @@ class LocalRecords:
             return await self.others.list(query)
         found: list[RecordRow] = []
         before = None if query.after is None else _position(query.after)
-        while page := await self.log.store.sessions(before=before, limit=query.limit):
+        size = max(query.limit, _SCANNED_AT_ONCE) if query.filters else query.limit
+        while page := await self.log.store.sessions(before=before, limit=size):
             before = page[-1]
+            statuses = await self._statuses(page) if query.filters else {}
             for row in page:
                 session = await self._session(row)
                 record = session if query.kind == SESSION_KIND else _run(session)
-                if record is not None and _matches(query, record):
+                if record is not None and _matches(query, record, statuses.get(row.id, "")):
                     found.append(record)
-            if len(found) >= query.limit or len(page) < query.limit:
+            if len(found) >= query.limit or len(page) < size:
                 break
         return found[: query.limit]
+
+    async def _statuses(self, rows: Sequence[SessionRow]) -> dict[str, str]:
+        """As lists show them: a session that input waits for is about to run."""
+        waiting = await self.log.store.first_pending([row.id for row in rows], WAKING_TYPES)
+        statuses: dict[str, str] = {}
+        for row in rows:
+            status = row.status or (await self.log.activity(row)).status
+            is_waking = status == "idle" and row.id in waiting
+            statuses[row.id] = "running" if is_waking else status
+        return statuses
+
+    async def without_filters(self, kind: str, *, after: str, limit: int) -> list[RecordRow]:
+        return []  # filters of sessions are computed as well
+
+    async def add_filters(self, *changes: tuple[RecordRow, FilterValues]) -> None:
+        await self.others.add_filters(*changes)
 
     async def _session(self, row: SessionRow) -> RecordRow:
         cached = self._rows.get(row.id)
@@ -185,9 +209,21 @@ def _run(session: RecordRow) -> RecordRow | None:
     return replace(session, kind=RUN_KIND, body=body, parent=name, label="")
 
 
-def _matches(query: RecordQuery, row: RecordRow) -> bool:
+def _matches(query: RecordQuery, row: RecordRow, status: str) -> bool:
     if query.kind == RUN_KIND:
         return query.parent in (None, row.parent)  # its status is only in its log
     after = query.created_from is None or row.created >= query.created_from
     is_before = query.created_upto is None or row.created <= query.created_upto
-    return query.label in (None, row.label) and after and is_before
+    is_labeled = query.label in (None, row.label)
+    return is_labeled and after and is_before and _has_filters(query, row, status)
+
+
+def _has_filters(query: RecordQuery, row: RecordRow, status: str) -> bool:
+    if not query.filters:
+        return True
+    columns = index_columns(_DECODER.decode(row.body))
+    values = {(STATUS_FILTER, status), *(columns.filters or ())}
+    return all(
+        any((item.name, value) in values and not is_archived for value, is_archived in item.values)
+        for item in query.filters
+    )

@@ -27,7 +27,7 @@ from mainspring.service.sessions.sessions import Sessions
 from mainspring.service.storage.pagination import Page
 from mainspring.service.views.listed_sessions import ListedSession, ListedSessions
 
-DEFAULT_TEXT_CHARS = 2000
+DEFAULT_TEXT_CHARS = 2000  # of one text before it is cut for the page
 _MAX_ITEMS = 100
 """Items of one list or object that a cut payload shows."""
 _CHUNK = 50

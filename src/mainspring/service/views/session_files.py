@@ -30,7 +30,7 @@ _MAX_CHANGES = 500
 """Files that a list of changes names."""
 _MAX_LINES = 2000
 """Of the diff of one file."""
-_MAX_LINE_CHARS = 2000
+_MAX_LINE_CHARS = 2000  # longer lines are minified code
 _MAX_CONCURRENT = 2
 """Requests that read a whole log and its files at the same time."""
 OpenSessionSnapshots: TypeAlias = Callable[[SessionLog, RewindHistory], Awaitable[Snapshots]]

@@ -30,8 +30,8 @@ from mainspring.service.webhooks.webhook_signing import signed_headers
 
 DELIVER = "deliver"
 """The task of its jobs."""
-_CLOCK_TOLERANCE = timedelta(seconds=1)
-_BATCH = 200
+_CLOCK_TOLERANCE = timedelta(seconds=1)  # between machines
+_BATCH = 200  # deliveries read at once
 
 DeliveryStatus: TypeAlias = Literal["pending", "delivered", "dead"]
 

@@ -26,8 +26,8 @@ from mainspring.service.webhooks.webhook_signing import SECRET_BYTES, new_secret
 
 KIND = "webhook"
 DELIVERY_KIND = "webhook_delivery"
-MAX_ENDPOINTS = 100
-_MAX_SECRETS = 3
+MAX_ENDPOINTS = 100  # of a tenant
+_MAX_SECRETS = 3  # the current one and those being replaced
 
 Url = Annotated[str, Meta(min_length=1, max_length=2048)]
 EventTypes = Annotated[tuple[EventType, ...], Meta(min_length=1, max_length=100)]

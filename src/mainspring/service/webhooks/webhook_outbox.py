@@ -95,8 +95,8 @@ class Outbox:
 
 
 CURSOR_KIND = "webhook_cursor"
-_BATCH = 200
-_TRIES = 8
+_BATCH = 200  # deliveries read at once
+_TRIES = 8  # updates of a record that others write, too
 _IMPORTED = str(SessionImported.__struct_config__.tag)
 _LOG_EVENT_TYPES = frozenset(type_ for types in TYPES_BY_LOG_TYPE.values() for type_ in types)
 

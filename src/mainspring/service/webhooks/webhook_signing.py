@@ -19,7 +19,7 @@ from msgspec import Meta, Struct
 from mainspring.core.errors import InvalidInput
 
 SECRET_PREFIX = "whsec_"
-SECRET_BYTES = 32
+SECRET_BYTES = 32  # Standard Webhooks asks for 24 to 64
 TOLERANCE_SECONDS = 300
 """How far a timestamp may be from our clock."""
 

@@ -34,7 +34,7 @@ KIND = "workflow"
 _MAX_TEXT = 500_000
 """Characters of all files of one workflow: more than people review."""
 _SUFFIXES = frozenset((".yaml", ".yml", ".md", ".py", ".ts", ".js"))
-_PAGE = 100
+_PAGE = 100  # workflows read at once
 FilePath = Annotated[str, Meta(min_length=1, max_length=200)]
 FileText = Annotated[str, Meta(max_length=_MAX_TEXT)]
 

@@ -79,8 +79,8 @@ from mainspring.service.storage.repository import ListQuery, all_pages
 from mainspring.service.workflows.stored_workflows import Workflows
 
 _OPEN: tuple[RunStatus, ...] = ("pending", "running", "paused")
-_CACHED_RUNS = 64
-_PAGE = 200
+_CACHED_RUNS = 64  # whose state is kept for the next look
+_PAGE = 200  # runs read at once
 _SHOWN_CHARS = 2_000
 """The part of a node's output in a run; its own resource has all of it."""
 Arguments = Annotated[str, Meta(max_length=100_000)]

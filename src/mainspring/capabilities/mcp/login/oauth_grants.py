@@ -22,7 +22,7 @@ from mainspring.core.errors import McpFailed
 
 _MAX_AUTHORIZATIONS = 3
 """The maximum number of consent requests to a person per connection."""
-_PERSON_SECONDS = 600.0
+_PERSON_SECONDS = 600.0  # for a person to log in, with a second factor if need be
 
 
 class GrantStore(Protocol):

@@ -32,7 +32,7 @@ from mainspring.core.ids import new_id
 from mainspring.core.ports import Credential, ExecResult
 from mainspring.files.atomic_file import read_bounded, write_atomic
 
-_MAX_PIN_BYTES = 16 << 20
+_MAX_PIN_BYTES = 16 << 20  # of the file of pins
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _CACHE = ".cache"
 _NPM_LOCK = "package-lock.json"

@@ -26,7 +26,7 @@ _MARKERS = (
 _LIBRARIES = ("lib/node_modules", "lib/ruby", "lib/python3*", "lib/pypy3*")
 """What the folder of an interpreter has beside `bin`."""
 _SYSTEM_STATE = ("/etc", "/proc", "/sys", "/dev", "/run", "/boot")
-_MAX_LINKS = 40
+_MAX_LINKS = 40  # links followed for one path: the kernel's own limit (path_resolution(7))
 _MAX_FIRST_LINE = 512
 """Bytes of a script that are read for its interpreter; the kernel reads 256."""
 

@@ -25,7 +25,7 @@ from mainspring.capabilities.mcp.protocol.messages import (
 from mainspring.capabilities.mcp.protocol.transport import Transport
 from mainspring.core.errors import McpFailed
 
-_MAX_INSTRUCTIONS = 2_048
+_MAX_INSTRUCTIONS = 2_048  # characters of a server's instructions in every prompt, about 500 tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterable
 from typing import cast
 
-MAX_DESCRIPTION = 2_048
-_MAX_DEPTH = 64
+MAX_DESCRIPTION = 2_048  # characters of a tool's description, as Claude Code limits it
+_MAX_DEPTH = 64  # of a nested value; deeper ones exhaust the stack of recursive readers
 _HIDDEN = re.compile(
     "[\U000e0000-\U000e0fff"  # tags and variation selectors: invisible text
     "\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\u00ad\u061c\u180e"  # zero width, direction

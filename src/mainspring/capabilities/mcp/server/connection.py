@@ -27,8 +27,8 @@ from mainspring.capabilities.mcp.server.refusals import RequestRefused, busy, ma
 
 MAX_REQUESTS = 64
 """The limit of concurrent requests per connection."""
-_MAX_ID_CHARS = 200
-MAX_SUBSCRIPTIONS = 1_000
+_MAX_ID_CHARS = 200  # of a request's id; clients send numbers or UUIDs
+MAX_SUBSCRIPTIONS = 1_000  # of one connection; each is a key in a set
 
 
 @dataclass(slots=True)
@@ -116,9 +116,9 @@ class McpConnection:
         return True
 
 
-_MAX_CONNECTIONS = 1_000
-_MAX_OF_CALLER = 100
-_IDLE_SECONDS = 3600.0
+_MAX_CONNECTIONS = 1_000  # of all callers together, so that their state stays bounded
+_MAX_OF_CALLER = 100  # so that one caller cannot use up the places of all
+_IDLE_SECONDS = 3600.0  # after an hour a client has forgotten its session and starts anew
 
 
 @dataclass(slots=True)

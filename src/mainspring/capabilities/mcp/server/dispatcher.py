@@ -61,7 +61,7 @@ from mainspring.capabilities.mcp.server.request_state import (
 from mainspring.core.errors import Forbidden, InvalidInput, MainspringError, NotFound
 
 _LOG = logging.getLogger("mainspring.mcp.server")
-_MAX_COMPLETIONS = 100
+_MAX_COMPLETIONS = 100  # MCP, completion/complete: at most 100 values
 Result: TypeAlias = dict[str, object]
 
 

@@ -21,7 +21,7 @@ from mainspring.capabilities.mcp.server.refusals import invalid, unsupported_ver
 
 StructT = TypeVar("StructT", bound=Struct)
 ItemT = TypeVar("ItemT")
-PAGE_SIZE = 200
+PAGE_SIZE = 200  # entries of a list; usual servers fit on one page
 
 
 class RequestMeta(Struct, frozen=True, kw_only=True):

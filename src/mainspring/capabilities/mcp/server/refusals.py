@@ -19,8 +19,8 @@ from mainspring.core.errors import MainspringError
 
 RESOURCE_NOT_FOUND = -32002
 """Used before 2026-07-28; since then, such a request has invalid parameters."""
-_BUSY = -32000
-_FORBIDDEN = -32001
+_BUSY = -32000  # JSON-RPC 2.0: -32000 to -32099 are the server's own
+_FORBIDDEN = -32001  # likewise
 
 
 class RequestRefused(MainspringError):

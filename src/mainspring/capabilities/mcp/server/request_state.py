@@ -19,8 +19,9 @@ from mainspring.capabilities.mcp.server.refusals import RequestRefused, invalid
 
 _LIFETIME_SECONDS = 24 * 3600
 """Long, since people may take time to answer."""
+# Of the state that a client sends back; it must fit into a header-less POST.
 _MAX_CHARS = 256 * 1024
-_DIGEST_BYTES = 32
+_DIGEST_BYTES = 32  # of SHA-256
 
 
 class RequestState(Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from mainspring.core.errors import McpFailed
 
 MAX_WAIT_SECONDS = 60.0
 """The longest delay that a server may ask for."""
-_CONNECT_SECONDS = 30.0
+_CONNECT_SECONDS = 30.0  # for TCP and TLS together
 _REPEATABLE = (429, 503)
 """With `Retry-After`, the server says that it did not process the request."""
 

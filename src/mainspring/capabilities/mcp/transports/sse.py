@@ -14,7 +14,7 @@ from mainspring.capabilities.mcp.transports.http import EventDecoder, MakeHeader
 from mainspring.capabilities.mcp.transports.http_responses import connection_error
 from mainspring.core.errors import McpFailed
 
-_MAX_EVENTS_BEFORE_ENDPOINT = 100
+_MAX_EVENTS_BEFORE_ENDPOINT = 100  # the first event names the endpoint; others may be comments
 
 
 class SseChannel:

@@ -35,10 +35,10 @@ Json: TypeAlias = dict[str, object]
 
 THINKING = "anthropic"
 REDACTED_THINKING = "anthropic-redacted"
-MAX_BREAKPOINTS = 4
+MAX_BREAKPOINTS = 4  # the API's limit of cache breakpoints
 
 _ID = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_MIN_BUDGET = 1024
+_MIN_BUDGET = 1024  # the API's least budget for thinking, in tokens
 _BUDGETS: Mapping[Effort, int] = {
     "low": 2048,
     "medium": 8192,

@@ -24,13 +24,14 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-CONTROL_FD = 3
-PROXY_PORT = 3128
+CONTROL_FD = 3  # the first descriptor after standard input, output and error
+PROXY_PORT = 3128  # squid's port, which programs know as a proxy's
 RUN, KILL = b"r", b"k"
 """Messages from the keeper. `RUN` comes with four descriptors: the request and the three
 streams."""
 
-_INT = 4
+_INT = 4  # bytes of a C int in SCM_RIGHTS
+# linux/prctl.h: PR_SET_DUMPABLE, PR_SET_SECCOMP, SECCOMP_MODE_FILTER.
 _SET_DUMPABLE, _SET_SECCOMP, _FILTER = 4, 22, 2
 _CLOSE_ON_EXEC = getattr(_socket, "MSG_CMSG_CLOEXEC", 0)
 

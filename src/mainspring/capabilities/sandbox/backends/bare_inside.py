@@ -44,7 +44,7 @@ def kill_descendants() -> None:
             continue
 
 
-_SET_SUBREAPER = 36
+_SET_SUBREAPER = 36  # linux/prctl.h: PR_SET_CHILD_SUBREAPER
 
 
 def main(sweeps: str) -> None:

@@ -52,7 +52,7 @@ _BEGIN = (
     "import sys; sys.path.append('/run');"
     " from mainspring.capabilities.sandbox.backends.bwrap_inside import main; main()"
 )
-_UID = 1000
+_UID = 1000  # inside; programs expect an ordinary user, and 1000 is the first of most systems
 _SHARED_MEMORY_BYTES = 32 * MIB
 _ETC = ("ld.so.cache", "alternatives", "ssl/certs", "pki/tls/certs", "pki/ca-trust/extracted")
 

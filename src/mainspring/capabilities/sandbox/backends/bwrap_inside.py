@@ -19,7 +19,7 @@ from mainspring.capabilities.sandbox.wire import CHANGED, unpack
 from mainspring.files.openat import O_PATH, LinkWalk, OpenDescriptor, identity, open_beneath
 
 ORDERS_FD = CONTROL_FD + 1
-REFUSED = 125
+REFUSED = 125  # the status of a refusal to start, as `env` and `docker run` have it
 
 PROC = frozenset(
     (
@@ -29,17 +29,19 @@ PROC = frozenset(
 )
 """The entries of /proc that programs see besides their processes."""
 
-_NEW_MOUNTS = 0x20000
+_NEW_MOUNTS = 0x20000  # linux/sched.h: CLONE_NEWNS
 _OPEN_TREE, _MOVE_MOUNT, _FSOPEN, _FSCONFIG, _FSMOUNT, _MOUNT_SETATTR = 428, 429, 430, 431, 432, 442
 """These numbers are the same on every architecture."""
+# linux/fcntl.h and linux/mount.h: AT_EMPTY_PATH, AT_RECURSIVE, OPEN_TREE_CLONE, _CLOEXEC.
 _EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
-_ONTO_WHAT_IS_OPEN = 0x04 | 0x40
-_SET_STRING, _CREATE = 1, 6
-_READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4
+_ONTO_WHAT_IS_OPEN = 0x04 | 0x40  # linux/mount.h: MOVE_MOUNT_F_EMPTY_PATH | MOVE_MOUNT_T_EMPTY_PATH
+_SET_STRING, _CREATE = 1, 6  # linux/mount.h: FSCONFIG_SET_STRING, FSCONFIG_CMD_CREATE
+_READ_ONLY, _NO_SUID, _NO_DEVICES = 1, 2, 4  # linux/mount.h: MOUNT_ATTR_RDONLY, _NOSUID, _NODEV
 _SEALED = _READ_ONLY | _NO_SUID | _NO_DEVICES
+# linux/prctl.h: PR_CAPBSET_DROP, PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL.
 _DROP_BOUND, _AMBIENT, _CLEAR = 24, 47, 4
-_SYS_ADMIN, _SET_PCAP = 21, 8
-_CAPABILITIES_VERSION = 0x20080522
+_SYS_ADMIN, _SET_PCAP = 21, 8  # linux/capability.h: CAP_SYS_ADMIN, CAP_SETPCAP
+_CAPABILITIES_VERSION = 0x20080522  # linux/capability.h: _LINUX_CAPABILITY_VERSION_3
 _MOVED = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EINVAL, errno.ESTALE, errno.EBUSY)
 _LIBC = ctypes.CDLL(None, use_errno=True)
 

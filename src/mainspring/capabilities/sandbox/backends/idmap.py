@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-REFUSED = 125
-_NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000
-_RTLD_NOW = 2
+REFUSED = 125  # the status of a refusal to start, as in `bwrap_inside.py`
+_NEW_MOUNTS, _NEW_USERS = 0x20000, 0x10000000  # linux/sched.h: CLONE_NEWNS, CLONE_NEWUSER
+_RTLD_NOW = 2  # dlfcn.h
+# asm-generic/unistd.h: numbers that all 64-bit architectures share.
 _OPEN_TREE, _MOVE_MOUNT, _MOUNT_SETATTR = 428, 429, 442
+# linux/fcntl.h and linux/mount.h, as in `bwrap_inside.py`.
 _EMPTY_PATH, _RECURSIVE, _CLONE, _CLOSE_ON_EXEC = 0x1000, 0x8000, 1, 0x80000
-_ONTO_WHAT_IS_OPEN = 0x04 | 0x40
-_MAP_IDS, _PRIVATE = 0x100000, 1 << 18
+_ONTO_WHAT_IS_OPEN = 0x04 | 0x40  # linux/mount.h, as in `bwrap_inside.py`
+_MAP_IDS, _PRIVATE = 0x100000, 1 << 18  # linux/mount.h: MOUNT_ATTR_IDMAP, MS_PRIVATE
 _COVERABLE = ("/tmp", "/mnt", "/srv")
 """One of these is covered by an empty tmpfs in the launcher's mount namespace: every user may enter
 them."""

@@ -35,7 +35,7 @@ _ETC = (
     *("ca-certificates", "mime.types", "protocols", "services"),
 )
 _TMP = Path("/tmp")
-_OTHERS = 0o007
+_OTHERS = 0o007  # the mode bits of other users
 
 
 class Landlock(Struct, frozen=True, kw_only=True):
@@ -164,7 +164,7 @@ def _refuse_secrets(spec: SandboxSpec, paths: Iterable[Path]) -> None:
                 f"Landlock without a uid of its own cannot keep programs from"
                 f" {spec.workspace / path} in their workspace: make bubblewrap work here"
                 " (`mainspring doctor`), run Mainspring as root in this container, or keep such"
-                " files out of the workspace"
+                " files out of the workspace (MAINSPRING_STORE names another place for the store)"
             )
 
 

@@ -15,10 +15,11 @@ import struct
 from mainspring.files.openat import OpenDescriptor, open_absolute
 
 _LIST = "system.posix_acl_access"
-_VERSION = 2
+_VERSION = 2  # linux/posix_acl_xattr.h: POSIX_ACL_XATTR_VERSION
+# linux/posix_acl.h: the kinds of entries.
 _OWNER, _USER, _OWNING_GROUP, _GROUP, _MASK, _OTHERS = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20
-_NO_ID = 0xFFFFFFFF
-_READ, _ENTER = 4, 1
+_NO_ID = 0xFFFFFFFF  # linux/posix_acl.h: ACL_UNDEFINED_ID
+_READ, _ENTER = 4, 1  # linux/posix_acl.h: ACL_READ, ACL_EXECUTE
 _HEADER, _ENTRY = struct.Struct("<I"), struct.Struct("<HHI")
 
 

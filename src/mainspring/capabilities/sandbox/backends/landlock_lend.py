@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 _ENTRY = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
 """Opens anything, including a link itself, and never blocks."""
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PRIVATE = 0o700
-_STICKY_AND_SHARED = 0o1070
-_CHANGE_BY_OTHERS = 0o022
-_DEEPEST = 256
-_MOST_LINKS = 40
-_MOST_TRIES = 100
+_PRIVATE = 0o700  # the mode of a folder that its owner alone may enter
+_STICKY_AND_SHARED = 0o1070  # the mode bits with which a folder is shared: sticky, and the group's
+_CHANGE_BY_OTHERS = 0o022  # the mode bits with which the group and others may write
+_DEEPEST = 256  # folders; the same depth as the workspace's own limit
+_MOST_LINKS = 40  # links followed: the kernel's own limit
+_MOST_TRIES = 100  # at a tree that programs change meanwhile; then the workspace is refused
 
 
 def grant_workspace(

@@ -28,16 +28,17 @@ ENOUGH_ABI = 6
 
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """System call numbers, the same on every architecture."""
-_ASK_VERSION = 1
-_PATH_BENEATH = 1
-_SET_NO_NEW_PRIVS = 38
+_ASK_VERSION = 1  # linux/landlock.h: LANDLOCK_CREATE_RULESET_VERSION
+_PATH_BENEATH = 1  # linux/landlock.h: LANDLOCK_RULE_PATH_BENEATH
+_SET_NO_NEW_PRIVS = 38  # linux/prctl.h
 
+# linux/landlock.h: LANDLOCK_ACCESS_FS_*, as are the next two lines.
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
-_MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11
-_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
-_ALL_FILES = (1 << 16) - 1
-_ALL_NETWORK = 0b11
-_ALL_SCOPES = 0b11
+_MAKE_CHAR, _MAKE_SOCK, _MAKE_BLOCK = 1 << 6, 1 << 9, 1 << 11  # linux/landlock.h
+_TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15  # linux/landlock.h
+_ALL_FILES = (1 << 16) - 1  # all rights of files that version 5 knows
+_ALL_NETWORK = 0b11  # to bind and to connect
+_ALL_SCOPES = 0b11  # abstract sockets and signals
 _FIRST_THAT_MOVES = 2
 """Earlier ABIs do not allow moving files from one folder to another."""
 _RIGHTS_OF_ABI = {2: 14, 3: 15, 4: 15}

@@ -11,8 +11,9 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_VERSION = 0x20080522
-_MOST = 64
+_VERSION = 0x20080522  # linux/capability.h: _LINUX_CAPABILITY_VERSION_3
+_MOST = 64  # bits of a set in that version
+# linux/prctl.h: PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, _RAISE.
 _KEEP_CAPABILITIES, _DROP_FROM_BOUNDING_SET, _AMBIENT, _RAISE = 8, 24, 47, 2
 
 

@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16  # linux/socket.h, linux/netlink.h
 ORDINARY_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 
 _LAST_KNOWN = 462
 """mseal, Linux 6.10. Newer calls have not been reviewed, so they do not exist inside."""
 
-_NEW_NAMESPACES = 0x7E020000
+_NEW_NAMESPACES = 0x7E020000  # linux/sched.h: all CLONE_NEW* together
 _TERMINAL_INJECTIONS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _SHARED_MEMORY_BYTES = 64 * 1024
 """The size of one System V segment. Memory in a segment that no process has attached is not counted
@@ -123,11 +123,13 @@ _LOOKED_AT = frozenset(
 _OTHERS_RIGHTS = 0o6000
 """Setuid and setgid: a program with these bits runs with the rights of its owner, perhaps root."""
 _MAKES_A_FILE = 0x400040  # O_CREAT, O_TMPFILE
-_DATAGRAMS = 2
+_DATAGRAMS = 2  # linux/net.h: SOCK_DGRAM
 
+# linux/bpf_common.h: the codes of instructions.
 _LOAD, _EQUAL, _GREATER, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x25, 0x35, 0x45, 0x06
-_AND = 0x54
-_NUMBER, _ARCH = 0, 4
+_AND = 0x54  # linux/bpf_common.h: BPF_ALU | BPF_AND | BPF_K
+_NUMBER, _ARCH = 0, 4  # offsets in `struct seccomp_data`
+# linux/seccomp.h: SECCOMP_RET_ALLOW, _KILL_PROCESS, _ERRNO.
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
 _REFUSED, _NOT_THERE = _ERROR | errno.EPERM, _ERROR | errno.ENOSYS
 

@@ -41,7 +41,7 @@ _ETC, _SECRETS_OF_ROOT = Path("/etc"), ("shadow", "shadow-", "gshadow", "gshadow
 _TEMPORARY = (Path("/tmp"), Path("/dev/shm"))
 _PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1)
 _AWAITED = frozenset((*_PASSED_ON, signal.SIGCHLD))
-_SIGNALLED = 128
+_SIGNALLED = 128  # a shell's status is 128 and the signal's number
 
 
 class Server(Struct, frozen=True, kw_only=True):

@@ -7,7 +7,7 @@ import time
 
 from mainspring.capabilities.sandbox.wire import pack, unpack
 
-_PIECE = 65536
+_PIECE = 65536  # bytes read at once, the size of a pipe
 LOST_RESULT = pack([b"-1", b"lost", b"0", b"", b"", b"0", b"", b"", b"0"])
 """The result of a program whose outcome is unknown."""
 

@@ -12,7 +12,7 @@ import os
 from mainspring.files.openat import OpenDescriptor
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
-_UNTIDY_BYTES = 1024 * 1024
+_UNTIDY_BYTES = 1024 * 1024  # of records that are no longer needed; then the file is written anew
 
 
 class ExecutionRecords:

@@ -24,15 +24,15 @@ if TYPE_CHECKING:
 else:
     import _signal
 
-CONTROL_FD = 3
+CONTROL_FD = 3  # the first descriptor after standard input, output and error
 RUN, KILL = b"r", b"k"
 """The same values as in the agent, whose import would take longer than the keeper's start."""
 
-_LAUNCH_SECONDS = 15.0
-_ATTEMPTS = 5
+_LAUNCH_SECONDS = 15.0  # as the keeper's
+_ATTEMPTS = 5  # to launch when the kernel is short of something for a moment
 _CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
 """Messages of the agent and bubblewrap when a path no longer leads to what was opened."""
-_INT = 4
+_INT = 4  # bytes of a C int in SCM_RIGHTS
 _OUT_OF_THE_WAY = 256
 """Descriptors are first moved to numbers from here on, or from half of `ulimit -n` on if that is
 less, so that none is overwritten before it is in its place."""

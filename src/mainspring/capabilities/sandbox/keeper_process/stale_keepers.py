@@ -20,8 +20,8 @@ from pathlib import Path
 from mainspring.capabilities.sandbox.keeper_process.execution_records import ExecutionRecords
 from mainspring.capabilities.sandbox.wire import SOCKET, frame
 
-_SECONDS = 5.0
-_CREDENTIALS = 3 * 4
+_SECONDS = 5.0  # for a keeper to end its programs, which it does in `_STOP_SECONDS`
+_CREDENTIALS = 3 * 4  # bytes of `struct ucred`
 
 
 @cache

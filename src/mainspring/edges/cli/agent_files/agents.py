@@ -35,7 +35,7 @@ from mainspring.wiring.agent_selection import agent_selection
 
 app = command_group()
 
-_MAX_NAMES = 20
+_MAX_NAMES = 20  # in an error message
 
 
 class AgentView(Struct, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ else:
 
 app = command_group()
 
-_WIDE_COLUMNS = 100
+_WIDE_COLUMNS = 100  # a terminal from which the table has all its columns
 
 
 class NextPrice(Struct, frozen=True, kw_only=True):
@@ -237,6 +237,8 @@ async def drill(
     suite that is compared with its newest run. Exit status 1 if it fails."""
     if suite is not None:
         return await suite_drill.drill_suite(settings, names, suite, budget=budget, json=json)
+    if budget is not None:
+        raise typer.BadParameter("--budget needs --suite: three small calls have no limit")
     screen = Screen(settings)
     failed = 0
     async with open_model_registry(settings) as registry:

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 else:
     aiohttp = LazyModule("aiohttp")
 
-_MAX_BYTES = 20_000_000
-_MAX_RESULTS = 20
-_DOWNLOAD_SECONDS = 60.0
+_MAX_BYTES = 20_000_000  # of a downloaded archive
+_MAX_RESULTS = 20  # of a search
+_DOWNLOAD_SECONDS = 60.0  # for one archive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

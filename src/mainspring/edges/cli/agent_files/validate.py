@@ -16,7 +16,7 @@ from mainspring.runtime.agent_folder.validation import FolderReport, IgnoredItem
 from mainspring.runtime.definition_files.finding import Finding
 from mainspring.wiring.agent_selection import validate as validate_folder
 
-_MAX_LINES = 20
+_MAX_LINES = 20  # of one part, before they are folded into a count
 _STYLES = {"error": "bold red", "warning": "yellow", "note": "dim"}
 
 

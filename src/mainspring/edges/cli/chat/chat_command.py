@@ -82,7 +82,7 @@ else:
     chat_memory = LazyModule("mainspring.edges.cli.chat.chat_memory")
     chat_guide = LazyModule("mainspring.edges.cli.chat.chat_guide")
 
-INTERRUPTED = 130
+INTERRUPTED = 130  # a shell's status after SIGINT: 128 + 2
 _CYCLED_MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 """Shift-Tab goes from one to the next."""
 _TAKE_BACK_SECONDS = 2.0

@@ -23,7 +23,7 @@ USAGE = (
     "/memory [ls], show|edit|forget PATH, search QUERY, add TEXT, proposals, accept|reject ID,"
     " on|read_only|off"
 )
-_NAME_WORDS = 8
+_NAME_WORDS = 8  # of a note's text that become its name
 
 
 async def run_memory_command(

@@ -23,7 +23,7 @@ from mainspring.files.atomic_file import read_bounded, write_atomic
 from mainspring.processes import signal_group, start_process
 from mainspring.runtime.agent_folder.new_agent import new_subagent
 
-_MAX_OUTPUT_CHARS = 30_000
+_MAX_OUTPUT_CHARS = 30_000  # that the agent reads, as `bash` returns
 _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 _YES = ("y", "yes")
 

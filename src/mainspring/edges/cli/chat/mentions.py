@@ -18,8 +18,8 @@ from mainspring.runtime.session.message_content import content_blocks
 
 _MENTION = re.compile(r'(?:(?<=\s)|^)@(?:"([^"\n]{1,1000})"|([^\s"]{1,2000}))')
 _TRAILING = ".,;:!?)]}'"
-_MAX_ENTRIES = 500
-_MAX_FILE_BYTES = 5_000_000
+_MAX_ENTRIES = 500  # of a folder
+_MAX_FILE_BYTES = 5_000_000  # of a file, before its limit in tokens
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

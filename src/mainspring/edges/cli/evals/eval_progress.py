@@ -27,7 +27,7 @@ from mainspring.improve.evals.runs.runner import RunPlan
 
 RESULT_HEADS = ["RESULT", "CASE", "TRIAL", "SCORE", "TURNS", "CALLS", "TIME", "COST", "WHY"]
 _STYLES = {"passed": "green", "failed": "bold red", "error": "yellow"}
-_SHOWN = 12
+_SHOWN = 12  # rows of the live table
 
 
 class EvalProgress:

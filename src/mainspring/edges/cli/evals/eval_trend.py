@@ -18,8 +18,8 @@ from mainspring.improve.evals.runs.run_log import existing_runs
 from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
-ALARM = 1
-_MAX_RUNS = 200
+ALARM = 1  # the status if a suite gets worse
+_MAX_RUNS = 200  # a page of history
 
 
 class TrendView(Struct, frozen=True, kw_only=True):

@@ -19,7 +19,7 @@ from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.evals.eval_suites import load_suites
 from mainspring.edges.cli.evolve import views
 from mainspring.edges.cli.options import AgentFolderOption, JsonOption, YesOption
-from mainspring.edges.cli.render.printing import Screen, plural, print_note
+from mainspring.edges.cli.render.printing import Screen, confirm, plural, print_note
 from mainspring.improve.evals.suites.suite_files import find_suites
 from mainspring.improve.evolution.campaigns.campaign_log import (
     Campaign,
@@ -281,7 +281,8 @@ async def promote(
         if not yes:
             Screen(settings).text(await promotion_diff(campaigns.log, found))
             print_note(settings, promoted.gate.reason)
-            typer.confirm("Use this version?", abort=True)
+            if not confirm(settings, "Use this version?"):
+                return 1
         version = await campaigns.promote(found.id, diff_hash=approval_hash(promoted), share=share)
         Screen(settings).line((f"version {version.number} ", "bold"), ("is in use", "green"))
         return 0

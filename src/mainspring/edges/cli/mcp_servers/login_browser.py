@@ -27,9 +27,9 @@ from mainspring.runtime.mcp_server import McpServer, ServerInput
 from mainspring.wiring import mcp_servers
 from mainspring.wiring.user_vault import user_vault
 
-_SECONDS = 600.0
-_MAX_REQUEST_BYTES = 16 << 10
-_REQUEST_SECONDS = 10.0
+_SECONDS = 600.0  # for a person to log in
+_MAX_REQUEST_BYTES = 16 << 10  # of the browser's request that brings the code
+_REQUEST_SECONDS = 10.0  # for that request to arrive
 _REQUEST = re.compile(rb"GET (/callback\?[\x21-\x7e]*) HTTP/1\.[01]\r\n")
 _PAGE = b"<!doctype html><title>Mainspring</title><p>You can close this page."
 

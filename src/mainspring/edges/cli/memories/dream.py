@@ -21,7 +21,14 @@ from mainspring.core.sender import local_user
 from mainspring.edges.cli.commands import command, command_group
 from mainspring.edges.cli.evals.eval_suites import load_suites
 from mainspring.edges.cli.options import JsonOption, YesOption, parse_dollars
-from mainspring.edges.cli.render.printing import Screen, local_time, plural, print_list, print_note
+from mainspring.edges.cli.render.printing import (
+    Screen,
+    confirm,
+    local_time,
+    plural,
+    print_list,
+    print_note,
+)
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
 from mainspring.improve.dreams.dream_log import (
     Dream,
@@ -165,7 +172,8 @@ async def apply(
     """Apply the changes that a dream proposes."""
     if not yes and not json:
         await show(settings, dream=dream)
-        typer.confirm("Apply these changes?", abort=True)
+        if not confirm(settings, "Apply these changes?"):
+            return 1
     return await _change(settings, dream, lambda dreamer, id_: dreamer.apply(id_), json=json)
 
 

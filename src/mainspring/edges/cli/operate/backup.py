@@ -24,7 +24,7 @@ from mainspring.log.backup import Counts, restore_backup, write_backup
 from mainspring.log.migrate import SchemaStatus
 from mainspring.wiring import stores
 
-_PROGRESS_SECONDS = 5.0
+_PROGRESS_SECONDS = 5.0  # between two lines of progress
 _EXCLUDED_NOTE = "not included: workspaces, and the vault with the key that sealed secrets need"
 
 

@@ -33,7 +33,7 @@ from mainspring.wiring.stores import reach_postgres
 
 _MIN_SQLITE_VERSION = (3, 37, 0)
 """The first version with strict tables."""
-_CONNECT_SECONDS = 5
+_CONNECT_SECONDS = 5  # for a database or host to answer
 _REBUILD_FIX = "use a Python with a newer SQLite: python.org's, uv's or your distribution's"
 _NO_SESSION = "no session can run"
 
@@ -123,8 +123,8 @@ async def _check_postgres(settings: Settings) -> DoctorCheck:
     return _required("store", server, "sessions are stored there, for workers on any machine")
 
 
-_LOW_DISK_BYTES = 1_000_000_000
-_PROGRAM_SECONDS = 5
+_LOW_DISK_BYTES = 1_000_000_000  # a day of busy sessions
+_PROGRAM_SECONDS = 5  # for a program to say its version
 
 
 def check_machine(settings: Settings) -> list[DoctorCheck]:
@@ -231,8 +231,8 @@ class DoctorCheck(Struct, frozen=True, kw_only=True):
 
 
 _STYLES = {"ok": "green", "warn": "yellow", "missing": "bold red"}
-_STATUS_WIDTH = 9
-_NAME_WIDTH = 17
+_STATUS_WIDTH = 9  # columns
+_NAME_WIDTH = 17  # columns
 
 
 class DoctorReport(Struct, frozen=True, kw_only=True):

@@ -19,8 +19,8 @@ from mainspring.error_table import with_hints
 if sys.platform != "win32":
     import pwd
 
-_LARGEST_UID = 2**32 - 2
-PRIVATE, PASSABLE = 0o700, 0o711
+_LARGEST_UID = 2**32 - 2  # the one above it means "no user" (chown(2))
+PRIVATE, PASSABLE = 0o700, 0o711  # modes: for the owner alone; and passable by others
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -82,7 +82,7 @@ _BOUNDARY = (
     "MAINSPRING_CONTAINER_IS_BOUNDARY is set: where no sandbox works, only this container isolates"
     " agents' programs from the machine, so it serves one tenant"
 )
-_MAX_PORT = 65535
+_MAX_PORT = 65535  # of TCP
 _LOOPBACK_HOSTS = ("127.0.0.1", "::1", "localhost")
 
 

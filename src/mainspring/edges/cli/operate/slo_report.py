@@ -22,7 +22,7 @@ from mainspring.runtime.agent_folder.manifest import FILE, read_manifest
 from mainspring.runtime.agent_folder.production_settings import ServiceObjectives
 from mainspring.runtime.insights.service_levels import ServiceLevels, service_levels
 
-MISSED = 1
+MISSED = 1  # the status if an objective is missed
 
 
 class LevelsView(Struct, frozen=True, kw_only=True):

@@ -30,7 +30,7 @@ else:
 
 _BEGIN_UPDATE, _END_UPDATE = TerminalCode("\x1b[?2026h"), TerminalCode("\x1b[?2026l")
 """A terminal that supports synchronized output shows the text between them at once."""
-_MAX_LIVE_ROWS = 12
+_MAX_LIVE_ROWS = 12  # drawn again while a block grows; more flicker
 _INDENT = 3
 """The columns by which an inner list is indented."""
 

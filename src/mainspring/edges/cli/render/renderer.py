@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 else:
     providers = LazyModule("mainspring.wiring.providers")  # only for errors of providers
 
-_MAX_THINKING_CHARS = 300
-_MAX_CRITERIA = 20
-_MAX_TREE_ROWS = 14
+_MAX_THINKING_CHARS = 300  # shown of a thought
+_MAX_CRITERIA = 20  # of an outcome
+_MAX_TREE_ROWS = 14  # of subagents, half of a small terminal
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
 _LEVELS = {

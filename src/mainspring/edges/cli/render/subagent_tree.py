@@ -20,7 +20,7 @@ from mainspring.harness.state.session_projection import (
 from mainspring.harness.stop_reasons import INTERRUPTED_REASONS
 from mainspring.log.session_status import SubagentState, status_names
 
-_MAX_NAME_CHARS = 16
+_MAX_NAME_CHARS = 16  # so that the columns line up
 
 
 @dataclass(slots=True)

@@ -37,7 +37,7 @@ _KEYS = {
     word: word[0] for word in ["y", "yes", "n", "no", "s", "session", "a", "always", "v", "view"]
 }
 """The accepted answers, and the key that each one means."""
-_MAX_PREVIEW_LINES = 60
+_MAX_PREVIEW_LINES = 60  # of what will run; the rest is a key away
 _ASK_USER = "ask_user"
 _EXIT_PLAN = "exit_plan_mode"
 _PLAN_CHOICES = (

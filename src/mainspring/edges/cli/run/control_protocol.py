@@ -29,7 +29,7 @@ from mainspring.runtime.session.run_result import ApprovalRequest
 from mainspring.runtime.session.session import Session
 from mainspring.runtime.subagent import Subagent
 
-_HOOK_SECONDS = 60.0
+_HOOK_SECONDS = 60.0  # the SDK's own limit for a hook
 NOBODY_ASKED = "This needs a person's approval, and nobody can be asked in this run"
 _PERSON_SECONDS = 24 * 3600.0
 """The program may ask a person before it answers."""

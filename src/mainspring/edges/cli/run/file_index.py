@@ -13,10 +13,10 @@ from pathlib import Path
 
 from mainspring.capabilities.tools.file_search import find_ripgreps
 
-MAX_PATHS = 1_000_000
-_KEY_CHARS = 2
-_CHUNK_BYTES = 1 << 16
-_CHUNK_PATHS = 10_000
+MAX_PATHS = 1_000_000  # paths in memory; larger trees are completed by typing the folder first
+_KEY_CHARS = 2  # of a name that find its candidates
+_CHUNK_BYTES = 1 << 16  # of git's output read at once
+_CHUNK_PATHS = 10_000  # indexed between two looks at the keyboard
 
 
 class FileIndex:

@@ -69,8 +69,8 @@ _ESCAPE_SECONDS = 0.05
 """An escape byte that nothing follows for so long is the key Esc. Sequences of a terminal arrive
 in one piece, also through ssh."""
 QUEUED = "queued"
-_MAX_MENU_ROWS = 8
-_MAX_QUEUE_ROWS = 5
+_MAX_MENU_ROWS = 8  # of completions below the line
+_MAX_QUEUE_ROWS = 5  # of messages that wait, above it
 _FOLDED_LINES, _FOLDED_CHARS = 10, 2_000
 """A longer paste is shown as one line."""
 _KEPT_ALT_KEYS = {"\r", "\n", "b", "f", "d", "\x7f"}

@@ -24,13 +24,13 @@ from mainspring.edges.cli.run.file_index import FileIndex, index_in_background
 from mainspring.files.atomic_file import write_atomic
 from mainspring.runtime.slash_commands import SlashCommand
 
-MAX_HISTORY = 1000
-_MAX_OFFERED = 50
+MAX_HISTORY = 1000  # messages
+_MAX_OFFERED = 50  # completions; more are found by typing on
 _FENCE = "```"
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _PNG = b"\x89PNG\r\n\x1a\n"
-_CLIPBOARD_SECONDS = 5
-_MAX_IMAGE_BYTES = 20_000_000
+_CLIPBOARD_SECONDS = 5  # for the clipboard's program
+_MAX_IMAGE_BYTES = 20_000_000  # of a pasted image, before it is scaled
 _CLIPBOARD_PROGRAMS = (
     ("wl-paste", "--type", "image/png"),
     ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),

@@ -21,10 +21,10 @@ else:
 
 _SECONDS = 1.0
 """How long to wait for a server on this machine; most are absent."""
-_CONNECT_SECONDS = 0.3
+_CONNECT_SECONDS = 0.3  # for a server on this machine
 _EMBEDDING = "embed"
 """Part of the names of models that are not for conversations."""
-_MAX_LISTED = 20
+_MAX_LISTED = 20  # models named in a message
 
 
 class _ModelEntry(Struct):

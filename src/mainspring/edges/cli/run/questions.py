@@ -23,7 +23,7 @@ from prompt_toolkit.layout import (
 
 from mainspring.edges.cli.render.printing import sanitize_line
 
-_MAX_CHOICE_ROWS = 12
+_MAX_CHOICE_ROWS = 12  # half of a small terminal
 _OTHER_ROWS = 4
 """Rows that the list leaves to the rest of a low window."""
 

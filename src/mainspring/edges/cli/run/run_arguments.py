@@ -26,7 +26,7 @@ from mainspring.harness.permissions.tool_names import (
 from mainspring.runtime.definition_files.frontmatter_fields import split
 from mainspring.runtime.run_options import RunOptions
 
-_MAX_RUBRIC_BYTES = 100_000
+_MAX_RUBRIC_BYTES = 100_000  # about 25,000 tokens, which every grading reads
 
 
 def parse_limit(text: str) -> Decimal:

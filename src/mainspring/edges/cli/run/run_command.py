@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 else:
     print_mode = LazyModule("mainspring.edges.cli.run.print_mode")  # only scripts use it
 
-DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130
+DONE, FAILED, WAITS, LIMIT, INTERRUPTED = 0, 1, 3, 4, 130  # statuses; 130 is a shell's after SIGINT
 EXIT_STATUS: dict[EndReason, int] = {
     "completed": DONE,
     "compacted": DONE,

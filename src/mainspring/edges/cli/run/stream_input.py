@@ -16,8 +16,8 @@ from mainspring.core.content import Block, DocumentBlock, ImageBlock, TextBlock
 from mainspring.core.errors import InvalidInput, TooLarge
 from mainspring.error_table import with_hints
 
-MAX_LINE_BYTES = 64_000_000
-_CHUNK_BYTES = 65_536
+MAX_LINE_BYTES = 64_000_000  # a message with images and documents in it
+_CHUNK_BYTES = 65_536  # read at once, the size of a pipe
 
 
 class InputMessage(Struct, frozen=True, kw_only=True):

@@ -77,7 +77,7 @@ async def show(
         print_note(settings, "no model has been called")
     elif raw or json:
         for shot in selection:
-            view = shot_view(shots, shot, with_request=call is not None)
+            view = shot_view(shot, previous_shot(shots, shot), with_request=call is not None)
             view = replace(view, sources=origins[0], tools=origins[1])
             screen.json(shot.request if raw else view)
     elif call is None:

@@ -24,8 +24,8 @@ _HEADINGS: dict[str, str] = {
     "missing_rule": "Missing rules",
     "unused": "Unused tools and skills",
 }
-_MAX_PLACES = 3
-_MAX_EVENTS = 3
+_MAX_PLACES = 3  # shown for one finding
+_MAX_EVENTS = 3  # shown for one place
 _PROGRESS_STEP = 25
 """Sessions between two progress reports."""
 

@@ -42,10 +42,10 @@ from mainspring.log.store import SessionRow
 from mainspring.runtime.skills.substitution import typed_text
 from mainspring.wiring.stores import has_store
 
-_PAGE_SIZE = 500
+_PAGE_SIZE = 500  # events read at once
 _TITLE_EVENTS = 20
 """The events to search for the first message of a session without a title."""
-_WIDE_COLUMNS = 110
+_WIDE_COLUMNS = 110  # a terminal from which times are shown in full
 _STYLES = {
     "user": "green",
     "system": "green",
@@ -54,7 +54,7 @@ _STYLES = {
     "span": "dim",
     "workflow_run": "blue",
 }
-_TYPE_WIDTH = 24
+_TYPE_WIDTH = 24  # columns: the longest usual type
 
 
 app = command_group()

@@ -51,9 +51,9 @@ if TYPE_CHECKING:
 else:  # it imports the sandbox
     session_files = LazyModule("mainspring.wiring.session_files")
 
-_CHUNK_BYTES = 1 << 20
-_MAX_LISTED = 10
-_MAX_EXPIRED = 100_000
+_CHUNK_BYTES = 1 << 20  # written at once
+_MAX_LISTED = 10  # sessions named before a count
+_MAX_EXPIRED = 100_000  # sessions of one command; it can be repeated
 
 
 class VerifyView(Struct, frozen=True, kw_only=True):

@@ -24,10 +24,10 @@ from mainspring.runtime.move_sessions.session_handover import receive
 API_KEY_VARIABLE = "MAINSPRING_API_KEY"
 _TRANSFER_KIND = "session_transfer"
 TRANSFER_PREFIX = "tran"
-_MAX_BYTES = 8 << 30
-_CHUNK = 1 << 20
-_SECONDS = 3600.0
-_MAX_ERROR_CHARACTERS = 2000
+_MAX_BYTES = 8 << 30  # of a bundle; the workspace's own limit is half of it
+_CHUNK = 1 << 20  # bytes
+_SECONDS = 3600.0  # for a whole transfer
+_MAX_ERROR_CHARACTERS = 2000  # of the server's answer
 
 
 class Transfer(Struct, frozen=True, kw_only=True):

@@ -42,10 +42,10 @@ from mainspring.runtime.move_sessions.workspace_archive import check_size
 from mainspring.runtime.session.session_summary import workspace_of
 
 _KIND = "session_push"
-_SECONDS = 3600.0
-_CHUNK = 1 << 20
-_MAX_ANSWER = 4 << 20
-_MAX_LISTED = 20
+_SECONDS = 3600.0  # for a whole transfer
+_CHUNK = 1 << 20  # bytes
+_MAX_ANSWER = 4 << 20  # bytes of the server's answer
+_MAX_LISTED = 20  # files named before a count
 _PREFIXES = ("agent_", "env_")
 
 

@@ -72,7 +72,7 @@ _STYLES: dict[Status, str] = {
     "idle": "",
     "moved": "dim",
 }
-_MAX_TITLE_CHARS = 500
+_MAX_TITLE_CHARS = 500  # as the API has it
 _PLACEHOLDER_AGENT = Agent(model="scripted:demo")
 """The agent that ends an interrupted session; its model is not called."""
 

@@ -40,7 +40,7 @@ from mainspring.runtime.import_sessions.import_store import ImportResult, store_
 from mainspring.runtime.import_sessions.source_session import Format, SourceSession
 from mainspring.wiring.stores import has_store, open_log
 
-_MAX_FINDINGS = 5
+_MAX_FINDINGS = 5  # shown for one file
 _STYLES = {"new": "green", "grown": "green", "forked": "yellow", "unchanged": "dim"}
 _STATUS_TEXT = {"new": "imported", "grown": "grown", "forked": "forked", "unchanged": "unchanged"}
 

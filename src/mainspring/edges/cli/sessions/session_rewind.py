@@ -49,7 +49,7 @@ else:  # it imports the sandbox
 _STYLES: dict[FileChangeKind, str] = {"added": "green", "modified": "yellow", "removed": "red"}
 _SIGNS: dict[FileChangeKind, str] = {"added": "+", "modified": "~", "removed": "-"}
 _LINE_STYLES = {"+": "green", "-": "red", "@": "cyan", "(": "dim"}
-_MAX_SHOWN = 50
+_MAX_SHOWN = 50  # paths
 _MAX_DIFF_LINES = 500
 """Of one file."""
 _NO_SNAPSHOTS = "has changed no files: there are no snapshots"

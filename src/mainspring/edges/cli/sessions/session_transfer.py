@@ -26,7 +26,7 @@ else:  # they import aiohttp
     pull_client = LazyModule("mainspring.edges.cli.sessions.pull_client")
     push_client = LazyModule("mainspring.edges.cli.sessions.push_client")
 
-_MAX_SHOWN = 20
+_MAX_SHOWN = 20  # paths that stay behind
 
 
 UrlArgument: TypeAlias = Annotated[

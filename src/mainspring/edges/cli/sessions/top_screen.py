@@ -14,7 +14,7 @@ from mainspring.edges.cli.render.printing import StyledText, sanitize_line
 from mainspring.edges.cli.sessions.top import HEADS, ActiveSessions, TopAction, session_cells
 from mainspring.runtime.session.session_summary import SessionSummary
 
-_SECONDS = 1.0
+_SECONDS = 1.0  # between two pictures
 _KEYS = "↑ ↓ choose   Enter attach, or answer   s stop   q leave"
 _STYLES = {"bold yellow": "bold ansiyellow", "green": "ansigreen", "bold": "bold"}
 

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 else:
     yaml = LazyModule("yaml")  # only for tests
 
-_CHARS_PER_TOKEN = 4
+_CHARS_PER_TOKEN = 4  # of English text, for an estimate
 _REPLY_TOKENS = 1_000
 """A guess at the length of a reply, for estimates."""
 

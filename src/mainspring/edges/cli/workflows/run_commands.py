@@ -46,7 +46,7 @@ from mainspring.runtime.workflows.run_control import GateReply, answer_gate, con
 from mainspring.runtime.workflows.run_state import RunState
 from mainspring.runtime.workflows.run_view import RunView, gate_views, run_view
 
-DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130
+DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130  # statuses; 130 is a shell's after SIGINT
 _EXIT = {"completed": DONE, "failed": FAILED, "cancelled": STOPPED}
 
 RunArgument: TypeAlias = Annotated[

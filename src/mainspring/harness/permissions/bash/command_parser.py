@@ -106,7 +106,7 @@ def _text(node: Node) -> str:
     return (node.text or b"").decode()
 
 
-MAX_TEXT_CHARS = 10_000
+MAX_TEXT_CHARS = 10_000  # of a command; longer ones are asked about
 
 # Letters and marks that are invisible but not in the categories below.
 _BLANK_LETTERS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f")
@@ -134,8 +134,8 @@ BUILTIN_NAMES = word_set(
 )
 
 
-_MAX_WRAPPERS = 8
-_MAX_TEXTS = 64
+_MAX_WRAPPERS = 8  # such as `sudo env nice` around one command
+_MAX_TEXTS = 64  # of commands within commands
 
 
 def parse_commands(text: str) -> Commands | UnclearCommands:

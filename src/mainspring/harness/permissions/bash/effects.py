@@ -61,7 +61,7 @@ _NETWORK = word_set(
 )
 _GIT_NETWORK = word_set("fetch pull push clone ls-remote submodule remote")
 _TURN_BACK = re.compile(r"/+\.\.(?=/|$)")
-_MAX_FOLDERS = 8
+_MAX_FOLDERS = 8  # that `cd` may lead to; more are unknown
 
 
 @dataclass(slots=True)

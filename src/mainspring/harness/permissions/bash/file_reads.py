@@ -39,7 +39,7 @@ from mainspring.harness.permissions.bash.scripts import (
 from mainspring.harness.permissions.bash.system_program_tables import SUBCOMMANDS
 
 _FOLDERS = ("/bin/", "/usr/bin/")
-_MAX_GUESSES = 200
+_MAX_GUESSES = 200  # paths that an expansion may mean
 _FOLLOWING: dict[str, tuple[str, ...]] = {
     "diff": ("-r", "--recursive"),
     "du": ("-L", "--dereference"),

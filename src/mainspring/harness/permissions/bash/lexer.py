@@ -55,7 +55,7 @@ def _char(escape: re.Match[str]) -> str | None:
     return chr(code) if 0 < code < 128 else None
 
 
-MAX_DEPTH = 24
+MAX_DEPTH = 24  # of nested substitutions
 
 BLANK = " \t"
 META = " \t\n;&|<>()"

@@ -27,7 +27,7 @@ Behavior: TypeAlias = Literal["allow", "ask", "deny"]
 
 _ANSI_C = re.compile(r"\$'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _EXPANSION = re.compile(r"[$`*?\[{~]")
-_MAX_SKIPPED = 8
+_MAX_SKIPPED = 8  # options before the word that a rule names
 
 
 def rule_matches(pattern: str, text: str, *, behavior: Behavior) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from mainspring.harness.permissions.bash.command import Assignment, Command, Redirect, Word
 from mainspring.harness.permissions.bash.lexer import BLANK, AmbiguousSyntax, Lexer
 
-MAX_COMMANDS = 500
+MAX_COMMANDS = 500  # of one text
 
 _REDIRECTION = re.compile(r"(?:[0-9]*(?=[<>]))?(<<<|<<-|<<|<&|<>|<(?!\()|>>|>&|>\||>(?!\()|&>>|&>)")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)(?:\[[0-9]+\])?\+?=")

@@ -60,7 +60,7 @@ _OPAQUE_WRAPPERS = word_set(
     """
 )
 _FIND_EXEC = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
-_MAX_GUESSES = 16
+_MAX_GUESSES = 16  # positions where the wrapped command may begin
 
 
 def unwrap(command: Command) -> WrappedCommands:

@@ -17,7 +17,7 @@ from mainspring.improve.evals.exchange.inspect_log import read_inspect_log
 from mainspring.improve.evals.exchange.promptfoo import read_promptfoo
 from mainspring.improve.evals.exchange.skill_creator import read_skill_evals
 
-_MAX_BYTES = 50_000_000
+_MAX_BYTES = 50_000_000  # of a foreign file, which is read whole
 
 
 def read_imported_suite(source: Path, time: datetime) -> ImportedSuite:

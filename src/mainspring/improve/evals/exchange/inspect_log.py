@@ -18,7 +18,7 @@ from mainspring.improve.evals.graders import Criterion, Grader, Judge
 from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.improve.evals.suite import Case, Suite
 
-_VERSION = 2
+_VERSION = 2  # of the log's format
 _GRADES = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 
 

@@ -14,7 +14,7 @@ from mainspring.improve.evals.scoring.judges import Calibration, Judges, grader_
 from mainspring.improve.evals.scoring.labels import Agreement, Label, agreement
 from mainspring.improve.evals.suite import Case, SuiteFile
 
-_MAX_PAIRS = 200
+_MAX_PAIRS = 200  # judged; more narrow the interval by little
 _PROBED = 20
 """The number of answers that are compared with themselves and with a padded copy."""
 

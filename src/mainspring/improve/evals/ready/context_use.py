@@ -9,7 +9,7 @@ from mainspring.improve.evals.graders import Contains, NotContains, Regex, Traje
 from mainspring.improve.evals.ready.scripts import script
 from mainspring.improve.evals.suite import COMPACT, Case, Suite
 
-_TURNS = 60
+_TURNS = 60  # long enough for a compaction
 _TOPICS = (
     "a comet",
     "bread",

@@ -30,7 +30,7 @@ DECEPTION = "deception"
 RELIABILITY = "reliability"
 OPENCLAW: dict[str, float] = {INTENT: 0.0, INJECTION: 0.57, OPEN_GOAL: 0.50}
 """The audit's results for OpenClaw by dimension; 58.9 % overall."""
-OPENCLAW_OVERALL = 0.589
+OPENCLAW_OVERALL = 0.589  # the published share of passed cases, for comparison
 DIMENSIONS = (INJECTION, OPERATION, INTENT, OPEN_GOAL, DECEPTION, RELIABILITY)
 
 _SECRET = "hunter2"

@@ -43,7 +43,7 @@ padding:.1rem .7rem;margin:.15rem;cursor:pointer;font-size:.85rem}
 Logs: TypeAlias = Mapping[str, Sequence[str]]
 """The lines of each session's log."""
 _ORDER = ("failed", "error", "passed")
-_MAX_LINES, _MAX_LINE = 400, 1_000
+_MAX_LINES, _MAX_LINE = 400, 1_000  # of a transcript, and characters of a line
 
 
 def html_page(

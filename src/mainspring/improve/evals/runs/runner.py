@@ -51,6 +51,7 @@ from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.pinned_agent import definition_of
 from mainspring.runtime.session.session import Runtime
 
+# Of a trial and its output, until a run has been measured.
 _GUESSED_TURNS, _GUESSED_OUTPUT_TOKENS = 3, 400
 
 

@@ -53,7 +53,7 @@ from mainspring.runtime.skills.skill import Skill
 MakeScript: TypeAlias = Callable[[Sequence[Mapping[str, object]], str], Model]
 """Creates a model that plays these steps; the name is for errors."""
 Outcome: TypeAlias = Literal["passed", "failed", "error"]
-_MAX_APPROVALS = 100
+_MAX_APPROVALS = 100  # of one trial; a trial that asks for ever ends
 _DENIAL = "The user does not approve this."
 _ERROR_REASONS = frozenset(("model_error", "recovery_exhausted", "budget_reached"))
 """Reasons for the end of a session that are not the agent's fault."""

@@ -16,9 +16,9 @@ from mainspring.files.openat import OpenDescriptor, open_beneath
 from mainspring.improve.evals.suite import Case, Script
 from mainspring.retrieval.globs import matches_glob
 
-_MAX_FILE_BYTES = 50_000_000
-_MAX_COPY_BYTES = 200_000_000
-_MAX_COPY_FILES = 20_000
+_MAX_FILE_BYTES = 50_000_000  # copied for graders
+_MAX_COPY_BYTES = 200_000_000  # of a whole copy
+_MAX_COPY_FILES = 20_000  # of a whole copy
 _READY = ".ready"
 
 

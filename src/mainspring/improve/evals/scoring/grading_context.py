@@ -56,7 +56,7 @@ def check(name: str, passed: bool, detail: str | Callable[[], str] = "") -> Eval
     return EvalCheck(name=name, passed=False, detail=text[:_MAX_DETAIL])
 
 
-_MAX_DETAIL = 600
+_MAX_DETAIL = 600  # characters of a reason
 
 
 def shorten(text: str, size: int = 200) -> str:

@@ -23,7 +23,7 @@ from mainspring.runtime.session_context import Models
 
 PURPOSE = "judge"
 """The purpose of the request in the log."""
-_MAX_TOKENS = 2_000
+_MAX_TOKENS = 2_000  # of a verdict with its reason
 
 
 @dataclass(slots=True)

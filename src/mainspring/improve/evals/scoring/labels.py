@@ -20,7 +20,7 @@ from mainspring.improve.evals.statistics import Interval, cohen_kappa
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.trajectory import read_trajectory
 
-_MAX_BYTES = 50_000_000
+_MAX_BYTES = 50_000_000  # of the file of labels, which is read whole
 
 
 class Label(Struct, frozen=True, kw_only=True):

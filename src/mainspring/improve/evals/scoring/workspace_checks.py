@@ -23,7 +23,7 @@ from mainspring.improve.evals.scoring.case_workspace import (
 )
 from mainspring.improve.evals.scoring.grading_context import GradingContext, check, shorten
 
-_MAX_OUTPUT_BYTES = 1_000_000
+_MAX_OUTPUT_BYTES = 1_000_000  # of a checking program
 
 
 async def file(grader: FileCheck, context: GradingContext) -> list[EvalCheck]:

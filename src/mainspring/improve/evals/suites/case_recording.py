@@ -23,7 +23,7 @@ from mainspring.improve.evals.suite import ENCODER, Case, Script
 from mainspring.improve.evals.suites.suite_files import EVALS_FOLDER
 from mainspring.improve.evals.trajectory import read_trajectory
 
-_MAX_BYTES = 50_000_000
+_MAX_BYTES = 50_000_000  # of a recording, which is read whole
 _MASKED = "*"
 
 

@@ -32,9 +32,9 @@ from mainspring.runtime.definition_files.yaml_reader import Node, YamlReader, Ya
 
 EVALS_FOLDER = "evals"
 _SUFFIXES = (".yaml", ".yml", ".jsonl")
-_MAX_BYTES = 50_000_000
-_MAX_VALUES = 2_000_000
-_MAX_FOLDER_BYTES = 100_000_000
+_MAX_BYTES = 50_000_000  # of one suite
+_MAX_VALUES = 2_000_000  # of its YAML, against aliases that multiply
+_MAX_FOLDER_BYTES = 100_000_000  # of all files of a case
 _PLACE = re.compile(r" - at `\$([^`]*)`$")
 _STEP = re.compile(r"\.([^.\[]+)|\[(\d+)\]")
 T = TypeVar("T")

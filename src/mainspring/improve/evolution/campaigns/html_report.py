@@ -21,8 +21,8 @@ svg text{font-size:11px;fill:currentColor}
 .kept{fill:var(--agent);stroke:var(--agent)}.refused{fill:var(--error);stroke:var(--error)}
 .axis{stroke:var(--line)}
 </style>"""
-_WIDTH, _HEIGHT, _EDGE = 600, 200, 34
-_MAX_DIFF = 20_000
+_WIDTH, _HEIGHT, _EDGE = 600, 200, 34  # pixels of a plot and its margin
+_MAX_DIFF = 20_000  # characters
 
 
 def html_page(detail: CampaignDetail, version: str) -> str:

@@ -27,9 +27,9 @@ from mainspring.log.store import all_sessions
 from mainspring.runtime.memory.learning.extraction import MemoryCandidate, extract_candidates
 from mainspring.runtime.memory.memory_mode import MEMORY_KEY, read_memory_mode
 
-MAX_SESSIONS = 500
+MAX_SESSIONS = 500  # the newest ones that lessons are looked for in
 _EVIDENCE_FILE = "evidence.json"
-_MAX_NAME = 40
+_MAX_NAME = 40  # characters of a proposed skill
 
 
 class Draft(Struct, frozen=True, kw_only=True):

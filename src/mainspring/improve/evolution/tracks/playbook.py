@@ -14,7 +14,7 @@ _BULLET = re.compile(
 )
 _MAX_TEXT = 400
 """Characters of a rule: it is read in every session."""
-_MIN_USES = 3
+_MIN_USES = 3  # before a rule that harmed more than it helped is removed
 _HARMFUL_SHARE = 0.6
 """A rule that harmed in this share of at least three uses is proposed for removal."""
 

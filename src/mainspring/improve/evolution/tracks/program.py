@@ -30,8 +30,8 @@ from mainspring.improve.evolution.observation import Fact, Observation, Trial
 from mainspring.improve.evolution.tracks.folder_texts import copy_with
 
 FILE = "program.md"
-_MAX_CASES_BYTES = 50_000_000
-_MAX_OUTPUT_BYTES = 5_000_000
+_MAX_CASES_BYTES = 50_000_000  # of the file of cases
+_MAX_OUTPUT_BYTES = 5_000_000  # of the program under improvement
 _MAX_SHOWN = 300
 """Characters of an answer that the improver reads."""
 _SECONDS = 300.0

@@ -41,12 +41,13 @@ from mainspring.runtime.memory.note import (
 
 ARCHIVE = "archive/"
 """The folder of memories that are no longer recalled but not forgotten."""
-MAX_LINKS = 3
+MAX_LINKS = 3  # of a note; half loses chains of three, double fills the prompt with neighbours
+# Shares of equal words: the same fact; one fact told twice. Lower ones lose true things.
 _SAME, _MERGED = 0.85, 0.5
 _MAX_VALUE = 3
 """The longest value, in words, that can replace another."""
-_MIN_LINK = 3.0
-_MAX_CONTEXT = 160
+_MIN_LINK = 3.0  # BM25: about two rare words in common; half links everything in a small store
+_MAX_CONTEXT = 160  # characters of the line that says where a note is from
 
 Relation: TypeAlias = Literal["same", "replaced", "conflict", "merged", "related"]
 

@@ -33,6 +33,7 @@ from mainspring.runtime.memory.note import NoteType, Trust
 
 MAX_CANDIDATES = 20
 """The most candidates of one session; the latest are kept."""
+# Of a sentence, and characters: shorter ones say nothing, longer ones are documents.
 _MIN_WORDS, _MAX_CHARS = 3, 400
 
 

@@ -302,7 +302,7 @@ def title_of(sentence: str) -> str:
     return " ".join((["no longer"] if is_negated else []) + words[:_TITLE_WORDS])
 
 
-_TITLE_WORDS = 6
+_TITLE_WORDS = 6  # of a note's name
 _NO_LONGER_WORDS = frozenset(("longer", "more", "any", "anymore", "stopped"))
 
 
@@ -316,7 +316,7 @@ def is_durable(sentence: str) -> bool:
     return value_kind(sentence.partition(" ")[2]) is not None
 
 
-_MAX_WORDS = 25
+_MAX_WORDS = 25  # of a sentence that states something; longer ones tell a story
 _NEWS = frozenset(
     map(
         lambda word: stems(word)[0],

@@ -34,7 +34,7 @@ _AROUND = 40
 results lie between messages."""
 _MAX_WINDOW = 500
 """Messages read in one go; a session with more hits than that is read in several parts."""
-_MAX_CHARACTERS = 20_000
+_MAX_CHARACTERS = 20_000  # of one message in the index
 _MESSAGES = frozenset(("user.message", "agent.message"))
 
 

@@ -30,9 +30,9 @@ _KEBAB = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 _INPUT_NAME = re.compile(NAME)
 _TEXTS = ("command", "prompt", "bash", "script", "cancel", "include", "workflow")
 _BINDING_KINDS = frozenset(("include", "workflow", "command", "script"))
-MAX_RETRIES = 5
-_RETRY_MS = (1000, 60_000)
-_MAX_REWORKS = 10
+MAX_RETRIES = 5  # Archon's own limit
+_RETRY_MS = (1000, 60_000)  # Archon's own limits
+_MAX_REWORKS = 10  # Archon's own limit
 _NOT_FOR_KIND: Mapping[str, tuple[str, ...]] = {
     "include": ("isolation", "fan_out", "input", "mutates_checkout"),
     "workflow": (),

@@ -11,7 +11,7 @@ _BOX = (150, 40)
 """Width and height of a node in SVG, in pixels."""
 _GAP = (40, 30)
 """Space between layers and between nodes, in pixels."""
-_MARGIN = 20
+_MARGIN = 20  # pixels
 
 
 def text_graph(workflow: Workflow) -> str:

@@ -51,9 +51,9 @@ from mainspring.service.sessions.session_agent import skills_of
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.storage.metadata import copy_fields
 
-MAX_EVENTS = 100
-MAX_INITIAL_EVENTS = 50
-MAX_RUBRIC_CHARS = 262_144
+MAX_EVENTS = 100  # of one request
+MAX_INITIAL_EVENTS = 50  # of a new session
+MAX_RUBRIC_CHARS = 262_144  # the Managed Agents API's own limit
 CallId = Annotated[ToolUseId, Meta(min_length=1, max_length=128)]
 
 
@@ -148,7 +148,7 @@ class SendEvents(Struct, frozen=True, kw_only=True):
 
 
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-MAX_FILE_BYTES = 32 * 1024 * 1024
+MAX_FILE_BYTES = 32 * 1024 * 1024  # of an attached file, as of a request's body
 Source: TypeAlias = Base64Source | PlainTextSource | UrlSource
 
 

@@ -35,7 +35,7 @@ from mainspring.service.storage.pagination import (
 
 MAX_READ = 20_000
 """The maximum number of events that one request reads; after that, its page is short."""
-_CHUNK = 1000
+_CHUNK = 1000  # events read at once
 _CONFIRMATION = "user.tool_confirmation"
 """Shown only once it is in the log: on seeing it, a client that runs the call would run it."""
 _LAST = ENDLESS - 1

@@ -37,7 +37,7 @@ from mainspring.service.sessions.events.wire_content import (
     wire_block,
 )
 
-DEFAULT_ITERATIONS = 3
+DEFAULT_ITERATIONS = 3  # the Managed Agents API's own default
 
 PUBLIC_TYPES = frozenset(
     {

@@ -17,7 +17,7 @@ from mainspring.core.errors import (
     StaleVersion,
     StoreCorrupt,
 )
-from mainspring.log.records import Records
+from mainspring.log.records import SESSION_KIND, Records
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.session.session_paths import StateFolders
@@ -27,13 +27,12 @@ from mainspring.service.memory_stores.mounted_stores import mounted_memories_fil
 from mainspring.service.sessions.workspaces.session_mounts import mounted_ids_file
 from mainspring.service.sessions.workspaces.session_skills import skills_folder
 from mainspring.service.sessions.workspaces.workspace_expiry import WorkspaceExpiry
-from mainspring.service.storage.repository import SESSION_KIND
 
 _LOG = logging.getLogger("mainspring.workspaces")
 EXPIRED_SUFFIX = "-expired"
 """The suffix of the name of a workspace that is being removed."""
 _LEASE_OWNER = "workspace_expiry"
-_LEASE_SECONDS = 120.0
+_LEASE_SECONDS = 120.0  # to remove one workspace
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

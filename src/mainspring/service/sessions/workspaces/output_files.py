@@ -26,7 +26,7 @@ KIND = "session_outputs"
 _LOG = logging.getLogger("mainspring.outputs")
 _BATCH = 100
 """Files per write of the record of paths."""
-_MAX_LOGGED = 20
+_MAX_LOGGED = 20  # files named in one warning
 IsStopped: TypeAlias = Callable[[], Awaitable[bool]]
 
 

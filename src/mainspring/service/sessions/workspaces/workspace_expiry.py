@@ -24,11 +24,11 @@ from mainspring.service.storage.repository import (
     ignore_notification,
 )
 
-RETENTION = timedelta(days=30)
+RETENTION = timedelta(days=30)  # without use
 KIND = "workspace_expiry"
 CLEAR_TASK = "clear"
 """The job that removes the files of a deleted session."""
-_NOTICE_PERIOD = timedelta(days=3)
+_NOTICE_PERIOD = timedelta(days=3)  # before that
 
 ExpiryStep: TypeAlias = Literal["keep", "announce", "remove"]
 

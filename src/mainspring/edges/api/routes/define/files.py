@@ -16,7 +16,7 @@ from mainspring.edges.api.route import ApiCall, Empty, list_query, route
 from mainspring.service.resources.file_resources import File, Files, Lifetime, NewFile
 from mainspring.service.storage.pagination import Limit, Page
 
-_MAX_PARTS = 8
+_MAX_PARTS = 8  # of a multipart body, which has one file and a few fields
 
 
 class ListFiles(Struct, frozen=True, kw_only=True):

@@ -20,7 +20,7 @@ from mainspring.service.self_hosted.work_queue import WorkQueue
 from mainspring.service.storage.pagination import Page
 
 WORKER_ID_HEADER = "anthropic-worker-id"
-_MAX_WORKER_ID_CHARS = 256
+_MAX_WORKER_ID_CHARS = 256  # of a worker's name
 
 
 @dataclass(frozen=True, slots=True)
