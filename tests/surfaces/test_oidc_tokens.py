@@ -2,7 +2,6 @@
 answer for it, makes to get more. `tests/service/test_oidc.py` has forged tokens."""
 
 import base64
-import json
 from typing import Any
 
 import pytest
@@ -113,12 +112,12 @@ HEADERS: list[dict[str, object]] = [
 ]
 
 
-@pytest.mark.parametrize("header", HEADERS, ids=map(json.dumps, HEADERS))
-async def test_no_header_makes_a_forged_signature_valid(header: dict[str, object]) -> None:
+@pytest.mark.parametrize("number", range(len(HEADERS)))
+async def test_no_header_makes_a_forged_signature_valid(number: int) -> None:
     site = FakeIssuerSite()
     for secret in (None, b"", b"rsa"):
         with pytest.raises(Unauthenticated):
-            await tokens(site).principal(handmade_token(header, secret))
+            await tokens(site).principal(handmade_token(HEADERS[number], secret))
     assert len(site.asked) <= 3
 
 
