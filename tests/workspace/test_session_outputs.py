@@ -67,7 +67,7 @@ def test_aliases_resolve_to_the_workspaces_own_path(workspace: Path):
     memory = FolderWorkspace(workspace, aliases=["/mnt/memory"])
     assert memory.named("/mnt/memory/team/a.md") == f"{workspace}/mnt/memory/team/a.md"
     assert str(memory.locate("/mnt/memory/a.md")) == f"{workspace}/mnt/memory/a.md"
-    for path in ("/mnt/memory/../../etc/passwd", "/mnt/memories/a", "/mnt/a"):
+    for path in ("/mnt/memory/../../../etc/passwd", "/mnt/memories/a", "/mnt/a"):
         with pytest.raises(OutsideWorkspace):
             memory.locate(path)
     above = FolderWorkspace(workspace, aliases=[str(workspace.parent), str(workspace)])
