@@ -45,7 +45,7 @@ _MAX_FIELDS = 50  # of one form; a person does not fill in more
 _MAX_MESSAGE_CHARS = 4_000  # of a question; more is not read by anybody
 _MAX_URL_CHARS = 2_000  # browsers accept about 2,000
 _FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
-_MAX_NAME_CHARS = 200
+_MAX_NAME_CHARS = 200  # of a field, which is shown on a line
 _MAX_QUESTIONS = 20
 """Open questions of a call."""
 _SECRETS = (

@@ -12,7 +12,7 @@ _STRING = re.compile(rb'("[^"\\]*(?:\\.[^"\\]*)*")')
 _KEY_TYPE = b"kty"
 _PRIVATE_MEMBERS = frozenset((b"d", b"k", b"p", b"q", b"dp", b"dq", b"qi"))
 """The members of a JSON Web Key that only its owner may know (RFC 7518)."""
-_SHORTEST_MEMBER = 20
+_SHORTEST_MEMBER = 20  # characters: 128 bits have 22
 _KEY_MEMBER = re.compile(rb"[A-Za-z0-9_-]*")
 
 
