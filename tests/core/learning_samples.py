@@ -16,6 +16,18 @@ LEARNING_SAMPLES: tuple[events.KnownPayload, ...] = (
         source="outcome",
         outcome_id="outc_1",
     ),
+    events.MemoryExtracted(
+        request_id="req_1",
+        until_seq=7,
+        changes=1,
+        proposal="sha256:" + "56" * 32,
+        refused=(events.RefusedOperation(operation='{"op": "retract"}', problem="nobody asked"),),
+    ),
+    events.MemoryLearned(
+        request_id="req_1",
+        versions=("memver_1",),
+        refused=(events.RefusedOperation(operation="project_a.md", problem="it has changed"),),
+    ),
     events.DreamCreated(
         dream_id="drm_1",
         store_id="agent",

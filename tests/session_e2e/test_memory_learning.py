@@ -1,16 +1,25 @@
 """What a person says in a session is remembered when its run ends, and recalled in the next."""
 
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
 import msgspec
 from tests.senders import TESTER
-from tests.session_e2e.session_setup import DONE, Scene, leave
+from tests.session_e2e.session_setup import DONE, MODEL, Scene, at_work, leave
 
-from mainspring.capabilities.providers.scripted import calls, says
+from mainspring.capabilities.providers.scripted import ScriptAnswer, Scripted, calls, says
 from mainspring.core.events import (
     CompactionRequested,
     ContextCompacted,
+    MemoryExtracted,
+    MemoryLearned,
     MemoryRecalled,
     MemoryWritten,
+    ModelRequestEnded,
 )
+from mainspring.core.model import Request
+from mainspring.runtime.memory.memory_mode import MemoryLearning
 from mainspring.runtime.memory.proposals import Proposal
 
 
@@ -91,3 +100,67 @@ async def test_a_failure_seen_in_three_sessions_is_remembered_and_proposed_to_th
 
 def learnings(scene: Scene) -> list[str]:
     return scene.read(".learnings/ERRORS.md").splitlines()
+
+
+def model_that_learns(text: str, reply: Callable[[], ScriptAnswer] = lambda: DONE) -> Scripted:
+    """A model that adds a memory with the text when it is asked what to learn."""
+
+    def answer(request: Request) -> ScriptAnswer:
+        if not any("long-term memory" in system for system in request.system):
+            return reply()
+        (event, *_) = re.findall(r"sevt_\w+", str(request.messages[-1]))
+        operation = {"op": "add", "event": event, "type": "project", "text": text}
+        return says(msgspec.json.encode({"operations": [operation]}).decode())
+
+    return Scripted(otherwise=answer)
+
+
+async def test_a_model_that_is_configured_writes_memory_and_its_cost_is_in_the_log(scene: Scene):
+    scene.write("memory/lunch.md", "Lunch is at noon.")
+    wiki = "Unser Wiki ist unter wiki.example.org."
+    agent = replace(at_work(()), learning=MemoryLearning(by="model"))
+    async with scene.runtime() as runtime:
+        runtime.models.put(MODEL, model_that_learns(wiki))
+        session = await runtime.start(agent, wiki)
+        await session.run()
+        await session.send("Danke dir, das war alles für heute.")
+        await session.run()
+        payloads = [event.payload for event in await session.events()]
+    (written,) = [item for item in payloads if isinstance(item, MemoryWritten)]
+    assert written.reason == "learned from a session, by a model"
+    assert wiki in scene.read(f"memory/{written.path}")
+    purposes = [item.purpose for item in payloads if isinstance(item, ModelRequestEnded)]
+    assert purposes == [None, "extract", None, "extract"]
+    refused = [item.refused for item in payloads if isinstance(item, MemoryExtracted)]
+    assert not refused[0]
+    assert "did not say" in refused[1][0].problem
+    assert scene.warnings == []
+
+
+async def test_a_model_that_learns_reads_what_was_said_before_a_compaction(scene: Scene):
+    scene.write("memory/lunch.md", "Lunch is at noon.")
+    scene.write("pages.txt", "word " * 4_000)
+    wiki = "Unser Wiki ist unter wiki.example.org."
+    replies = iter((calls("read", file_path="pages.txt"), DONE, says("Read.\nOpen:\n- the tests")))
+    agent = replace(at_work(()), learning=MemoryLearning(by="model"))
+    async with scene.runtime() as runtime:
+        runtime.models.put(MODEL, model_that_learns(wiki, lambda: next(replies, DONE)))
+        session = await runtime.start(agent, "Wandle die Seiten um. " + wiki)
+        await runtime.log.submit(session.id, CompactionRequested(), sender=TESTER)
+        await session.run()
+        payloads = [event.payload for event in await session.events()]
+    kinds = [type(item) for item in payloads]
+    assert kinds.count(MemoryExtracted) == kinds.count(MemoryLearned) == 1
+    assert scene.warnings == []
+
+
+async def test_learning_can_be_turned_off(scene: Scene):
+    scene.write("memory/lunch.md", "Lunch is at noon.")
+    agent = replace(at_work(()), learning=MemoryLearning(by="off"))
+    async with scene.runtime() as runtime:
+        runtime.models.put(MODEL, Scripted(otherwise=DONE))
+        session = await runtime.start(agent, "Always write commit messages in French.")
+        await session.run()
+        kinds = {type(event.payload) for event in await session.events()}
+    assert MemoryWritten not in kinds
+    assert MemoryRecalled not in kinds

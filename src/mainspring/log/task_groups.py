@@ -60,6 +60,14 @@ async def background_tasks() -> AsyncGenerator[TaskGroup, None]:
 
 
 @asynccontextmanager
+async def awaited_tasks() -> AsyncGenerator[TaskGroup, None]:
+    """A task group whose tasks are waited for when the block ends, and cancelled if it fails."""
+    with unwrap_single_error():
+        async with anyio.create_task_group() as group:
+            yield group
+
+
+@asynccontextmanager
 async def run_in_background(
     *tasks: Callable[[], Coroutine[Any, Any, None]],
 ) -> AsyncGenerator[None, None]:

@@ -45,10 +45,12 @@ _FULL_TEXT = ("words", "container_words")
 
 
 class SqlitePassages:
-    """`path`: `None` for an index in memory."""
+    """`path`: `None` for an index in memory. Several threads may use it, one at a time."""
 
     def __init__(self, path: Path | None) -> None:
-        self._db = sqlite3.connect(path or ":memory:", isolation_level=None, timeout=60)
+        self._db = sqlite3.connect(
+            path or ":memory:", isolation_level=None, timeout=60, check_same_thread=False
+        )
         try:
             self._db.execute("pragma journal_mode = wal")
             self._db.execute("pragma synchronous = normal")

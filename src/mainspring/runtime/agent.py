@@ -19,7 +19,7 @@ from mainspring.harness.context.request_builder import PromptPrefix, sorted_spec
 from mainspring.harness.function_hooks import FunctionHook
 from mainspring.harness.limits import Limits
 from mainspring.runtime.mcp_server import McpServerTools
-from mainspring.runtime.memory.memory_mode import MemoryMode
+from mainspring.runtime.memory.memory_mode import MemoryLearning, MemoryMode
 from mainspring.runtime.skills.catalogue import render_catalogue
 from mainspring.runtime.skills.skill import Skill
 from mainspring.runtime.subagent import StandaloneParts, Subagent
@@ -123,6 +123,8 @@ class Agent(Generic[Output]):
     memory: MemoryMode = "on"
     """Whether its sessions read and write memories. Subagents have only those that their own file
     gives them."""
+    learning: MemoryLearning = MemoryLearning()  # noqa: RUF009 (immutable)
+    """Who writes what a session teaches: rules, also a model, or nobody."""
     resources: Sequence[str] = ()
     """Resources of MCP servers, as `server:uri`, that it reads with the first message."""
     input_schema: Mapping[str, object] | None = None

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import TypeAlias
@@ -13,7 +14,7 @@ from typing import TypeAlias
 from mainspring.core.clock import Clock
 from mainspring.core.content import ImageBlock, TextBlock
 from mainspring.core.errors import InvalidInput, ProviderFailed
-from mainspring.core.events import KnownPayload
+from mainspring.core.events import KnownPayload, Usage
 from mainspring.core.model import Request, User
 from mainspring.core.sender import Sender
 from mainspring.harness.state.thread import EXTRACT, RECALL
@@ -25,7 +26,12 @@ from mainspring.runtime.memory.recall import Recall, UtilityValues
 from mainspring.runtime.memory.search.index_files import IndexFiles
 from mainspring.runtime.memory.search.past_sessions import PastSessions
 from mainspring.runtime.memory.session_learning import learn_from_run, save_before_compaction
-from mainspring.runtime.memory.session_memory import TEAM, WAKE_UP_TOKENS, SessionMemory
+from mainspring.runtime.memory.session_memory import (
+    TEAM,
+    WAKE_UP_TOKENS,
+    LearningModel,
+    SessionMemory,
+)
 from mainspring.runtime.model_question import read_reply, reply_text, text_request
 from mainspring.runtime.session.session_paths import subagent_memory_place
 from mainspring.runtime.session_context import Models, SetupRequest
@@ -40,6 +46,11 @@ _CAPTION_SYSTEM = (
 _CAPTION_TOKENS = 300  # of a model's answer about an image
 _PICK_TOKENS = 1_000
 """Five names need 200; a model that thinks aloud needs some more."""
+
+_LEARN_TOKENS = 1_500
+"""Ten operations need about 800; the rest is for a model that explains them."""
+_BYTES_PER_TOKEN, _SYSTEM_TOKENS = 3, 600
+"""For the highest price of a question: cautious for text in any alphabet."""
 
 OpenFolders: TypeAlias = Callable[[Path, Path | None], dict[str, MemoryFolder]]
 """Opens the memory folders of a workspace and its user by scope; or only the given one."""
@@ -65,7 +76,7 @@ class MemorySources:
         state = setup.thread.session_state
         memory = SessionMemory(
             folders=present,
-            open_index=partial(self.indexes.open, present),
+            open_index=partial(self.indexes.borrow, present),
             warn=setup.options.warn,
             recalled=state.recalled,
             has_read_foreign_text=lambda: state.has_read_foreign_text,
@@ -76,9 +87,10 @@ class MemorySources:
             past=_past_sessions(setup),
             wake_up_tokens=self.wake_up_tokens,
             is_read_only=mode == "read_only" or setup.options.memory is not None,
+            learns=setup.agent.learning.by != "off",
         )
         if setup.subagent is None:
-            memory.before_compact = partial(save_before_compaction, memory, setup.log)
+            memory.before_compact = partial(save_before_compaction, memory, setup.log, setup.writer)
             stack.push_async_callback(learn_from_run, memory, setup.log, setup.writer)
         return memory
 
@@ -91,7 +103,7 @@ class MemorySources:
             return None
         return SessionMemory(
             folders=present,
-            open_index=partial(self.indexes.open, present),
+            open_index=partial(self.indexes.borrow, present),
             warn=warn,
             recalled=frozenset(),
             has_read_foreign_text=lambda: True,
@@ -145,13 +157,34 @@ def session_recall(
     caption_model: str | None = None,
 ) -> Recall:
     """Recall by search, or by a small model that picks from the list of memories. `caption_model`
-    describes images for the memory."""
+    describes images for the memory. If the agent wants it, its small model writes memory."""
     state, pick = setup.thread.session_state, None
+    if setup.agent.learning.by == "model" and setup.subagent is None:
+        memory.learning_model = learning_model(
+            models, models.related("small", setup.agent.model), setup.agent.learning.max_usd
+        )
     if caption_model:
         memory.caption = make_caption(models, models.resolve(caption_model))
     if model:
         pick = manifest_picker(partial(_ask_recall_model, models, model), lambda: state.calls)
     return Recall(memory=memory, utility=utility, pick=pick)
+
+
+def learning_model(models: Models, name: str, max_usd: Decimal) -> LearningModel:
+    async def ask(
+        request_id: str, system: str, question: str
+    ) -> tuple[str, tuple[KnownPayload, ...]]:
+        request = text_request(
+            name, system, [("user", question)], _LEARN_TOKENS, request_id=request_id
+        )
+        reply, facts = await read_reply(models, request, purpose=EXTRACT)
+        return reply_text(reply), facts
+
+    def price(question: str) -> Decimal:
+        tokens = len(question.encode()) // _BYTES_PER_TOKEN + _SYSTEM_TOKENS
+        return models.cost(name, Usage(input_tokens=tokens, output_tokens=_LEARN_TOKENS))
+
+    return LearningModel(ask=ask, price=price, max_usd=max_usd)
 
 
 async def _ask_recall_model(

@@ -104,6 +104,7 @@ class ThreadImplementations:
         self._networks = networks
         self._interpreter = LazyInterpreter.of(sandboxes.resources)
         """Runs code that needs no sandbox; `None` if it is not installed."""
+        self._memory_sources: MemorySources | None = None
         self._transcripts: LruCache[str, TranscriptFiles] = LruCache(MAX_CACHED)
 
     def load_policy(self, workspace: Path, options: RunOptions) -> LoadedPolicy:
@@ -193,7 +194,11 @@ class ThreadImplementations:
         return memories.knowledge_tools(self._settings, setup, workspace)
 
     def memory_sources(self) -> MemorySources:
-        return memories.memory_sources(self._settings)
+        """The same for all sessions, so that they share open indexes."""
+        if self._memory_sources is None:
+            self._memory_sources = memories.memory_sources(self._settings)
+            self._sandboxes.resources.callback(self._memory_sources.indexes.open_indexes.close)
+        return self._memory_sources
 
     def recall(self, setup: SetupRequest, memory: SessionMemory) -> Recall:
         return memories.session_recall(self._settings, setup, self._models, memory)

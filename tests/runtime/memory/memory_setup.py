@@ -14,9 +14,12 @@ ANNA = Change(author=Sender(kind="person", id="anna"), reason="as discussed")
 AGENT = Change(author=Sender(kind="agent", id="agent_1"), reason="learned", session_id="sesn_1")
 
 
-def memory_folder(place: Path, *, refuse: Callable[[str], str | None] = lambda _: None):
-    minutes = count()
-    numbers = count(1)
+def memory_folder(
+    place: Path, *, refuse: Callable[[str], str | None] = lambda _: None, first: int = 1
+):
+    """`first`: the first number of its ids, and its first minute."""
+    minutes = count(first - 1)
+    numbers = count(first)
     return MemoryFolder(
         place,
         clock=lambda: datetime(2026, 5, 1, tzinfo=UTC) + timedelta(minutes=next(minutes)),

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal, TypeAlias
 
+from msgspec import Struct
+
 from mainspring.core.events.payload import Payload
 
 
@@ -33,4 +35,34 @@ class MemoryRecalled(Payload, frozen=True, kw_only=True, tag="memory.recalled"):
     tokens: int
 
 
-MemoryPayload: TypeAlias = MemoryWritten | MemoryRecalled
+class RefusedOperation(Struct, frozen=True, kw_only=True):
+    """What a model wanted to change in memory, and why it may not."""
+
+    operation: str
+    """Its beginning, as the model wrote it."""
+    problem: str
+
+
+class MemoryExtracted(Payload, frozen=True, kw_only=True, tag="memory.extracted"):
+    """A model has read what people said in this session. Its answer is paid and recorded; the
+    changes are made next, also by another process."""
+
+    request_id: str
+    until_seq: int
+    """The last event that it covers: the next request begins after it."""
+    changes: int
+    proposal: str | None = None
+    """The blob with the changes of memories; absent if there are none."""
+    refused: tuple[RefusedOperation, ...] = ()
+
+
+class MemoryLearned(Payload, frozen=True, kw_only=True, tag="memory.learned"):
+    """The changes of a `memory.extracted` are made."""
+
+    request_id: str
+    versions: tuple[str, ...] = ()
+    refused: tuple[RefusedOperation, ...] = ()
+    """Changes that were not made: the memory has changed since, or may not be written."""
+
+
+MemoryPayload: TypeAlias = MemoryWritten | MemoryRecalled | MemoryExtracted | MemoryLearned

@@ -354,11 +354,14 @@ def _compact(thread: Thread, _event: Event, payload: events.ContextCompacted) ->
 
 
 def _reserve_budget(thread: Thread, _event: Event, payload: events.BudgetReserved) -> None:
-    thread.open_reservation = payload
+    if thread.open_reservation is None:  # else a request beside the open one, settled at once
+        thread.open_reservation = payload
 
 
-def _settle_budget(thread: Thread, _event: Event, _payload: events.BudgetSettled) -> None:
-    thread.open_reservation = None
+def _settle_budget(thread: Thread, _event: Event, payload: events.BudgetSettled) -> None:
+    reservation = thread.open_reservation
+    if reservation is not None and reservation.reservation_id == payload.reservation_id:
+        thread.open_reservation = None
 
 
 _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {

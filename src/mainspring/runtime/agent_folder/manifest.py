@@ -8,7 +8,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
-from msgspec import Struct
+from msgspec import Struct, convert
 
 from mainspring import error_table
 from mainspring.core.errors import InvalidInput
@@ -36,7 +36,12 @@ from mainspring.runtime.definition_files.yaml_reader import (
     YamlReader,
     YamlValueError,
 )
-from mainspring.runtime.memory.memory_mode import MEMORY_MODES, MemoryMode
+from mainspring.runtime.memory.memory_mode import (
+    LEARN_MODES,
+    MEMORY_MODES,
+    MemoryLearning,
+    MemoryMode,
+)
 
 if TYPE_CHECKING:
     import zoneinfo
@@ -51,6 +56,7 @@ _CRON_FIELDS = 5  # minute, hour, day, month, weekday
 _MIN_SHARE, _MAX_SHARE = 0.1, 0.95  # of the context for compaction's threshold
 _FIELDS = {"agents": "subagents", "coordinator": "is_coordinator"}
 """Keys whose field has another name."""
+_LEARNING = {"learn": "by", "max_cost_usd": "max_usd"}
 SERVICE_KEYS = ("schedule", "grade")
 """Keys for work that the service starts by itself: they need trust, and sessions do not read
 them."""
@@ -80,6 +86,11 @@ class ManifestSchedule:
     cron: str = ""
     timezone: str = "UTC"
     message: str = ""
+
+
+class ManifestMemory(Struct, frozen=True, kw_only=True):
+    mode: MemoryMode = "on"
+    learning: MemoryLearning = MemoryLearning()
 
 
 class ManifestOutcome(Struct, frozen=True, kw_only=True):
@@ -113,7 +124,7 @@ class AgentManifest:
     outcome: ManifestOutcome | None = None
     slo: ServiceObjectives | None = None
     grade: ManifestGrade | None = None
-    memory: MemoryMode = "on"
+    memory: ManifestMemory = ManifestMemory()  # noqa: RUF009 (immutable)
     findings: tuple[Finding, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict[str, int])
     """The line of each key."""
@@ -226,8 +237,26 @@ def _readers(reader: YamlReader) -> FieldReaders:
         "outcome": _outcome(reader),
         "slo": read_objectives(reader),
         "grade": read_grade(reader),
-        "memory": reader.one_of(MEMORY_MODES),
+        "memory": _memory(reader),
     }
+
+
+def _memory(reader: YamlReader) -> Callable[[Node], ManifestMemory]:
+    mode = reader.one_of(MEMORY_MODES)
+    readers: FieldReaders = {
+        "mode": mode,
+        "learn": reader.one_of(LEARN_MODES),
+        "max_cost_usd": reader.number(Decimal, "an amount in US dollars"),
+    }
+
+    def read(node: Node) -> ManifestMemory:
+        if not reader.is_mapping(node):
+            return convert({"mode": mode(node)}, ManifestMemory)
+        fields = reader.fields(node, readers)
+        learning = {_LEARNING[key]: value for key, value in fields.items() if key in _LEARNING}
+        return convert({"mode": fields.get("mode", "on"), "learning": learning}, ManifestMemory)
+
+    return read
 
 
 def _resources(reader: YamlReader) -> Callable[[Node], tuple[str, ...]]:

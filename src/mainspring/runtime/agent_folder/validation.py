@@ -185,11 +185,18 @@ def _manifest(folder: Path, loaded: AgentFolder) -> PartReport:
         supported += [f"evidence that it needs: {evidence}"] if evidence else []
         supported += [f"reads {', '.join(settings.resources)}"] if settings.resources else []
         supported += ["its own input as a tool"] if settings.input_schema else []
-        supported += [f"memory {settings.memory}"] if settings.memory != "on" else []
+        supported += _memory_words(settings.memory)
         supported += ["it only coordinates subagents"] if settings.is_coordinator else []
     return PartReport(
         name="agent", supported=tuple(supported), findings=loaded.findings_by_source["manifest"]
     )
+
+
+def _memory_words(memory: manifest.ManifestMemory) -> list[str]:
+    learning = memory.learning
+    by_model = f"a model learns, for at most ${learning.max_usd} a session"
+    learns = {"rules": [], "off": ["it does not learn by itself"], "model": [by_model]}
+    return [*([f"memory {memory.mode}"] if memory.mode != "on" else []), *learns[learning.by]]
 
 
 def _instructions(loaded: AgentFolder) -> PartReport:

@@ -4,8 +4,8 @@ a version; an edit by hand becomes a version when it is noticed."""
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -27,6 +27,7 @@ from mainspring.runtime.memory.memory_files import (
 )
 from mainspring.runtime.memory.memory_quota import MemoryQuota, check_quota
 from mainspring.runtime.memory.memory_versions import (
+    LEDGER,
     Change,
     NoteVersion,
     Operation,
@@ -147,6 +148,17 @@ class MemoryFolder:
         if len(file_states) > MAX_NOTES:
             raise InvalidInput(f"{self.root}: more than {MAX_NOTES:,} memories")
         return file_states
+
+    def change_stamp(self, subfolders: Iterable[str]) -> tuple[object, ...]:
+        """Differs after each change by Mainspring, in any process, and after any program has added,
+        removed or replaced a file in the folder or these subfolders. It stays the same if a file
+        was rewritten in place."""
+        stamps: list[object] = []
+        for place in (self.root, *(self.root / name for name in subfolders), self.root / LEDGER):
+            with suppress(OSError):
+                state = place.stat()
+                stamps.append((place, state.st_ino, state.st_mtime_ns, state.st_size))
+        return tuple(stamps)
 
     def read(self, path: str) -> Note:
         """Raises: NotFound, InvalidInput."""

@@ -28,7 +28,7 @@ from mainspring.runtime.memory.memory_files import MemoryFiles
 from mainspring.runtime.memory.note import Trust, content_hash
 
 FOLDER = ".history"
-_LEDGER = f"{FOLDER}/ledger.jsonl"
+LEDGER = f"{FOLDER}/ledger.jsonl"
 _PENDING = f"{FOLDER}/pending.json"
 _READERS = f"{FOLDER}/readers.jsonl"
 _PURGES = f"{FOLDER}/purges.json"
@@ -121,12 +121,12 @@ def locked(files: MemoryFiles) -> Generator[None, None, None]:
 def read_versions(files: MemoryFiles) -> list[NoteVersion]:
     """The versions, oldest first. A last line that a crash cut off does not count."""
     versions: list[NoteVersion] = []
-    for line in files.lines(_LEDGER, max_bytes=_MAX_BYTES):
+    for line in files.lines(LEDGER, max_bytes=_MAX_BYTES):
         try:
             versions.append(_VERSIONS.decode(line))
         except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(
-                f"{_LEDGER}: {error}; run `mainspring memory doctor` for details"
+                f"{LEDGER}: {error}; run `mainspring memory doctor` for details"
             ) from error
     return versions
 
@@ -134,7 +134,7 @@ def read_versions(files: MemoryFiles) -> list[NoteVersion]:
 def ledger_stamp(files: MemoryFiles) -> object:
     """Differs if the ledger has changed."""
     try:
-        with OpenDescriptor(open_beneath(files.root, _LEDGER)) as ledger:
+        with OpenDescriptor(open_beneath(files.root, LEDGER)) as ledger:
             state = os.fstat(ledger)
     except OSError:
         return ()
@@ -144,7 +144,7 @@ def ledger_stamp(files: MemoryFiles) -> object:
 def latest_version(files: MemoryFiles, path: str) -> NoteVersion | None:
     """The latest version of one memory; decodes only its own line of the ledger."""
     mark = b'"path":' + msgspec.json.encode(path) + b","
-    for line in reversed(files.lines(_LEDGER, max_bytes=_MAX_BYTES)):
+    for line in reversed(files.lines(LEDGER, max_bytes=_MAX_BYTES)):
         if (
             mark in line and (version := _VERSIONS.decode(line)).path == path
         ):  # the mark may be in a reason
@@ -198,7 +198,7 @@ def record_version(files: MemoryFiles, version: NoteVersion, content: bytes | No
     """Record a version whose file is already written."""
     if content is not None:
         files.write(_object_path(version.hash), content)
-    files.append(_LEDGER, msgspec.json.encode(version))
+    files.append(LEDGER, msgspec.json.encode(version))
 
 
 def finish_pending(files: MemoryFiles) -> None:
@@ -226,7 +226,7 @@ def convert_files(files: MemoryFiles, paths: Iterable[str]) -> int:
         if content is not None:
             files.write(path, content)
             count += 1
-    for ledger in (_LEDGER, _READERS):
+    for ledger in (LEDGER, _READERS):
         lines = [files.seal(line) for line in files.lines(ledger, max_bytes=_MAX_BYTES)]
         if lines:
             files.write_clear(ledger, b"".join(line.rstrip(b"\n") + b"\n" for line in lines))

@@ -1,6 +1,6 @@
 """What a session remembers by itself at the end of a run and before a compaction: facts that a
-person stated, and the working state. It asks no model, and each write is a version that can be
-reverted.
+person stated, media, and the working state. Each write is a version that can be reverted. Facts are
+found by rules; `model_learning.py` has what a model adds.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from mainspring.runtime.memory.learning.media_notes import media_notes, media_to
 from mainspring.runtime.memory.learning.memory_edits import MemoryEdit, apply_edits
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_versions import Change, NoteVersion
+from mainspring.runtime.memory.model_learning import finish_learning, learn_by_model
 from mainspring.runtime.memory.note import INDEX_FILE, Note, Trust, note_path, parse_note
 from mainspring.runtime.memory.proposals import proposal_of, propose
 from mainspring.runtime.memory.search.memory_index import MemoryHit
@@ -73,9 +74,28 @@ def _newest(folder: MemoryFolder) -> list[str]:
 
 
 async def learn_from_run(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
-    """Remember the facts and media of a run that has ended; nothing waits for it."""
+    """Remember the facts and media of a run that has ended: by rules, then by a model if one is
+    configured."""
+    await _finish(memory, log, writer)
     if events := [*await learn_from_log(memory, log), *await _remember_media(memory, log)]:
         await writer.append(*events)
+    await _ask_model(memory, log, writer)
+
+
+async def _finish(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
+    try:
+        await finish_learning(memory, log, writer)
+    except (OSError, sqlite3.Error, InvalidInput) as error:
+        memory.warn(f"what a model has learned could not be remembered: {error}")
+
+
+async def _ask_model(memory: SessionMemory, log: SessionLog, writer: Writer) -> None:
+    if memory.learning_model is None:
+        return
+    try:
+        await learn_by_model(memory, memory.learning_model, log, writer)
+    except (OSError, sqlite3.Error, InvalidInput) as error:
+        memory.warn(f"what a model has learned could not be remembered: {error}")
 
 
 async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownPayload]:
@@ -106,11 +126,13 @@ async def _remember_media(memory: SessionMemory, log: SessionLog) -> list[KnownP
 
 
 async def save_before_compaction(
-    memory: SessionMemory, log: SessionLog, goal: str, state: str
+    memory: SessionMemory, log: SessionLog, writer: Writer, goal: str, state: str
 ) -> list[MemoryWritten]:
     """Remember the facts so far, and the working state as the session's one episode. An unchanged
-    state is not written again."""
+    state is not written again. A model that learns begins to read; the run does not wait for it."""
     writes = await learn_from_log(memory, log)
+    if memory.background is not None and memory.learning_model is not None:
+        memory.background.start_soon(_ask_model, memory, log, writer)
     if memory.is_read_only or not state or not memory.own_folders:
         return writes
     scope, folder = next(iter(memory.own_folders.items()))
@@ -154,7 +176,7 @@ def _save_state(
 
 async def learn_from_log(memory: SessionMemory, log: SessionLog) -> list[MemoryWritten]:
     """Remember the facts of a session that are not remembered yet."""
-    if memory.is_read_only or not (folders := memory.own_folders):
+    if memory.is_read_only or not memory.learns or not (folders := memory.own_folders):
         return []
     events = await log.read(memory.session_id)
     candidates = extract_candidates(events)

@@ -10,12 +10,15 @@ import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from contextlib import closing
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import cast
 
 from anyio import to_thread
+from anyio.abc import TaskGroup
+from msgspec import Struct
 
 from mainspring.core.clock import Clock
 from mainspring.core.content import ImageBlock
@@ -56,11 +59,23 @@ _INDEX_INTRO = (
 )
 
 
+class LearningModel(Struct, frozen=True, kw_only=True):
+    """The model that writes memory, and what it may cost."""
+
+    ask: Callable[[str, str, str], Awaitable[tuple[str, tuple[KnownPayload, ...]]]]
+    """Takes the id of a request, a system prompt and a question; returns the answer, and its cost
+    as events. Raises ProviderFailed, InvalidInput."""
+    price: Callable[[str], Decimal]
+    """The most that a question may cost, in US dollars."""
+    max_usd: Decimal
+    """For one session."""
+
+
 @dataclass(slots=True, kw_only=True)
 class SessionMemory:
     folders: Mapping[str, MemoryFolder]
     """The memory folders, by scope."""
-    open_index: Callable[[], MemoryIndex]
+    open_index: Callable[[], AbstractContextManager[MemoryIndex]]
     session_id: str
     author: Sender
     """The agent, as the author of what it writes."""
@@ -83,6 +98,13 @@ class SessionMemory:
     before_compact: Callable[[str, str], Awaitable[Sequence[KnownPayload]]] | None = None
     """Saves facts and the working state before a compaction."""
 
+    learns: bool = True
+    """Whether it remembers by itself what people say."""
+    learning_model: LearningModel | None = None
+    """The model that learns, beside the rules."""
+    background: TaskGroup | None = None
+    """Runs what the session does not wait for; it ends with the toolbox."""
+
     _problems: set[str] = field(default_factory=set[str])
     """Problems that the user has been warned about."""
 
@@ -101,7 +123,7 @@ class SessionMemory:
 
     def search(self, query: str, limit: int, past: Sequence[PastMessage] = ()) -> list[MemoryHit]:
         """Blocks."""
-        with closing(self.open_index()) as index:
+        with self.open_index() as index:
             hits = index.search(query, list(self.folders), limit, past)
             if index.problem:
                 problem = f"memory is searched by words only: {index.problem}"

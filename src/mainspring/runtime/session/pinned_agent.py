@@ -92,6 +92,7 @@ async def pin_agent(setup: SetupRequest, *, window: int) -> tuple[Agent, tuple[K
             output_retries=agent.output_retries,
             hooks=agent.hooks,
             memory=agent.memory,
+            learning=agent.learning,
             subagents=[*definition.subagents, *code],
             checks=[*definition.checks, *functions],
             handoffs=agent.handoffs,

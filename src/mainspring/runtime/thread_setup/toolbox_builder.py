@@ -22,6 +22,7 @@ from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
 from mainspring.harness.permissions.tool_names import ALIASES
 from mainspring.harness.toolbox import Toolbox
+from mainspring.log.task_groups import awaited_tasks
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.session.session_paths import (
     SessionPaths,
@@ -142,6 +143,8 @@ class ToolboxBuilder(Generic[Environment, OpenedSandbox]):
             memory = self._tools.memory(setup, folder, stack)
             tools |= self._tools.of_memory(setup, policy, folder, memory)
             if memory is not None:
+                if setup.agent.learning.by == "model":
+                    memory.background = await stack.enter_async_context(awaited_tasks())
                 facts += tuple(await memory.wake_up() if setup.thread.messages == 0 else ())
             own_servers = session.subagent_servers.get(setup.subagent or "", ())
             servers = await self._open_servers(setup, session.servers, own_servers, sandbox, stack)

@@ -30,6 +30,11 @@ from mainspring.edges.cli.memories.memory import (
 from mainspring.edges.cli.options import JsonOption, SessionArgument
 from mainspring.edges.cli.render.printing import local_time, plural, print_list, print_note
 from mainspring.edges.cli.session_lookup import find_session, open_existing_log
+from mainspring.runtime.memory.learning.learned_changes import (
+    LEARNED_TYPES,
+    REFUSED,
+    learned_views,
+)
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.memory_purge import purge_memory
 from mainspring.runtime.utility.utility_table import update_utility
@@ -86,10 +91,12 @@ async def stats(
 
 @command(app)
 async def why(settings: Settings, *, session: SessionArgument, json: JsonOption = False) -> int:
-    """Show which memories a session received. Lists them in order, with the reasons."""
+    """Show which memories a session received, and what it taught. Lists them in order, with the
+    reasons."""
     async with open_existing_log(settings) as log:
         row = await find_session(settings, log, session)
         recalled = await log.read(row.id, types=event_types(MemoryRecalled))
+        learned = learned_views(await log.read(row.id, types=LEARNED_TYPES))
     views = [
         RecallView(
             time=event.time,
@@ -103,6 +110,22 @@ async def why(settings: Settings, *, session: SessionArgument, json: JsonOption 
         for event in recalled
         if isinstance(payload := event.payload, MemoryRecalled)
     ]
+    if learned:
+        print_list(
+            settings,
+            learned,
+            json=json,
+            heads=["TIME", "CHANGE", "MEMORY", "REASON"],
+            row=lambda view: [
+                (local_time(view.time), "dim"),
+                (view.change, "red" if view.change == REFUSED else ""),
+                (view.memory, "bold"),
+                (view.reason, "dim"),
+            ],
+            empty="",
+        )
+    if learned and not views:
+        return 0
     return print_list(
         settings,
         views,
@@ -115,7 +138,7 @@ async def why(settings: Settings, *, session: SessionArgument, json: JsonOption 
             (str(view.tokens), "dim"),
             (_parts_text(view.parts), ""),
         ],
-        empty="this session received no memories",
+        empty="this session received no memories and taught none",
     )
 
 

@@ -93,7 +93,7 @@ class Consolidation:
         notes = self._near_notes(candidate, statement)
         changes = changed_notes(candidate, notes)
         paths = [
-            self._replace(change, candidate) for change in changes if change.note.trust != "person"
+            self._change(change, candidate) for change in changes if change.note.trust != "person"
         ]
         if paths:
             return paths[0]
@@ -111,14 +111,39 @@ class Consolidation:
             if relation == "same":
                 return None
             if relation == "replaced":
-                change = NoteChange(note, candidate.text, note.body, candidate.text)
-                return self._replace(change, candidate)
+                return self.replace(path, candidate)
             if relation == "merged":
-                body = f"{note.body}\n\n{candidate.text}"
-                return self._update(path, candidate, "merge", body=body)
+                return self.merge(path, candidate)
             if relation == "conflict" and can_disagree(candidate, note):
                 conflicts.append(path)
         return self._add_new(candidate, statement, conflicts)
+
+    def replace(self, path: str, candidate: MemoryCandidate) -> str:
+        """The fact takes the place of a memory's text."""
+        note = self.notes[path]
+        if note.trust == "person":
+            return self.mark_conflict(path, candidate)
+        return self._change(NoteChange(note, candidate.text, note.body, candidate.text), candidate)
+
+    def merge(self, path: str, candidate: MemoryCandidate) -> str:
+        """The fact becomes another paragraph of a memory."""
+        note = self.notes[path]
+        if note.trust == "person":
+            return self._add_new(candidate, StatementStems.of(candidate.text), [])
+        body = f"{note.body}\n\n{candidate.text}"
+        return self._change(NoteChange(note, body, "", candidate.text), candidate, "merge")
+
+    def mark_conflict(self, path: str, candidate: MemoryCandidate) -> str:
+        """The fact becomes a memory beside the one that it disagrees with."""
+        return self._add_new(candidate, StatementStems.of(candidate.text), [path])
+
+    def retract(self, path: str, candidate: MemoryCandidate) -> str | None:
+        """A person asked to forget a memory; what a person wrote stays."""
+        if self.notes[path].trust == "person":
+            return None
+        del self.notes[path]
+        self._record_change(path, "forget", "a person asked to forget it", candidate.evidence)
+        return path
 
     def archive(self, path: str, reason: str, evidence: Iterable[MemoryEvidence] = ()) -> None:
         """Take a memory out of recall; its file stays, in the folder `archive`."""
@@ -176,43 +201,38 @@ class Consolidation:
             and asked <= StatementStems.of(f"{self.notes[path].name} {self.notes[path].body}").stems
             and self.notes[path].trust != "person"
         ]
-        if len(paths) != 1:
-            return None
-        del self.notes[paths[0]]
-        self._record_change(paths[0], "forget", "a person asked to forget it", candidate.evidence)
-        return paths[0]
+        return self.retract(paths[0], candidate) if len(paths) == 1 else None
 
-    def _replace(self, change: NoteChange, candidate: MemoryCandidate) -> str:
+    def _change(
+        self, change: NoteChange, candidate: MemoryCandidate, action: EditAction = "update"
+    ) -> str:
         """A memory with another text: its name, file, sources and the links to it follow."""
-        note = change.note
-        trust = "foreign" if "foreign" in (note.trust, candidate.trust) else candidate.trust
-        is_derived = note.name in ("", title_of(first_sentence(note.body))) or mentions(
-            note.name, change.old
-        )
-        name = title_of(first_sentence(change.body)) if is_derived else note.name
-        new_path = self._path_for(note.type, name, candidate) if is_derived else note.path
-        if note_path(note.type, note.name) != note.path:
-            new_path = note.path if not mentions(note.path, change.old) else new_path
-        description = note.description if not mentions(note.description, change.old) else ""
+        note, name, path = change.note, change.note.name, change.note.path
+        is_derived = name in ("", title_of(first_sentence(note.body)))
+        if is_derived or mentions(name, change.old):
+            name = title_of(first_sentence(change.body))
+        is_named_so = note_path(note.type, note.name) == path
+        if (is_named_so and name != note.name) or mentions(path, change.old):
+            path = self._path_for(note.type, name, candidate)
         changed = replace(
             note,
-            path=new_path,
-            supersedes=note.supersedes if new_path == note.path else (note.path, *note.supersedes),
+            path=path,
+            supersedes=note.supersedes if path == note.path else (note.path, *note.supersedes),
             body=change.body,
             name=name,
-            description=description,
-            trust=trust,
+            description="" if mentions(note.description, change.old) else note.description,
+            trust="foreign" if "foreign" in (note.trust, candidate.trust) else candidate.trust,
             updated=candidate.time.date().isoformat(),
             session=candidate.evidence[0].session_id if candidate.evidence else note.session,
             events=tuple(item.event_id for item in candidate.evidence) or note.events,
         )
         self._put(changed)
-        self._record_candidate(new_path, "update", candidate)
-        if new_path != note.path:
+        self._record_candidate(path, action, candidate)
+        if path != note.path:
             del self.notes[note.path]
-            self._record_change(note.path, "update", f"is now {new_path}", candidate.evidence)
-            self._move_links(note.path, new_path, candidate)
-        return new_path
+            self._record_change(note.path, "update", f"is now {path}", candidate.evidence)
+            self._move_links(note.path, path, candidate)
+        return path
 
     def _path_for(self, note_type: NoteType, name: str, candidate: MemoryCandidate) -> str:
         path = note_path(note_type, name)
@@ -226,16 +246,6 @@ class Consolidation:
                 links = tuple(new if link == old else link for link in note.links)
                 self._put(replace(note, links=links))
                 self._record_change(path, "link", f"{old} is now {new}", candidate.evidence)
-
-    def _update(
-        self, path: str, candidate: MemoryCandidate, action: EditAction, *, body: str
-    ) -> str:
-        note = self.notes[path]
-        trust = "foreign" if "foreign" in (note.trust, candidate.trust) else candidate.trust
-        changed = replace(note, body=body, trust=trust, updated=candidate.time.date().isoformat())
-        self._put(changed)
-        self._record_candidate(path, action, candidate)
-        return path
 
     def _add_new(
         self, candidate: MemoryCandidate, statement: StatementStems, conflicts: list[str]

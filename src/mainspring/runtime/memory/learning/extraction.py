@@ -16,11 +16,11 @@ from typing import NamedTuple
 from msgspec import Struct
 
 from mainspring.core import events
-from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.harness.state.utility import NOT_LEARNED_FROM
 from mainspring.retrieval.stems import stems
 from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
+from mainspring.runtime.memory.learning.own_words import own_words
 from mainspring.runtime.memory.learning.statements import (
     anaphoric_value,
     exchange_of,
@@ -109,7 +109,6 @@ _CHANGED = _cue(
 )
 """The project works in another way than before."""
 _QUESTION = re.compile(r"\?\s*$|^(?:can|could|would|will|do|does|did|is|are|what|how|why)\b", re.I)
-_CODE = re.compile(r"```.*?(?:```|\Z)|`[^`\n]*`", re.DOTALL)
 _SENTENCE = re.compile(r"(?<=[.!?])\s+|\n+")
 
 
@@ -121,10 +120,8 @@ def extract_candidates(log: Iterable[Event]) -> list[MemoryCandidate]:
         payload = event.payload
         if isinstance(payload, events.SessionCreated) and not is_learned_from(payload):
             return []
-        if isinstance(payload, events.UserMessage) and is_from_person(event):
-            candidates += _from_message(event, plain_text(payload.content))
-        elif isinstance(payload, events.UserDefineOutcome) and is_from_person(event):
-            candidates += _from_message(event, payload.description)
+        if text := own_words(event):
+            candidates += _from_message(event, text)
         else:
             candidates += commands.apply(event)
     unique = {tuple(stems(item.text)): item for item in candidates}
@@ -140,16 +137,13 @@ def is_from_person(event: Event) -> bool:
 
 
 def _from_message(event: Event, text: str) -> Iterator[MemoryCandidate]:
-    own_words = "\n".join(
-        line for line in _CODE.sub(" ", text).splitlines() if not line.lstrip().startswith(">")
-    )
-    for sentence in _SENTENCE.split(own_words):
+    for sentence in _SENTENCE.split(text):
         plain = " ".join(sentence.split()).strip(" -*")
         if (fact := _fact(plain)) is None:
             continue
-        text = make_dates_absolute(fact.text[:1].upper() + fact.text[1:], event.time.date())
+        stated = fact.text[:1].upper() + fact.text[1:]
         yield MemoryCandidate(
-            text=text,
+            text=make_dates_absolute(stated, event.time.date()),
             type=fact.type,
             trust="agent",
             time=event.time,

@@ -6,10 +6,12 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Self
 
 from mainspring.core.errors import NotFound
 from mainspring.retrieval.passage_index import (
@@ -28,6 +30,8 @@ _PASSAGE_WORDS = 120  # longer texts hide their words, shorter ones tear sentenc
 _MORE_HITS = 4
 """Passages to fetch for each memory to return, because one memory may have several."""
 _BATCH = 500  # files indexed in one transaction
+_MAX_MEMORIES = 1_000
+"""Memories to keep parsed, while no file changes: 2 MB, for the questions of one session."""
 _BLANK_LINES = re.compile(r"\n\s*\n")
 _ITEM = re.compile(r"(?m)^(?=\s*[-*] |\d+\. )")
 
@@ -55,6 +59,25 @@ class _Part:
     text: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    note: Note
+    hash: str
+    parts: Sequence[_Part]
+
+
+@dataclass(frozen=True, slots=True)
+class _Sweep:
+    """What a look at all files of a scope has found."""
+
+    time: float
+    change_stamp: tuple[object, ...]
+    """Of the folders before it."""
+    subfolders: frozenset[str]
+    stamps: Mapping[str, str]
+    """The state of each file."""
+
+
 class MemoryIndex:
     """Blocks. `folders`: by the scope that they are searched under."""
 
@@ -64,11 +87,21 @@ class MemoryIndex:
         path: Path | None = None,
         *,
         vectors: Vectors | None = None,
+        sweep_seconds: float = 0.0,
     ) -> None:
+        """`sweep_seconds`: how long a search may overlook a file that was rewritten in place. Every
+        other change is found by each search."""
         self._folders = folders
         self._passages = open_passages(path, vectors)
-        self._stamps: dict[str, dict[str, str]] = {}
-        """The state of each file when it was last indexed here, by scope."""
+        self._sweep_seconds = sweep_seconds
+        self._sweeps: dict[str, _Sweep] = {}
+        self._memories: dict[tuple[str, str], _Memory | None] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     def close(self) -> None:
         self._passages.close()
@@ -95,7 +128,10 @@ class MemoryIndex:
         hits = self._passages.search(query, allowed, limit * _MORE_HITS, containers)
         hits_by_place: dict[tuple[str, str, str], MemoryHit] = {}
         texts: set[str] = set()
+        superseded: set[tuple[str, str]] = set()
         for hit in hits:
+            if len(hits_by_place) >= limit + len(superseded):
+                break
             if hit.scope == SESSION:
                 memory = conversations[hit.container].memory(hit)
             else:
@@ -105,33 +141,49 @@ class MemoryIndex:
             if memory.text not in texts:  # copies of one text are one answer
                 hits_by_place[hit.scope, hit.container, memory.hash] = memory
                 texts.add(memory.text)
+                superseded |= {(hit.scope, path) for path in memory.note.supersedes}
         return _without_superseded(list(hits_by_place.values()))[:limit]
 
     def rebuild(self, report: Callable[[int], None] = lambda _: None) -> int:
         """Index everything again; return the number of memories."""
         self._passages.clear()
-        self._stamps.clear()
+        self._sweeps.clear()
         return sum(self.update(scope, report) for scope in self._folders)
 
     def update(self, scope: str, report: Callable[[int], None] = lambda _: None) -> int:
         """Index changed files and drop removed ones; return the number of changed memories."""
-        folder = self._folders[scope]
+        folder, last = self._folders[scope], self._sweeps.get(scope)
+        now = time.monotonic()
+        change_stamp = folder.change_stamp(() if last is None else last.subfolders)
+        if last is not None and change_stamp == last.change_stamp:
+            if now - last.time < self._sweep_seconds:
+                return 0
+        else:
+            self._memories.clear()
         stamps = {
             path: f"{state.st_mtime_ns}-{state.st_size}-{state.st_ino}"
             for path, state in folder.states().items()
             if path != INDEX_FILE
         }
-        if stamps == self._stamps.get(scope):
+        subfolders = frozenset(path.rpartition("/")[0] for path in stamps if "/" in path)
+        if last is None or last.subfolders != subfolders:
+            change_stamp = ()  # of other folders: the next search looks again
+        self._sweeps[scope] = _Sweep(now, change_stamp, subfolders, stamps)
+        if last is not None and last.stamps == stamps:
             return 0
+        self._memories.clear()
         hashes = self._passages.hashes(scope)
         if removed := hashes.keys() - stamps.keys():
             self._passages.remove(scope, *removed)
         changed = sorted(path for path, stamp in stamps.items() if hashes.get(path) != stamp)
-        for start in range(0, len(changed), _BATCH):
-            batch = changed[start : start + _BATCH]
-            self._passages.put(*_containers(folder, scope, batch, stamps))
-            report(start + len(batch))
-        self._stamps[scope] = stamps
+        try:
+            for start in range(0, len(changed), _BATCH):
+                batch = changed[start : start + _BATCH]
+                self._passages.put(*_containers(folder, scope, batch, stamps))
+                report(start + len(batch))
+        except BaseException:
+            del self._sweeps[scope]  # the next search indexes the rest
+            raise
         return len(changed)
 
     def purge(self) -> None:
@@ -139,17 +191,26 @@ class MemoryIndex:
         self._passages.purge()
 
     def _memory(self, hit: PassageHit) -> MemoryHit | None:
+        place = (hit.scope, hit.container)
+        if place not in self._memories:
+            if len(self._memories) >= _MAX_MEMORIES:
+                self._memories.clear()
+            self._memories[place] = self._read(*place)
+        memory = self._memories[place]
+        if memory is None or hit.position >= len(memory.parts):  # changed since it was indexed
+            return None
+        return _memory_hit(hit, memory.note, memory.hash, memory.parts[hit.position])
+
+    def _read(self, scope: str, path: str) -> _Memory | None:
+        folder = self._folders[scope]
         try:
-            content = self._folders[hit.scope].content(hit.container)
+            content = folder.content(path)
         except NotFound:  # removed since it was indexed
             return None
         text = content.decode("utf-8", "replace")
-        note = parse_note(hit.container, text)
+        note = parse_note(path, text)
         parts = list(note_parts(note, text))
-        if hit.position >= len(parts):  # changed since it was indexed
-            return None
-        note = self._folders[hit.scope].verified(note, content)
-        return _memory_hit(hit, note, content_hash(content), parts[hit.position])
+        return _Memory(folder.verified(note, content), content_hash(content), parts)
 
 
 def open_passages(path: Path | None, vectors: Vectors | None = None) -> PassageIndex:
