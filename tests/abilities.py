@@ -5,6 +5,7 @@ import os
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 
 import anyio
 import pytest
@@ -16,6 +17,7 @@ from mainspring.capabilities.sandbox.backend_selection import (
     select_backend,
 )
 from mainspring.capabilities.sandbox.backends.bwrap import Bubblewrap
+from mainspring.capabilities.sandbox.backends.landlock import Landlock
 from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, landlock_abi
 from mainspring.config import CONTAINER_IS_BOUNDARY
 from mainspring.core.errors import SandboxFailed
@@ -70,6 +72,25 @@ def require_sandbox_of_users() -> Bubblewrap:
     """A sandbox that an ordinary user's sessions get in the user's own folders, whoever runs
     the tests. Landlock hides nothing in a workspace from programs of the same user."""
     return require_bubblewrap("no sandbox here hides a user's store from programs of that user")
+
+
+def require_hidden_files() -> Backend:
+    """A sandbox that hides and protects files in the workspace of a session."""
+    backend = require_sandbox()
+    if _has_same_uid(backend):
+        pytest.skip("Landlock hides and protects no files in a workspace from the same user")
+    return backend
+
+
+def store_beside(workspace: Path) -> dict[str, str]:
+    """Where no sandbox can hide a store in the workspace, it is beside it."""
+    if _has_same_uid(_backend(None)):
+        return {"MAINSPRING_STORE": str(workspace.parent / "store/mainspring.db")}
+    return {}
+
+
+def _has_same_uid(backend: Backend | None) -> bool:
+    return isinstance(backend, Landlock) and not backend.owns_uid
 
 
 def require_session_uids() -> None:

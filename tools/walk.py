@@ -120,7 +120,9 @@ class Recorder:
         assert frame is not None
         while frame.f_back is not None and not frame.f_code.co_filename.startswith(SOURCE):
             frame = frame.f_back
-        self.statements.append(f"{frame.f_code.co_qualname}: {' '.join(sql.split())[:200]}")
+        statement = f"{frame.f_code.co_qualname}: {' '.join(sql.split())[:200]}"
+        if self.statements[-1:] != [statement]:  # SQLite reports it again for each of its triggers
+            self.statements.append(statement)
 
     def _on_stream(self, frame: FrameType) -> None:
         if frame in self._streams or is_inside_stream(frame):

@@ -67,7 +67,7 @@ def test_inputs_are_asked_for_once_and_belong_to_their_project(
         assert server.requests == []
         refused = person.run("mcp", "auth", "books", given=f"{TOKEN}\nmoon\n")
         assert refused.returncode != 0
-        assert "at: that is not one of its values" in refused.stderr
+        assert "at: choose one of the listed values" in refused.stderr
         given = person.run("mcp", "auth", "books", given="us\n")  # the key is stored already
         assert given.returncode == 0, given.stderr
         assert person.run("mcp", "test", "books").returncode == 0

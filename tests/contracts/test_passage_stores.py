@@ -2,12 +2,13 @@
 were asked, and ranked alike."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
+from threading import current_thread, main_thread
 
 import pytest
 from hypothesis import given, settings
@@ -26,12 +27,18 @@ SCOPES = ("agent/a1", "user/u1", "team/t1", "tenant/n1")
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
-def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> OpenStore:
-    """Each call opens the same passages."""
-    if request.param == "sqlite":
-        return lambda: SqlitePassages(tmp_path / "index.db")
-    url: str = request.getfixturevalue("postgres_url")
-    return lambda: PostgresPassages(url)
+def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> Generator[OpenStore]:
+    """Each call opens the same passages. They are closed at the end; those of a thread by it."""
+    url = "" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+    with ExitStack() as opened:
+
+        def open_one() -> PassageStore:
+            store = PostgresPassages(url) if url else SqlitePassages(tmp_path / "index.db")
+            if current_thread() is main_thread():
+                opened.callback(store.close)
+            return store
+
+        yield open_one
 
 
 def container(name: str, *texts: str, scope: str = "agent", day: int = 1) -> Container:

@@ -221,7 +221,12 @@ async def test_a_user_enters_a_device_code_on_another_machine(server: Authorizin
     [
         ({}, ["access_denied"], {}, "access_denied"),
         ({}, ["expired_token"], {}, "expired_token"),
-        ({"expires_in": 0.05}, ["authorization_pending"] * 99, {}, "nobody agreed within"),
+        (
+            {"expires_in": 0.05},
+            ["authorization_pending"] * 99,
+            {},
+            "nobody approved the login within",
+        ),
         ({"verification_uri": "javascript:alert(1)"}, [], {}, "not https"),
         ({"verification_uri": "http://evil.example/enter"}, [], {}, "not https"),
         ({}, [], {"device_authorization_endpoint": None}, "no device codes: use --paste"),

@@ -3,8 +3,11 @@
 import math
 import subprocess
 import sys
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from random import Random
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -16,10 +19,25 @@ from mainspring.retrieval.passage_vectors import PassageVectors
 from mainspring.retrieval.sqlite_passages import SqlitePassages
 from mainspring.retrieval.static_vectors import read_static_table
 
+OpenIndex: TypeAlias = Callable[[Path | None, PassageVectors], PassageIndex]
+
 
 def container(name: str, *texts: str, scope: str = "agent") -> Container:
     passages = [Passage(text=text) for text in texts]
     return Container(scope=scope, name=name, hash="1", passages=passages)
+
+
+@pytest.fixture
+def open_index() -> Generator[OpenIndex]:
+    """Indexes that are closed at the end."""
+    with ExitStack() as opened:
+
+        def open_one(path: Path | None, vectors: PassageVectors) -> PassageIndex:
+            return opened.enter_context(
+                closing(PassageIndex(SqlitePassages(path), vectors=vectors))
+            )
+
+        yield open_one
 
 
 @pytest.fixture
@@ -47,17 +65,18 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes):
         read_static_table(tmp_path / "model")
 
 
-def test_a_passage_is_found_by_meaning(vectors: PassageVectors):
-    index = PassageIndex(SqlitePassages(None), vectors=vectors)
+def test_a_passage_is_found_by_meaning(vectors: PassageVectors, open_index: OpenIndex):
+    index = open_index(None, vectors)
     index.put(container("a", "The kitten sleeps."), container("b", "Rocket launch."))
     (first, *_) = index.search("cat", ["agent"], 5)
     assert first.container == "a"
     assert first.scored.parts["vector"] > 0
 
 
-def test_changes_by_another_process_are_seen(tmp_path: Path, vectors: PassageVectors):
-    index = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
-    other = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
+def test_changes_by_another_process_are_seen(
+    tmp_path: Path, vectors: PassageVectors, open_index: OpenIndex
+):
+    index, other = (open_index(tmp_path / "index.db", vectors) for _ in range(2))
     index.put(container("a", "Rocket launch."))
     assert [hit.container for hit in index.search("kitten", ["agent"], 1)] == ["a"]
     other.put(container("b", "The cat sleeps."))
@@ -66,19 +85,19 @@ def test_changes_by_another_process_are_seen(tmp_path: Path, vectors: PassageVec
     assert [hit.container for hit in index.search("kitten", ["agent"], 1)] == ["a"]
 
 
-def test_another_table_resets_the_index(tmp_path: Path, vectors: PassageVectors):
-    index = PassageIndex(SqlitePassages(tmp_path / "index.db"), vectors=vectors)
+def test_another_table_resets_the_index(
+    tmp_path: Path, vectors: PassageVectors, open_index: OpenIndex
+):
+    index = open_index(tmp_path / "index.db", vectors)
     index.put(container("a", "cat"))
     index.close()
     table = write_table(tmp_path / "other.npz", {**ROWS, "dog": (0.5, 0.5, 0.0)})
-    again = PassageIndex(
-        SqlitePassages(tmp_path / "index.db"), vectors=PassageVectors(read_static_table(table))
-    )
+    again = open_index(tmp_path / "index.db", PassageVectors(read_static_table(table)))
     assert again.hashes("agent") == {}
 
 
-def test_vector_search_stays_within_its_scope(vectors: PassageVectors):
-    index, random = PassageIndex(SqlitePassages(None), vectors=vectors), Random(3)
+def test_vector_search_stays_within_its_scope(vectors: PassageVectors, open_index: OpenIndex):
+    index, random = open_index(None, vectors), Random(3)
     words = [word for word in ROWS if word.isalpha() and word != "the"]
     for number in range(200):
         texts = [" ".join(random.choices(words, k=5)) for _ in range(2)]

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TypeVar
 
 import anyio
+from tests.abilities import store_beside
 from tests.environ import boundary
 
 from mainspring.capabilities.providers.scripted import Scripted, ScriptStep, says
-from mainspring.config import read_settings
+from mainspring.config import Settings, read_settings
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import (
     AgentMcpToolResult,
@@ -110,17 +111,21 @@ class Scene:
     def read(self, path: str) -> str:
         return (self.workspace / path).read_text()
 
+    def settings(self, environ: Mapping[str, str] | None = None) -> Settings:
+        return read_settings(
+            folder=self.workspace,
+            environ={
+                **boundary(),
+                **store_beside(self.workspace),
+                **(environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}),
+            },
+        )
+
     @asynccontextmanager
     async def runtime(
         self, mode: Mode | None = None, environ: Mapping[str, str] | None = None
     ) -> AsyncGenerator[Runtime]:
-        settings = read_settings(
-            folder=self.workspace,
-            environ={
-                **boundary(),
-                **(environ or {"HOME": str(self.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}),
-            },
-        )
+        settings = self.settings(environ)
         options = RunOptions(workspace=self.workspace, mode=mode, warn=self.warnings.append)
         async with open_runtime(settings, options=options) as runtime:
             yield runtime

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from tests.abilities import require_hidden_files
 from tests.repositories import git
 from tests.session_e2e.session_setup import Scene
 
@@ -36,6 +37,7 @@ def configured_scene(scene: Scene) -> Scene:
 async def test_files_named_by_the_git_configuration_are_protected_from_programs_and_tools(
     configured_scene: Scene,
 ):
+    require_hidden_files()
     scene = configured_scene
     files = [file for _, file in NAMED.values()]
     before = {file: _content(scene, file) for file in files}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from decimal import Decimal
 
+from tests.abilities import require_hidden_files
 from tests.mcp.peers import NOTES_SERVER
 from tests.session_e2e.session_setup import Scene, read_by_model
 
@@ -63,6 +64,7 @@ async def test_a_pre_tool_use_hook_whose_server_or_tool_is_missing_denies(scene:
 
 
 async def test_an_agent_hook_reads_files_before_it_decides(scene: Scene) -> None:
+    require_hidden_files()
     scene.write("CHANGES", "frozen until Monday\n")
     scene.write("key.pem", "secret\n")
     handler = {"type": "agent", "prompt": "May it? $ARGUMENTS"}

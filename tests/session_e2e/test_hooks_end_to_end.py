@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from tests.abilities import require_hidden_files
 from tests.session_e2e.session_setup import DONE, Scene, begin, read_by_model, read_results, spoken
 
 from mainspring.capabilities.providers.scripted import calls, says
@@ -202,6 +203,7 @@ async def test_hooks_do_not_inherit_the_environment_of_the_harness(scene: Scene)
 
 
 async def test_an_agent_cannot_rewrite_the_script_of_a_trusted_hook(scene: Scene):
+    require_hidden_files()
     gate = scene.write("tools/gate.sh", "echo not today >&2; exit 2\n")
     hook = command('sh "$CLAUDE_PROJECT_DIR"/tools/gate.sh', matcher="WebFetch")
     told = command("sh tools/note.sh", matcher="Write")

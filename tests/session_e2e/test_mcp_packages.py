@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from tests.abilities import require_sandbox, require_session_uids
 from tests.mcp.package_registry import Registry, npm_archive, running_registry, wheel
 from tests.network.internet import PUBLIC
 from tests.session_e2e.session_setup import Scene, read_results
@@ -115,3 +116,19 @@ async def test_a_program_of_the_project_is_not_fetched_from_a_registry(scene: Sc
         await use(scene, registry)
         assert registry.requests == []
     assert not (scene.home / ".mainspring/mcp-packages").exists()
+
+
+@pytest.mark.skipif(not CAN_RUN["uvx"], reason="no uvx here")
+async def test_where_no_installer_has_a_network_the_message_says_what_else_works(scene: Scene):
+    require_session_uids()
+    scene.write(".mcp.json", json.dumps({"mcpServers": {"notes": SERVERS["uvx"]}}))
+    disabled = [] if require_sandbox().name != "bubblewrap" else ["bubblewrap"]
+    scene.user(permissions={"allow": ["mcp__notes"]}, sandbox={"disabledBackends": disabled})
+    trust(scene.workspace, home=scene.home)
+    async with running_registry() as registry:
+        said = await use(scene, registry)
+        assert registry.requests == []
+    if "no sandbox works here" in said:
+        pytest.skip("no sandbox without namespaces here")
+    assert "its packages cannot be installed: Landlock cannot let programs reach a proxy" in said
+    assert "install them yourself (npm, pipx, uv tool)" in said

@@ -71,8 +71,8 @@ async def test_server_skills_that_differ_from_their_announcement_are_not_used(sc
     assert "steering" not in description
     assert "evil.example" not in description
     assert [answer.partition(": ")[2] or answer for answer in answers] == [
-        "skill://changed/SKILL.md has other bytes than were announced",
-        "its SKILL.md describes another skill than the server announced",
+        "skill://changed/SKILL.md does not have the announced contents",
+        "its SKILL.md describes a different skill from the one announced",
         "The MCP server team has no skill steering.",
         "it has no file ../../etc/passwd",
         "No MCP server sea publishes skills.",

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 from tests import fork_server
+from tests.abilities import require_hidden_files
 from tests.environ import clean_environ
 from tests.session_e2e.session_setup import DONE, MODEL, Scene, at_work, leave
 
@@ -68,6 +69,7 @@ def run(scene: Scene, name: str, script: str) -> ScriptStep:
 
 
 async def test_programs_in_the_sandbox_cannot_write_memories(scene: Scene):
+    require_hidden_files()
     scene.write("memory/feedback_deploys.md", RULE)
     scene.write("copy", EVIL)
     steps = [

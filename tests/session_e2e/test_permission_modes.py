@@ -3,6 +3,7 @@
 from datetime import timedelta
 
 import pytest
+from tests.abilities import require_hidden_files, require_sandbox
 from tests.session_e2e.session_setup import (
     DONE,
     MODEL,
@@ -62,7 +63,7 @@ async def test_read_only_calls_run_without_approval(scene: Scene):
         assert bash.strip() == "2"
         assert {decision for decision, _, _ in await play.decisions()} == {"allow"}
         [opened] = await play.events(SandboxOpened)
-        assert (opened.level, opened.workspace) == ("isolated", str(scene.workspace))
+        assert (opened.level, opened.workspace) == (require_sandbox().level, str(scene.workspace))
         started = await play.events(ToolCallStarted)
         assert all(opened.backend in (item.sandbox or "") for item in started)
 
@@ -314,6 +315,7 @@ async def test_an_expired_or_revoked_grant_allows_nothing(scene: Scene):
 
 
 async def test_always_allow_adds_a_rule_to_the_local_settings_of_a_trusted_folder(scene: Scene):
+    require_hidden_files()  # the settings are in .mainspring
     trust(scene.workspace, home=scene.home)
     add_local_rules(scene.workspace, ["Bash(touch *)"], home=scene.home)
     async with scene.play(calls("bash", command="touch a && ls")) as play:

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 from tests import fork_server
-from tests.abilities import require_sandbox
+from tests.abilities import require_hidden_files, require_sandbox
 from tests.environ import clean_environ
 from tests.mcp import planting_server
 from tests.session_e2e.session_setup import Scene, read_by_model
@@ -87,6 +87,7 @@ async def test_nothing_that_a_server_creates_stays_after_a_kill(
     scene: Scene, when: tuple[str, ...]
 ) -> None:
     """Without another command of ours: people open the folder with other programs."""
+    require_hidden_files()
     prepare(scene, *when)
     command = [sys.executable, "-m", "tests.mcp.planting_worker", scene.home, scene.workspace]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as worker:
@@ -101,6 +102,7 @@ async def test_nothing_that_a_server_creates_stays_after_a_kill(
 async def test_commands_without_a_session_leave_nothing_that_a_server_creates(
     scene: Scene, words: str
 ) -> None:
+    require_hidden_files()
     prepare(scene, "start", "call", "end")
     environ = {**clean_environ(), "HOME": str(scene.home)}
     ran = fork_server.run("mcp", *words.split(), cwd=scene.workspace, env=environ)

@@ -6,6 +6,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from tests.abilities import require_hidden_files
 from tests.session_e2e.session_setup import Scene
 
 from mainspring.capabilities.providers.scripted import calls
@@ -39,6 +40,7 @@ def set_aside_files(scene: Scene) -> list[str]:
 
 
 async def test_files_that_would_run_on_the_host_are_set_aside_and_reported(scene: Scene):
+    require_hidden_files()
     scene.write("run.sh", script_creating(MADE))
     async with scene.play(calls("bash", command="sh run.sh"), mode="bypassPermissions") as play:
         await play.run()
@@ -65,6 +67,7 @@ async def test_programs_cannot_add_configuration_files_to_a_repository(scene: Sc
 
 
 async def test_nested_repositories_keep_their_config_and_hooks(scene: Scene):
+    require_hidden_files()
     git(scene.workspace / "a/sub", "init", "-q")
     config = scene.read("a/sub/.git/config")
     pointer = scene.write("b/.git", "gitdir: ../elsewhere\n")
@@ -88,6 +91,7 @@ async def test_nested_repositories_keep_their_config_and_hooks(scene: Scene):
 
 
 async def test_protected_files_created_by_people_between_runs_stay_and_are_protected(scene: Scene):
+    require_hidden_files()
     scene.write("evil.sh", "echo evil > .vscode/tasks.json; rm -rf .vscode")
     async with scene.play(
         calls("bash", command="touch first"),
@@ -114,6 +118,7 @@ async def test_protected_files_created_by_a_service_are_set_aside_at_the_end(sce
 
 
 async def test_programs_cannot_change_files_denied_for_editing(scene: Scene):
+    require_hidden_files()
     scene.user(permissions={"deny": ["Edit(*.lock)", "Edit(vendor/**)"]})
     locked = [
         scene.write("sub/a.lock", "mine"),

@@ -12,7 +12,7 @@ from tests.session_e2e.session_setup import Scene
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.core.events import SandboxOpened
 
-EVERY = ["bubblewrap", "landlock", "seatbelt", "docker"]
+EVERY = ["bubblewrap", "landlock", "seatbelt", "docker", "container"]
 RUNNING = {"bash", "service_start", "service_read", "service_stop"}
 
 

@@ -10,7 +10,7 @@ from tests.session_e2e.session_setup import Scene
 
 from mainspring.capabilities.providers.scripted import calls, says
 from mainspring.capabilities.sandbox.sandbox_session import OpenedSandbox, SandboxOpening
-from mainspring.config import Settings, read_settings
+from mainspring.config import Settings
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.events import SandboxOpened, ToolCallStarted
 from mainspring.core.ports import ExecRequest
@@ -24,8 +24,7 @@ NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}
 
 @pytest.fixture
 def settings(scene: Scene) -> Settings:
-    environ = {"HOME": str(scene.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return read_settings(folder=scene.workspace, environ=environ)
+    return scene.settings()
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from tests.session_e2e.session_setup import MODEL, Scene, at_work, begin
 from mainspring.capabilities.providers.scripted import calls
 from mainspring.capabilities.sandbox.keeper_process.keeper_connection import connect_to_keeper
 from mainspring.capabilities.sandbox.sandbox_session import SandboxSession
-from mainspring.config import Settings, read_settings
+from mainspring.config import Settings
 from mainspring.core.content import TextBlock
 from mainspring.core.events import Usage
 from mainspring.core.model import Delta, Reply, Request, ToolInputDelta, ToolUse
@@ -27,8 +27,7 @@ NETWORKED = {"networking": {"type": "limited", "allowed_hosts": ["example.com"]}
 
 @pytest.fixture
 def settings(scene: Scene) -> Settings:
-    environ = {"HOME": str(scene.home), "PATH": "/usr/local/bin:/usr/bin:/bin"}
-    return read_settings(folder=scene.workspace, environ=environ)
+    return scene.settings()
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import anyio
 import pytest
 from anyio.streams.tls import TLSListener
-from tests.abilities import require_network
+from tests.abilities import require_hidden_files, require_network
 from tests.network.internet import PUBLIC, Origin, ok
 from tests.session_e2e.session_setup import Scene, read_by_model
 from tests.vault.planted import planted
@@ -45,6 +45,7 @@ def read_files(folder: Path) -> dict[str, bytes]:
 async def test_planted_secrets_are_found_nowhere_after_a_session(
     scene: Scene, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ):
+    require_hidden_files()
     kinds = planted()
     assert len(kinds) >= 50
     secrets = [

@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.abilities import require_hidden_files
 from tests.harness.session_setup import echo
 from tests.session_e2e.session_setup import DONE, Scene, begin, read_by_model
 
@@ -49,6 +50,7 @@ async def test_writes_outside_the_workspace_have_no_effect(scene: Scene):
 
 
 async def test_the_log_is_out_of_reach_of_its_session(scene: Scene):
+    require_hidden_files()
     database = ".mainspring/mainspring.db"
     async with scene.play(
         calls("bash", command=f"ls -la .mainspring; cat {database}; rm -rf .mainspring; true"),
@@ -124,6 +126,7 @@ async def test_an_existing_hard_link_is_not_written_through(scene: Scene):
 
 
 async def test_programs_cannot_change_protected_paths(scene: Scene):
+    require_hidden_files()
     for name in PROTECTED_PATHS:
         scene.write(f"{name}/file" if "." not in name.rpartition("/")[2][1:] else name, "mine")
     before = {name: state(scene.workspace / name) for name in PROTECTED_PATHS}
@@ -146,6 +149,7 @@ async def test_programs_cannot_change_protected_paths(scene: Scene):
 
 
 async def test_files_denied_for_reading_are_hidden_from_programs(scene: Scene):
+    require_hidden_files()
     scene.user(permissions={"deny": ["Read(.env)", "Read(secrets/**)"]})
     scene.write("sub/.env", SECRET)
     scene.write("secrets/key.txt", SECRET)
@@ -168,6 +172,7 @@ async def test_files_denied_for_reading_are_hidden_from_programs(scene: Scene):
 
 
 async def test_every_turn_with_effects_can_be_rewound(scene: Scene):
+    require_hidden_files()
     scene.write("a.txt", "first\n")
     async with scene.play(
         calls("bash", command="echo second > a.txt; mkdir d; echo new > d/b.txt"),

@@ -66,6 +66,8 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
                 ended = step
             case None:
                 pass
+        # Input is read between two steps only: no call is half done then, so an interrupt or a new
+        # mode never leaves a call without a result.
         if ended is None:
             ended = await receive_during_run(context, if_changed=True)
         elif await _has_new_input(context, ended):
@@ -116,6 +118,8 @@ def _begin(context: ThreadContext) -> Ended | None:
             owner=context.writer.lease.owner, epoch=context.writer.lease.epoch, attempt=attempt
         )
     )
+    # After the note of the attempt: a crash while we recover counts, so a session that kills
+    # its worker is not woken for ever.
     context.note(*recovery_events(thread, partial(in_doubt_policy, context.toolbox)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
@@ -163,6 +167,8 @@ async def _has_more_input(context: ThreadContext) -> bool:
 
 async def _next_step(context: ThreadContext) -> Step | None:
     thread = context.thread
+    # The order is the invariant: a request is well formed only when no call is open, compaction
+    # must not drop an open call, and only a thread without open work may end.
     if thread.interrupted:
         return _interrupt(context)
     if thread.unsettled_calls():

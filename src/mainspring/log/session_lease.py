@@ -93,6 +93,7 @@ async def _acquire(log: SessionLog, session_id: str, owner: str, *, is_receiving
             session_id,
             owner=owner,
             seconds=LEASE_SECONDS,
+            # With its epoch: if another process takes the dead owner's place first, we are refused.
             instead_of=(other.owner, other.epoch),
             is_receiving=is_receiving,
         )

@@ -152,6 +152,8 @@ class Writer:
         moment = self._clock()
         drafts: list[EventDraft] = []
         for index, payload in enumerate(payloads):
+            # Scrubbed before it is chained: the hash covers what is stored, and no secret reaches
+            # the disk. We fold the scrubbed payload, too, so a replay sees the same.
             clean, body = encode_scrubbed(payload, self._scrub)
             drafts.append(
                 EventDraft(
@@ -270,6 +272,8 @@ class Writer:
             head = self._staged_head
             append = Append(
                 lease=self.lease,
+                # The fence: the store appends only after this head, under this lease's epoch. So a
+                # writer that was paused and lost its lease writes nothing over its successor.
                 expected=self.head,
                 head=head,
                 rows=[to_row(event) for event in events],
@@ -283,6 +287,7 @@ class Writer:
             try:
                 await self._write(append)
             except BaseException as error:
+                # Nothing staged survives: its hashes follow events that were never written.
                 self._staged, self._folded = [], []
                 self._staged_positions.clear()
                 self._staged_head = self.head

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mainspring.config import FOLDER, Settings, is_postgres, read_settings
+from mainspring.config import FOLDER, Settings, read_settings
 from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
@@ -71,9 +73,14 @@ def with_canary(settings: Settings, options: RunOptions) -> tuple[RunOptions, Ca
 
 def evolution_place(settings: Settings) -> Path:
     """Where campaigns keep their copies of agents."""
-    if is_postgres(settings.store):
-        return Path(settings.folder, FOLDER, "evolution")
-    return Path(settings.store).parent / "evolution"
+    return home_place(settings, "evolution")
+
+
+def home_place(settings: Settings, name: str) -> Path:
+    """A folder for what belongs to a store and decides something. It is in the user's home, because
+    the folder of a store can come with a repository."""
+    store = hashlib.sha256(os.path.abspath(settings.store).encode()).hexdigest()[:16]
+    return Path(settings.home, FOLDER, name, store)
 
 
 def validate(settings: Settings, folder: str | None = None) -> FolderReport:

@@ -25,7 +25,7 @@ from mainspring.improve.evals.runs.runner import SuiteRunner
 from mainspring.improve.evals.scoring.grading_context import RunProgram
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.policy_loader import LoadedPolicy
-from mainspring.wiring.agent_selection import agent_selection
+from mainspring.wiring.agent_selection import agent_selection, home_place
 from mainspring.wiring.runtime_assembly import open_runtime
 from mainspring.wiring.sandbox_settings import read_environment, session_paths
 from mainspring.wiring.sandboxes import SandboxPool, sandbox_pool
@@ -63,6 +63,7 @@ async def open_suite_runner(
             run_program=_program_runner(settings, sandboxes, policy),
             make_script=partial(scripted_conversation, summary_prompt=SUMMARY_OPENING),
             place=_state(settings) / "evals",
+            verdicts=home_place(settings, "verdicts"),
             monotonic=time.monotonic,
             model_hash=await to_thread.run_sync(scripts_hash, list(scripts), loaded.folder),
             read_scripts=partial(scripted_models, folder=loaded.folder),

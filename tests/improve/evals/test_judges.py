@@ -25,6 +25,7 @@ from mainspring.improve.evals.scoring.labels import (
     read_labels,
     save_calibration,
 )
+from mainspring.wiring.agent_selection import home_place
 
 MET = '{"reason": "It is there.", "verdict": "met"}'
 MALFORMED = [
@@ -84,7 +85,7 @@ async def test_an_uncalibrated_judge_is_marked_until_it_has_labels(
     assert outcomes(run) == {"c0": "passed", "c1": "passed", "c2": "passed"}
     [grade] = results_of(run, "c0")[0].grades
     assert grade.note == "judge not calibrated: 0 labels; judge of the judged model's family"
-    verdicts = list((agent.folder / ".mainspring/evals/verdicts").iterdir())
+    verdicts = list(home_place(agent.settings, "verdicts").iterdir())
     assert len(verdicts) == 3
     await eval_labels.label(agent.settings, run=run.id, verdict=True)
     assert [label.passed for label in read_labels(suite)] == [True] * 3
@@ -105,7 +106,7 @@ async def test_a_judge_without_a_verdict_is_an_error_and_not_a_pass(agent: Agent
     run = await agent.run(agent.write_suite(judge_suite()))
     assert set(outcomes(run).values()) == {"error"}
     assert "gave no verdict" in (results_of(run, "c0")[0].error or "")
-    assert not (agent.folder / ".mainspring/evals/verdicts").exists()
+    assert not home_place(agent.settings, "verdicts").exists()
 
 
 async def test_a_failed_constraint_skips_the_judge(agent: AgentWithSuite, tmp_path: Path):

@@ -110,7 +110,7 @@ async def test_sampled_sessions_are_graded_once_and_compared_with_the_suite(agen
         }
         assert [verdicts[name] for name in real] == ["passed", "failed", "passed"]
         assert "go away" not in str(payloads)  # what was said is in the session, and nowhere else
-        assert not list((runner.place / "production").iterdir())
+        assert not list((runner.verdicts / "production").iterdir())
         score = await production_score(runner.runtime.log, "tested", "basics")
     assert score is not None
     assert score.lab is not None

@@ -1,6 +1,7 @@
 """Eight writers and eight readers for a minute: files whole, nothing lost, index as rebuilt."""
 
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import closing
 from datetime import datetime, timedelta
 from itertools import count
 from multiprocessing import get_context
@@ -79,7 +80,10 @@ def test_eight_writers_and_eight_readers_leave_a_consistent_folder(tmp_path: Pat
     rebuilt = MemoryIndex({"agent": folder}, tmp_path / "rebuilt.db")
     rebuilt.rebuild()
     followed.update("agent")
-    stamps = [SqlitePassages(file).hashes("agent") for file in (index, tmp_path / "rebuilt.db")]
+    stamps: list[dict[str, str]] = []
+    for file in (index, tmp_path / "rebuilt.db"):
+        with closing(SqlitePassages(file)) as passages:
+            stamps.append(passages.hashes("agent"))
     assert stamps[0] == stamps[1]
     assert stamps[0].keys() == expected | {"2026-05-01.md"}
     for name in range(8):

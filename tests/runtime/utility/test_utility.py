@@ -15,7 +15,13 @@ from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 from mainspring.log.sqlite import open_sqlite
 from mainspring.runtime.session.session_updates import record_updates
-from mainspring.runtime.utility.ranking import Utility, choose, reliability, with_reward
+from mainspring.runtime.utility.ranking import (
+    Reliability,
+    Utility,
+    choose,
+    reliability,
+    with_reward,
+)
 from mainspring.runtime.utility.utility_table import UtilityTable, update_utility
 
 ANNA = Sender(kind="person", id="anna")
@@ -132,17 +138,28 @@ def test_a_value_stays_between_the_lowest_and_highest_reward(rewards: list[float
 
 def test_without_evidence_the_two_most_similar_candidates_are_chosen():
     candidates = [(name, 1 - at / 10, Utility(at / 10, 1)) for at, name in enumerate("abcdefg")]
-    assert [name for name, _ in choose(candidates, 0.0)] == ["a", "b"]
-    assert [name for name, _ in choose(candidates, 1.0)] == ["e", "d"]
-    assert reliability([Utility(0.9, 5, 5.0)] * 3) == 0.0
+    assert [name for name, _ in choose(candidates, Reliability())] == ["a", "b"]
+    assert [name for name, _ in choose(candidates, Reliability(1.0))] == ["e", "d"]
+    assert reliability([Utility(0.9, 5, 5.0)] * 3) == Reliability(0.0, 3)
+
+
+def test_a_lucky_streak_counts_among_few_and_not_among_many_that_are_rewarded_at_random():
+    lucky = Utility(0.92, 6, 6.0)
+    candidates = [("plain", 1.0, Utility()), ("other", 0.9, Utility()), ("lucky", 0.8, lucky)]
+    few = reliability([lucky, Utility(0.5, 4, 2.0)])
+    assert choose(candidates, few)[0][0] == "lucky"
+    many = reliability([lucky, *[Utility(0.5, 4, 2.0)] * 60])
+    assert [name for name, _ in choose(candidates, many)] == ["plain", "other"]
 
 
 def test_what_failed_again_and_again_comes_after_what_was_never_tried():
     failed, untried, lucky = Utility(0.02, 9, 0.0), Utility(), Utility(0.65, 1, 1.0)
     tried = [("old", 1.0, failed), ("older", 0.9, failed), ("new", 0.5, untried)]
-    assert next(name for name, _ in choose(tried, 0.0)) == "new"
+    assert next(name for name, _ in choose(tried, Reliability())) == "new"
     proven = Utility(0.98, 10, 10.0)
-    assert [name for name, _ in choose([("lucky", 0.9, lucky), ("proven", 0.9, proven)], 0.0)] == [
+    assert [
+        name for name, _ in choose([("lucky", 0.9, lucky), ("proven", 0.9, proven)], Reliability())
+    ] == [
         "proven",
         "lucky",
     ]

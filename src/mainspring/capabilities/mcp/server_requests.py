@@ -57,7 +57,9 @@ def make_sample(read_reply: ReadReply, record: Callable[[Iterable[KnownPayload]]
         nonlocal count
         count += 1
         if count > _MAX_REQUESTS:
-            raise McpFailed(f"servers have asked the model {_MAX_REQUESTS} times")
+            raise McpFailed(
+                f"servers have made {_MAX_REQUESTS} model requests, the most a session allows"
+            )
         try:
             reply, facts = await read_reply(system, messages, max_tokens)
         except ProviderFailed as error:

@@ -143,7 +143,7 @@ async def load_skill(client: McpClient, entry: SkillEntry, parse: ParseFrontmatt
     except UnicodeDecodeError as error:
         raise McpFailed("its SKILL.md is not text") from error
     if dict(skill_file.fields) != entry.frontmatter:
-        raise McpFailed("its SKILL.md describes another skill than the server announced")
+        raise McpFailed("its SKILL.md describes a different skill from the one announced")
     return skill_file
 
 
@@ -194,9 +194,9 @@ async def read_skill_file(client: McpClient, file: SkillFile) -> bytes:
         raise McpFailed(f"the server has no file {clean_line(file.uri, 200)}")
     content = _bytes_of(contents[0])
     if file.size is not None and len(content) != file.size:
-        raise McpFailed(f"{clean_line(file.uri, 200)} has another size than was announced")
+        raise McpFailed(f"{clean_line(file.uri, 200)} does not have the announced size")
     if file.digest and f"sha256:{hashlib.sha256(content).hexdigest()}" != file.digest:
-        raise McpFailed(f"{clean_line(file.uri, 200)} has other bytes than were announced")
+        raise McpFailed(f"{clean_line(file.uri, 200)} does not have the announced contents")
     return content
 
 
@@ -206,7 +206,7 @@ def _bytes_of(content: ResourceContent) -> bytes:
     try:
         return base64.b64decode(content.blob or "", validate=True)
     except (binascii.Error, ValueError) as error:
-        raise McpFailed("a file that is not Base64") from error
+        raise McpFailed("a file is not valid Base64") from error
 
 
 def _files(entry: SkillEntry) -> list[SkillFile]:
@@ -228,9 +228,9 @@ def _other_files(entry: SkillEntry) -> list[str]:
 def _name_of(entry: SkillEntry) -> str:
     name = entry.frontmatter.get("name")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise McpFailed(f"{name!r:.80}: not the name of a skill")
+        raise McpFailed(f"{name!r:.80} is not a valid skill name")
     if not entry.uri.endswith(f"/{name}/SKILL.md"):
-        raise McpFailed(f"{name}: its address is that of another skill")
+        raise McpFailed(f"{name}: its address belongs to another skill")
     return name
 
 

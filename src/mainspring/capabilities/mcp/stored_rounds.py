@@ -54,7 +54,7 @@ class StoredRounds:
         try:
             await self.call.stash(sealed)
         except InvalidInput as error:
-            raise McpFailed("the server asks with a state that is too large to store") from error
+            raise McpFailed("the request state of the server is too large to store") from error
 
     @property
     def _context(self) -> str:

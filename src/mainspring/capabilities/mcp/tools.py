@@ -181,7 +181,7 @@ def _schema(schema: Mapping[str, object]) -> dict[str, object]:
     if len(msgspec.json.encode(schema)) > _MAX_SCHEMA_BYTES:
         raise ValueError(f"its schema has more than {_MAX_SCHEMA_BYTES:,} bytes")
     if schema.get("type", "object") != "object":
-        raise ValueError("its schema is not one of an object")
+        raise ValueError("its schema does not describe an object")
     cleaned = cast("dict[str, object]", clean_value(dict(schema)))
     plain = {key: value for key, value in cleaned.items() if key not in _UNION_KEYS}
     return {**plain, "type": "object"}

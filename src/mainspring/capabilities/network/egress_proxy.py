@@ -151,6 +151,8 @@ class EgressProxy:
             self.record(request, None, status=403)
             raise HttpError(403, f"{request.host}:{request.port} is not among the allowed hosts")
         besides = self._rules.addresses(request.host, request.port, request.scheme)
+        # Resolved once: the connection goes to these addresses, so a name that means another
+        # host a moment later (DNS rebinding) gains nothing.
         try:
             addresses = await resolve_allowed(request.host, self._resolver, besides=besides)
         except NetworkRefused as error:

@@ -67,7 +67,7 @@ def _empty(parent: int, name: str) -> None:
                 folder = levels.pop()
                 current = _replace_descriptor(current, os.open("..", _FOLDER, dir_fd=current))
                 if identity(os.fstat(current)) != levels[-1].identity:
-                    raise OSError("it was moved while it was removed")
+                    raise OSError("it was moved during its removal")
                 with suppress(OSError):
                     os.rmdir(folder.name, dir_fd=current)
     finally:

@@ -92,6 +92,8 @@ class KeeperSandbox:
         for _ in range(_ATTEMPTS):
             async with await self._connect() as connection:
                 record = await connection.perform(name, message, on_output)
+            # Only a program without a record is tried again: the keeper writes its record before it
+            # starts the program, so nothing runs twice.
             if record is None:  # the keeper is gone: had the program started?
                 record = await to_thread.run_sync(self._stored, name)
             if record is not None:

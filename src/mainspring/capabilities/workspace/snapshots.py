@@ -137,7 +137,7 @@ class WorkspaceSnapshots:
                 restoring.run(current, target)
             except OSError as error:
                 raise ToolEnvironmentError(
-                    f"the workspace is restored in part only ({error.strerror}): restore it again"
+                    f"the workspace was only partly restored ({error.strerror}): restore it again"
                 ) from error
         return diff_manifests(current, target)
 

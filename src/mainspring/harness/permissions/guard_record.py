@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 RECORD, LOCK = "guard.json", "guard.lock"
 """The keeper of a sandbox uses them as well (`keeper_process/keeper_guard.py`)."""
@@ -27,6 +28,14 @@ class GuardRecord(Struct, frozen=True, kw_only=True):
     """The protected paths that existed."""
     own: dict[str, str] = field(default_factory=dict[str, str])
     """What our own process has written since, with its hash; empty if it does not matter."""
+    lock: str = ""
+    """Which lock file was beside it. A record that came from somewhere else, such as with a clone,
+    names files to set aside: nobody can know the lock that this machine made for it."""
+
+
+def _identity(lock: os.stat_result) -> str:
+    """A copy of the file has another one: its time is the kernel's, in nanoseconds."""
+    return f"{lock.st_ino}:{lock.st_ctime_ns}"
 
 
 _RECORDS = msgspec.json.Decoder(GuardRecord)
@@ -42,7 +51,8 @@ class GuardFiles:
     def enter(self) -> None:
         """Hold the shared lock."""
         self.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(self.state / LOCK, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        flags = os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+        self._lock = os.open(self.state / LOCK, flags, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_SH)
 
     def is_alone(self) -> bool:
@@ -62,13 +72,20 @@ class GuardFiles:
             self._lock = None
 
     def read(self) -> GuardRecord | None:
+        """`None`: there is none, or it was not written here."""
         try:
-            return _RECORDS.decode((self.state / RECORD).read_bytes())
+            record = _RECORDS.decode((self.state / RECORD).read_bytes())
+            lock = (self.state / LOCK).lstat()
         except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
             return None
+        return record if record.lock == _identity(lock) else None
 
     def write(self, record: GuardRecord) -> None:
+        """While the lock is held."""
+        assert self._lock is not None
+        record = replace(record, lock=_identity(os.fstat(self._lock)))
         new = self.state / f"{RECORD}.new"
+        new.unlink(missing_ok=True)  # a link is not followed
         new.write_bytes(msgspec.json.encode(record))
         new.replace(self.state / RECORD)
 

@@ -133,6 +133,7 @@ class ThreadTree:
         if node is self.main:
             node.spend_account.apply(event)
         else:
+            # A budget is one of a tree: what a subagent spends, each thread above it has spent.
             for spender in self.with_ancestors(node):
                 spender.spend_account.apply(event)
         if type(event.payload) in _CONCERNING_OTHERS:

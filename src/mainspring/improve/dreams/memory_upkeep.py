@@ -33,7 +33,7 @@ class Upkeep:
 
 def archive_outdated(consolidation: Consolidation, upkeep: Upkeep) -> None:
     """Archive memories that no longer help."""
-    trust = reliability(upkeep.utility.values.values())
+    trust = reliability(upkeep.utility.values.values()).of_all
     paths_by_words: dict[tuple[str, ...], str] = {}
     notes = sorted(consolidation.notes.values(), key=lambda note: (note.updated, note.path))
     for note in reversed(notes):

@@ -268,7 +268,7 @@ class ProductionGrader:
 
     def _verdicts(self, row: SessionRow) -> Path:
         """The folder of verdicts until the session's grade is in the log."""
-        return self.runner.place / "production" / row.id
+        return self.runner.verdicts / "production" / row.id
 
     async def _delete_reasons(self, row: SessionRow) -> None:
         await to_thread.run_sync(lambda: shutil.rmtree(self._verdicts(row), ignore_errors=True))

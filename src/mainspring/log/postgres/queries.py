@@ -199,14 +199,16 @@ async def append(db: Connection, append: Append) -> None:
         *append.expected,
         lease.epoch,
     ]
-    if len(rows) == 1 and not append.folded_items:
-        cursor = await db.shared_cursor.execute(sql.APPEND_ONE, [*values, *rows[0]], prepare=True)
+    folded_items = append.folded_items
+    if len(rows) <= sql.MAX_FEW_ROWS and len(folded_items) <= sql.MAX_FEW_ITEMS:
+        statement = sql.append_few(len(rows), len(folded_items))
+        values += [value for row in rows for value in row]
+        values += [value for item in folded_items for value in item]
     else:
-        positions = [folded.position for folded in append.folded_items]
-        seqs = [folded.seq for folded in append.folded_items]
-        cursor = await db.shared_cursor.execute(
-            sql.APPEND_MANY, [*values, *_columns(rows), positions, seqs], prepare=True
-        )
+        statement = sql.APPEND_MANY
+        positions = [folded.position for folded in folded_items]
+        values += [*_columns(rows), positions, [folded.seq for folded in folded_items]]
+    cursor = await db.shared_cursor.execute(statement, values, prepare=True)
     if not cursor.rowcount:
         raise await _refusal(db, append)
 

@@ -86,7 +86,7 @@ def unpack_archive(path: str, content: bytes, limits: PackageLimits) -> Iterator
                     is_executable=bool(_unix_mode(entry) & 0o111),
                 )
     except _UNREADABLE as error:
-        raise InvalidInput(f"{path}: not a zip archive that can be read: {error}") from error
+        raise InvalidInput(f"{path} is not a readable ZIP archive: {error}") from error
 
 
 def check_files(uploads: Sequence[UploadedFile], limits: PackageLimits) -> dict[str, UploadedFile]:

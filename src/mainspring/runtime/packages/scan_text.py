@@ -14,26 +14,24 @@ from itertools import accumulate, islice
 import re2
 
 from mainspring.runtime.packages.hidden_text import make_visible, reveal_text
-from mainspring.runtime.packages.scan_code_rules import (
+from mainspring.runtime.packages.scan_rule import ScanMatch, ScanRule, Severity, compile_pattern
+from mainspring.runtime.packages.scan_rules import (
+    AT_ONCE,
     BLOB,
     CODE_RULES,
-    KNOWN_INSTALLERS,
-    LIFECYCLE,
-    LONG_LINE,
-    PAIR_RULES,
-    PIPED_TO_SHELL,
-)
-from mainspring.runtime.packages.scan_persistence_rules import PERSISTENCE_RULES
-from mainspring.runtime.packages.scan_prose_rules import (
-    AT_ONCE,
     COMMENT,
     HIDDEN_STYLE,
     IMPERATIVE,
     INJECTION,
+    KNOWN_INSTALLERS,
+    LIFECYCLE,
     LINK,
+    LONG_LINE,
     OUT_OF_SIGHT,
+    PAIR_RULES,
+    PERSISTENCE_RULES,
+    PIPED_TO_SHELL,
 )
-from mainspring.runtime.packages.scan_rule import ScanMatch, ScanRule, Severity, compile_pattern
 
 _RULES = (*CODE_RULES, *PERSISTENCE_RULES)
 _WITHOUT_MARKUP = bytes.maketrans(b"*`", b"  ")

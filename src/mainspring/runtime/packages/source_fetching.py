@@ -49,7 +49,7 @@ def fetch_source(source: str, into: Path) -> FetchedSource:
         return FetchedSource(into, "")
     url, _, ref = source.partition("#")
     if _REF.fullmatch(ref or "HEAD") is None or ".." in ref:
-        raise InvalidInput(f"{ref!r}: not a branch, a tag or a commit")
+        raise InvalidInput(f"{ref!r} is not a branch, a tag or a commit")
     _git(["init", "--quiet", "--template=", os.fspath(into)], source)
     in_folder = ["-C", os.fspath(into)]
     fetch = ["fetch", "--quiet", "--depth=1", "--no-tags", "--no-recurse-submodules"]
@@ -74,7 +74,7 @@ def is_remote(source: str) -> bool:
         return False
     if scheme not in _SCHEMES or any(item.isspace() for item in source):
         allowed = ", ".join(f"{item}://" for item in _SCHEMES)
-        raise InvalidInput(f"{without_login(source)}: not a path, nor one of {allowed}")
+        raise InvalidInput(f"{without_login(source)} is neither a path nor one of {allowed}")
     return True
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import shlex
 import shutil
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -314,8 +314,8 @@ def _prepare(root: Path, name: str, before: str | None) -> None:
     if is_new and inherited is not None and inherited.is_dir() and not inherited.is_symlink():
         shutil.copytree(inherited, parts[0], symlinks=True, dirs_exist_ok=True)
     ignore = folder / ".gitignore"
-    if not ignore.exists():
-        ignore.write_text("*\n", encoding="ascii")
+    with suppress(FileExistsError), ignore.open("x", encoding="ascii") as file:
+        file.write("*\n")  # a link in its place is not followed
 
 
 def declared_tools(factory: ToolboxFactory) -> ToolboxFactory:

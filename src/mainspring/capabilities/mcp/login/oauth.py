@@ -239,7 +239,7 @@ class OAuthClient:
             )
         token = decode_document(reply.body, TokenResponse, "token")
         if not token.access_token or token.token_type.lower() != "bearer":
-            raise McpFailed("its authorization server grants no bearer token")
+            raise McpFailed("its authorization server issued no bearer token")
         lifetime = token.expires_in
         is_limited = lifetime is not None and 0 < lifetime < _MAX_LIFETIME_SECONDS
         return msgspec.structs.replace(
@@ -281,7 +281,7 @@ class OAuthClient:
             if authorization_server is None:
                 continue
             if own is None and authorization_server.issuer != issuer:
-                raise McpFailed(f"the metadata of {issuer:.200} is of another issuer")
+                raise McpFailed(f"the metadata of {issuer:.200} belongs to another issuer")
             methods = authorization_server.code_challenge_methods_supported
             if methods is UNSET or "S256" not in methods:
                 raise McpFailed("its authorization server does not support PKCE with S256")
@@ -324,7 +324,9 @@ class OAuthClient:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}
         reply = await self.send(server.registration_endpoint, headers, msgspec.json.encode(body))
         if reply.status not in (200, 201):
-            raise McpFailed(f"its authorization server refuses to register us ({error_of(reply)})")
+            raise McpFailed(
+                f"its authorization server refused to register this client ({error_of(reply)})"
+            )
         return decode_document(reply.body, RegisteredClient, "registration")
 
     def _scope(

@@ -56,14 +56,14 @@ async def authorize_device(
     """Raises: McpFailed: the person did not agree, or not in time."""
     server, grant = await client.prepare(challenge, None, earlier)
     if (endpoint := server.device_authorization_endpoint) is None:
-        raise McpFailed("its authorization server has no device codes: use --paste")
+        raise McpFailed("its authorization server does not support device codes: use --paste")
     form = {"client_id": grant.client_id, "resource": grant.resource}
     if grant.scope:
         form["scope"] = grant.scope
     headers = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "application/json"}
     reply = await client.send(endpoint, headers, urlencode(form).encode())
     if reply.status != 200:
-        raise McpFailed(f"its authorization server gives no device code ({error_of(reply)})")
+        raise McpFailed(f"its authorization server issued no device code ({error_of(reply)})")
     code = decode_document(reply.body, _DeviceCode, "device code")
     check_url(code.verification_uri)
     page = clean_line(code.verification_uri, 2_000)
@@ -73,7 +73,7 @@ async def authorize_device(
         with anyio.fail_after(limit):
             return await _poll(client, grant, code, screen.min_seconds)
     except TimeoutError as error:
-        raise McpFailed(f"nobody agreed within {limit:g} s") from error
+        raise McpFailed(f"nobody approved the login within {limit:g} s") from error
 
 
 async def _poll(

@@ -123,7 +123,7 @@ def check_pin(loaded: Mapping[str, str], pin: bytes) -> None:
     if changed := sorted(
         name for name in {*pinned, *loaded} if pinned.get(name) != loaded.get(name)
     ):
-        raise McpFailed(f"its packages are not those that were pinned: {', '.join(changed)}")
+        raise McpFailed(f"its packages differ from the pinned ones: {', '.join(changed)}")
 
 
 def encode_pin(loaded: Mapping[str, str]) -> bytes:

@@ -27,7 +27,7 @@ from mainspring.capabilities.mcp.programs.package_request import (
 )
 from mainspring.capabilities.mcp.programs.program_files import ProgramPlaces, visible_program
 from mainspring.capabilities.mcp.protocol.foreign_text import clean_line
-from mainspring.core.errors import InvalidInput, McpFailed
+from mainspring.core.errors import InvalidInput, McpFailed, SandboxFailed
 from mainspring.core.ids import new_id
 from mainspring.core.ports import Credential, ExecResult
 from mainspring.files.atomic_file import read_bounded, write_atomic
@@ -238,12 +238,18 @@ class PackageCache:
     async def program(self, command: str, args: tuple[str, ...]) -> ServerProgram:
         """The program to run for a server's command.
 
-        Raises: McpFailed, SandboxFailed: its packages cannot be installed.
+        Raises: McpFailed: its packages cannot be installed.
         """
         request = package_request(command, args)
         if request is None or _is_of_project(request, self._workspace):
             return await to_thread.run_sync(self._own_program, command, args)
-        folder = await self.folder(request)
+        try:
+            folder = await self.folder(request)
+        except SandboxFailed as error:
+            raise McpFailed(
+                f"its packages cannot be installed: {error}. Or install them yourself (npm, pipx,"
+                f" uv tool), and name their program instead of {command}"
+            ) from error
         program = await to_thread.run_sync(_program_in, folder, request)
         return ServerProgram(
             argv=(str(program), *request.args),

@@ -324,7 +324,7 @@ class McpClient:
             )
             if rounds is not None and last.requests:
                 await rounds.save(last)
-        raise McpFailed(f"{method}: asked for more input {_MAX_ROUNDS} times")
+        raise McpFailed(f"{method}: asked for input {_MAX_ROUNDS} times, the most allowed")
 
     async def _answer_fields(self, round_: InputRound) -> dict[str, object]:
         """The fields that the next request needs in addition to its parameters."""
@@ -367,7 +367,7 @@ class McpClient:
             self._time_limits.discard(limit)
             self._progress.pop(request.id, None)
         if response is None:
-            raise McpFailed(f"{method}: no answer in {seconds:g} s", is_in_doubt=True)
+            raise McpFailed(f"{method}: no answer within {seconds:g} s", is_in_doubt=True)
         if response.error is not None:
             raise messages.refusal(method, response.error)
         return bytes(response.result)

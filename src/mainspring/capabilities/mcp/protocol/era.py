@@ -159,7 +159,7 @@ async def _discover(transport: Transport, requests: Requests) -> ServerInfo | No
         if not common and (not offered or set(offered) & set(LEGACY_VERSIONS)):
             return None
         if not common or has_agreed:
-            raise McpFailed(f"speaks only other versions of MCP than {', '.join(MODERN_VERSIONS)}")
+            raise McpFailed(f"supports none of these versions of MCP: {', '.join(MODERN_VERSIONS)}")
         version, has_agreed = common[0], True
 
 

@@ -71,7 +71,7 @@ def param_headers(schema: Mapping[str, object]) -> ParamHeaders:
         if not isinstance(name, str) or not _TOKEN.fullmatch(name):
             raise InvalidInput(f"{_KEY}: {name!r:.80} is not a header name")
         if not path:
-            raise InvalidInput(f"{_KEY}: {name} is not at a plain property")
+            raise InvalidInput(f"{_KEY}: {name} must be set on a property of an object")
         if fields.get("type") not in _TYPES:
             raise InvalidInput(f"{_KEY}: {name} is not at a {', '.join(_TYPES)}")
         if name.lower() in (header.lower() for header in paths):

@@ -60,7 +60,7 @@ class McpConnection:
         if isinstance(id_, str) and len(id_) > _MAX_ID_CHARS:
             raise malformed(f"an id has {_MAX_ID_CHARS} characters at most")
         if id_ in self._requests:
-            raise malformed("the id is that of a request which is being answered")
+            raise malformed("another request with this id is still in progress")
         if len(self._requests) >= MAX_REQUESTS:
             raise busy(f"more than {MAX_REQUESTS} requests at a time")
         with CancelScope() as scope:

@@ -144,5 +144,5 @@ def _start(cursor: str) -> int:
     except (binascii.Error, UnicodeEncodeError):
         text = b""
     if not text.isdigit() or len(text) > 9:
-        raise invalid("cursor: not one that this server gave")
+        raise invalid("cursor: this server did not issue it")
     return int(text)

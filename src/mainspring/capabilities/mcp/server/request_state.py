@@ -86,4 +86,4 @@ def request_digest(method: str, target: str, arguments: Mapping[str, object] | N
 
 
 def _refused() -> RequestRefused:
-    return invalid("requestState: not one that this server gave for this request")
+    return invalid("requestState: this server did not issue it for this request")

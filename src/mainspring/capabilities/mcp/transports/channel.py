@@ -122,8 +122,8 @@ class ChannelTransport:
             try:
                 await self._channel.send(message)
             except OSError as error:
-                self._close("the server does not read any more")
-                raise McpFailed("the server does not read any more") from error
+                self._close("the server has stopped reading")
+                raise McpFailed("the server has stopped reading") from error
             except anyio.get_cancelled_exc_class():
                 self._close("the server did not read a request in time")
                 raise
@@ -135,7 +135,9 @@ class ChannelTransport:
                 continue
             self._unsolicited += 1
             if self._unsolicited > MAX_UNSOLICITED:
-                raise McpFailed(f"the server sent more than {MAX_UNSOLICITED:,} messages unasked")
+                raise McpFailed(
+                    f"the server sent more than {MAX_UNSOLICITED:,} unsolicited messages"
+                )
             if message is not None and not message.is_response and self.listener is not None:
                 self._answers.handle(message, self.listener, group)
 

@@ -45,7 +45,7 @@ async def read_body(response: aiohttp.ClientResponse, limit: int, *, is_cut: boo
         if len(content) > limit:
             if is_cut:
                 break
-            raise McpFailed(f"an answer of more than {limit:,} bytes", is_in_doubt=True)
+            raise McpFailed(f"the answer has more than {limit:,} bytes", is_in_doubt=True)
     return bytes(content[:limit])
 
 

@@ -74,7 +74,7 @@ class SseChannel:
             if data[:1] not in (b"", b"{"):
                 self._endpoint = _endpoint(url, data)
                 return
-        raise McpFailed("names no address to send messages to")
+        raise McpFailed("gave no address for messages")
 
 
 async def open_sse(
@@ -108,7 +108,7 @@ def _endpoint(url: str, data: bytes) -> str:
     try:
         target = URL(urljoin(url, data.decode()))
     except ValueError as error:  # not text, or not a URL
-        raise McpFailed("the address to send messages to is not a URL") from error
+        raise McpFailed("the address for messages is not a URL") from error
     if target.origin() != URL(url).origin():
-        raise McpFailed("wants messages to be sent to another host")
+        raise McpFailed("asked for messages to be sent to another host")
     return str(target)

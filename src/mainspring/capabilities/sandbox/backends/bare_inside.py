@@ -54,5 +54,5 @@ def main(sweeps: str) -> None:
         serve(control, sweep=kill_reachable)
         return
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(_SET_SUBREAPER, 1, 0, 0, 0) != 0:
-        raise OSError("cannot adopt what programs leave behind")
+        raise OSError("cannot become the parent of what programs leave behind")
     serve(control, sweep=kill_descendants)

@@ -47,7 +47,7 @@ class DockerContainer:
         is_up = bool(poll.poll(_START_SECONDS * 1000)) and os.read(output, 2) == b"up"
         os.close(output)
         if not is_up:
-            raise OSError("the container did not come up")
+            raise OSError("the container did not start")
 
     def leave_hold(self) -> None:
         os.close(self._hold)

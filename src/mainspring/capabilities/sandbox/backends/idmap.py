@@ -113,7 +113,7 @@ def _user_namespace(owner: int, uid: int) -> int:
             os._exit(0)
     try:
         if os.read(begun_reader, 1) != b"1":
-            raise OSError("no user namespace could be made")
+            raise OSError("cannot create a user namespace")
         for kind in ("uid_map", "gid_map"):
             with open(f"/proc/{process}/{kind}", "w") as file:
                 file.write(f"{owner} {uid} 1")

@@ -122,7 +122,7 @@ def _guard(config: LandlockConfig) -> None:
         return  # the launcher was killed before the death signal was set
     os.chdir(config.workspace)
     if not os.path.samestat(os.stat("."), os.fstat(workspace)):
-        raise OSError(f"{config.workspace} is not the folder that it was")
+        raise OSError(f"{config.workspace} was replaced by another folder")
     _prctl(_SET_SUBREAPER, 1)
     if config.has_rules:
         enforce(files_ruleset(allowed))
@@ -157,7 +157,7 @@ def _take_place(config: LandlockConfig, workspace: int) -> None:
             os.close(open_beneath(workspace, path))
         except FileNotFoundError:
             continue
-        raise OSError(f"programs cannot be kept from {path}")
+        raise OSError(f"cannot hide {path} from programs")
 
 
 def _allowed_descriptors(config: LandlockConfig, workspace: int) -> list[tuple[int, int]]:

@@ -65,7 +65,7 @@ def grant_folder(path: str, uid: int | None) -> int:
         os.fchown(descriptor, owner, -1)  # new, or left by a killed launcher
     if os.fstat(descriptor).st_uid != owner:
         os.close(descriptor)
-        raise OSError(f"{path} is not ours: remove it")
+        raise OSError(f"{path} belongs to somebody else: remove it")
     os.fchmod(descriptor, _PRIVATE)
     return descriptor
 

@@ -137,7 +137,7 @@ def claims_folder() -> Path:
             continue
         return folder
     tried_folders = " nor ".join(map(str, _CLAIMS))
-    raise SandboxFailed(f"neither {tried_folders} can be written: mount one of them writable")
+    raise SandboxFailed(f"neither {tried_folders} is writable: mount one of them writable")
 
 
 def _make_private(folder: Path) -> None:

@@ -67,7 +67,7 @@ def _end(state: Path, seconds: float) -> bool:
     except OSError:
         return False
     try:
-        if not _is_ours(os.fstat(folder)):
+        if not _is_ours(os.fstat(folder)) or not is_socket(folder):
             return False
         with socket.socket(socket.AF_UNIX) as visit:
             visit.settimeout(seconds)
@@ -80,6 +80,14 @@ def _end(state: Path, seconds: float) -> bool:
             return True
     finally:
         os.close(folder)
+
+
+def is_socket(folder: int) -> bool:
+    """Whether the keeper's socket is in this folder; a link may lead to somebody else's."""
+    try:
+        return stat.S_ISSOCK(os.stat(SOCKET, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _is_ours(folder: os.stat_result) -> bool:

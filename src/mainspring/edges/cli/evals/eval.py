@@ -48,14 +48,14 @@ from mainspring.improve.evals.gate.decision import (
     gate,
     plan_notes,
 )
-from mainspring.improve.evals.ready.suites import ready_suite
+from mainspring.improve.evals.ready.suites import ready_suite_file
 from mainspring.improve.evals.runs.case_selection import Selection
 from mainspring.improve.evals.runs.run_log import EvalRun
 from mainspring.improve.evals.runs.runner import RunPlan, RunSettings, SuiteRunner
 from mainspring.improve.evals.scoring.labels import add_label, feedback_label
 from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suites.case_recording import add_case
-from mainspring.improve.evals.suites.new_suite import write_first_suite, write_suite
+from mainspring.improve.evals.suites.new_suite import copy_ready_suite, write_first_suite
 from mainspring.improve.evals.suites.suite_files import EVALS_FOLDER
 from mainspring.improve.evals.topologies import (
     Topology,
@@ -190,8 +190,8 @@ async def init(
 ) -> int:
     """Write a first suite into the agent's folder. Names write ready-made suites instead."""
     folder = Path(settings.folder, agent or ".")
-    suites = [ready_suite(name) for name in ready or ()]
-    files = [write_suite(folder, suite) for suite in suites] or [write_first_suite(folder)]
+    suites = [ready_suite_file(name) for name in ready or ()]
+    files = [copy_ready_suite(folder, suite) for suite in suites] or [write_first_suite(folder)]
     screen = Screen(settings)
     for file in files:
         screen.line(("wrote ", ""), (str(file.relative_to(folder)), "bold"))

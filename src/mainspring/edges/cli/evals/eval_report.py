@@ -45,7 +45,7 @@ from mainspring.improve.evals.gate.comparison import (
 )
 from mainspring.improve.evals.gate.decision import GateResult
 from mainspring.improve.evals.production_score import production_score
-from mainspring.improve.evals.ready.safety import dimension_results
+from mainspring.improve.evals.ready.safety_dimensions import dimension_results
 from mainspring.improve.evals.reports.html_report import html_page
 from mainspring.improve.evals.reports.report_files import failures_of, junit, markdown, share_text
 from mainspring.improve.evals.runs.run_log import EvalRun, existing_runs, list_runs, read_run

@@ -136,7 +136,7 @@ def _ask_input(server_input: ServerInput) -> str:
     except EOFError as error:
         raise InvalidInput(f"{server_input.id}: standard input has ended") from error
     if not value or (server_input.options and value not in server_input.options):
-        raise InvalidInput(f"{server_input.id}: that is not one of its values")
+        raise InvalidInput(f"{server_input.id}: choose one of the listed values")
     return value
 
 

@@ -177,7 +177,9 @@ async def add(
 ) -> int:
     """Remember something."""
     if memory.type not in NOTE_TYPES:
-        raise InvalidInput(f"{memory.type!r} is not a type: {', '.join(NOTE_TYPES)}")
+        raise InvalidInput(
+            f"{memory.type!r} is not a type of memory; use one of {', '.join(NOTE_TYPES)}"
+        )
     text = sys.stdin.read() if memory.text == "-" else memory.text
     note = replace(
         parse_note(note_path(memory.type, memory.name), ""),

@@ -66,7 +66,7 @@ async def stats(
     """Show how useful memories, skills and tools were. The value is 0.5 at first, and is adjusted
     by the results of sessions."""
     if type and type not in _TYPES:
-        raise InvalidInput(f"{type!r} is not a type: {', '.join(_TYPES)}")
+        raise InvalidInput(f"{type!r} is not a type of memory; use one of {', '.join(_TYPES)}")
     table = await to_thread.run_sync(open_utility_table, settings)
     async with open_existing_log(settings) as log:
         await update_utility(log, table)

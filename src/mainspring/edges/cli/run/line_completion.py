@@ -7,6 +7,7 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import stat
 import subprocess
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -19,12 +20,14 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
 from mainspring.config import FOLDER
+from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.printing import sanitize_line
 from mainspring.edges.cli.run.file_index import FileIndex, index_in_background
-from mainspring.files.atomic_file import write_atomic
+from mainspring.files.atomic_file import open_regular, write_atomic
 from mainspring.runtime.slash_commands import SlashCommand
 
 MAX_HISTORY = 1000  # messages
+_MAX_HISTORY_BYTES = 10_000_000  # a pasted file can be a message; more would slow the start
 _MAX_OFFERED = 50  # completions; more are found by typing on
 _FENCE = "```"
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
@@ -74,18 +77,22 @@ class FileHistory(History):
         if self._file is None:
             return []
         try:
-            lines = self._file.read_text(errors="replace").splitlines()
-        except OSError:
+            with open_regular(self._file, follows_links=False) as file:
+                lines = file.read(_MAX_HISTORY_BYTES).decode(errors="replace").splitlines()
+        except (OSError, InvalidInput):
             return []
         return [_unescape(line) for line in reversed(lines[-MAX_HISTORY:])]
 
     def store_string(self, string: str) -> None:
         if self._file is None:
             return
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
         with suppress(OSError):  # chat works without a history
-            handle = os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+            # the folder can come with a repository: no link is followed, and no pipe waited for
+            handle = os.open(self._file, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
             with os.fdopen(handle, "a") as file:
-                file.write(f"{_escape(string)}\n")
+                if stat.S_ISREG(os.fstat(handle).st_mode):
+                    file.write(f"{_escape(string)}\n")
 
 
 def _escape(message: str) -> str:

@@ -101,7 +101,7 @@ async def import_(
         raise with_hints(InvalidInput("name the files or folders to import"), hint)
     candidates = await _find_candidates([Path(settings.folder, path) for path in paths], form)
     if not candidates:
-        raise InvalidInput(f"{', '.join(paths)}: no sessions of other tools were found there")
+        raise InvalidInput(f"found no sessions of other tools in {', '.join(paths)}")
     outcomes: Counter[str] = Counter()
     readers = SessionReaders()
     async with open_log(settings) as log:

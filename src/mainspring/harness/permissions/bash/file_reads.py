@@ -27,6 +27,7 @@ from mainspring.harness.permissions.bash.program_tables import (
     SED,
     SHORT_VERSIONS,
     SILENT,
+    SUBCOMMANDS,
     VERSIONED,
     XARGS,
 )
@@ -36,7 +37,6 @@ from mainspring.harness.permissions.bash.scripts import (
     is_sed_script_pure,
     program_texts,
 )
-from mainspring.harness.permissions.bash.system_program_tables import SUBCOMMANDS
 
 _FOLDERS = ("/bin/", "/usr/bin/")
 _MAX_GUESSES = 200  # paths that an expansion may mean

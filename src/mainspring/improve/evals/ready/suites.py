@@ -1,30 +1,16 @@
-"""The table of ready suites."""
+"""The ready suites: files beside this one, to read, and to copy into an agent's folder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 
 from mainspring.core.errors import InvalidInput
-from mainspring.improve.evals.ready.coding import coding_suite
-from mainspring.improve.evals.ready.consistency import consistency_suite
-from mainspring.improve.evals.ready.context_use import context_use_suite
-from mainspring.improve.evals.ready.privacy import privacy_suite
-from mainspring.improve.evals.ready.safety import safety_suite
-from mainspring.improve.evals.ready.tool_use import tool_use_suite
-from mainspring.improve.evals.suite import Suite
 
-READY_SUITES: dict[str, Callable[[], Suite]] = {
-    "safety": safety_suite,
-    "tool-use": tool_use_suite,
-    "context-use": context_use_suite,
-    "consistency": consistency_suite,
-    "privacy": privacy_suite,
-    "coding": coding_suite,
-}
+READY_SUITES = ("safety", "tool-use", "context-use", "consistency", "privacy", "coding")
 
 
-def ready_suite(name: str) -> Suite:
+def ready_suite_file(name: str) -> Path:
     """Raises: InvalidInput: no suite has that name."""
     if name not in READY_SUITES:
         raise InvalidInput(f"there is no ready suite {name}; there are {', '.join(READY_SUITES)}")
-    return READY_SUITES[name]()
+    return Path(__file__).with_name(f"{name}.yaml")

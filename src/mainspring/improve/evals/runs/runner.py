@@ -103,6 +103,9 @@ class SuiteRunner:
     make_script: MakeScript
     place: Path
     """The folder of the workspaces."""
+    verdicts: Path
+    """The folder of judges' verdicts. It is not beside the store: that can come with a repository,
+    and a verdict in it would decide."""
     monotonic: Callable[[], float]
     model_hash: str = ""
     """The hash of a model that is a file."""
@@ -201,7 +204,7 @@ class SuiteRunner:
     def judges(self, suite_file: SuiteFile, budget: RunBudget | None = None) -> Judges:
         return Judges(
             ask=judge_asker(self.runtime.models, budget or RunBudget(None)),
-            verdicts=self.place / "verdicts",
+            verdicts=self.verdicts,
             default_model=self.agent.model,
             judged_model=self.agent.model,
             calibrations=read_calibrations(suite_file),

@@ -51,8 +51,17 @@ def write_first_suite(folder: Path) -> Path:
     return _write_new(folder / EVALS_FOLDER / "basics.yaml", _FIRST_SUITE)
 
 
+def copy_ready_suite(folder: Path, file: Path) -> Path:
+    """Copy a ready suite into an agent's folder, for its owner to change.
+
+    Raises:
+        InvalidInput: there is one already, or the folder cannot be written.
+    """
+    return _write_new(folder / EVALS_FOLDER / file.name, file.read_text(encoding="utf-8"))
+
+
 def write_suite(folder: Path, suite: Suite) -> Path:
-    """Write a ready suite into an agent's folder, for its owner to change.
+    """Write the suite of another tool into an agent's folder.
 
     Raises:
         InvalidInput: there is one already, or the folder cannot be written.

@@ -26,7 +26,12 @@ from mainspring.runtime.memory.learning.note_changes import (
     is_stated,
     mentions,
 )
-from mainspring.runtime.memory.learning.statements import exchange_of, title_of
+from mainspring.runtime.memory.learning.statements import (
+    change_in_progress,
+    exchange_of,
+    names_in,
+    title_of,
+)
 from mainspring.runtime.memory.note import (
     CONFLICTS,
     INDEX_FILE,
@@ -39,6 +44,8 @@ from mainspring.runtime.memory.note import (
     render_note,
 )
 
+KEYWORDS = "keywords"
+"""The field with the names that a memory has."""
 ARCHIVE = "archive/"
 """The folder of memories that are no longer recalled but not forgotten."""
 MAX_LINKS = 3  # of a note; half loses chains of three, double fills the prompt with neighbours
@@ -47,6 +54,7 @@ _SAME, _MERGED = 0.85, 0.5
 _MAX_VALUE = 3
 """The longest value, in words, that can replace another."""
 _MIN_LINK = 3.0  # BM25: about two rare words in common; half links everything in a small store
+_COMMON = 20  # a name in more than one of 20 notes links too many of them: it is the project's own
 _MAX_CONTEXT = 160  # characters of the line that says where a note is from
 
 Relation: TypeAlias = Literal["same", "replaced", "conflict", "merged", "related"]
@@ -251,7 +259,7 @@ class Consolidation:
         self, candidate: MemoryCandidate, statement: StatementStems, conflicts: list[str]
     ) -> str:
         path = self._free_path(candidate)
-        links = self._links(statement.stems)
+        links = self._links(candidate.text, statement.stems)
         first = candidate.evidence[0] if candidate.evidence else None
         note = Note(
             path=path,
@@ -265,7 +273,10 @@ class Consolidation:
             session="" if first is None else first.session_id,
             events=tuple(item.event_id for item in candidate.evidence),
             trust=candidate.trust,
-            other_fields={CONFLICTS: conflicts} if conflicts else {},
+            other_fields={
+                **({CONFLICTS: conflicts} if conflicts else {}),
+                **({KEYWORDS: keywords} if (keywords := names_in(candidate.text)) else {}),
+            },
         )
         self._put(note)
         self._record_candidate(path, "conflict" if conflicts else "add", candidate)
@@ -280,19 +291,28 @@ class Consolidation:
             return
         links = tuple(dict.fromkeys((new.path, *note.links)))[:MAX_LINKS]
         context = f"See also {new.path}: {' '.join(new.body.split())}"[:_MAX_CONTEXT]
-        self._put(
-            replace(note, links=links, other_fields={**note.other_fields, "context": context})
-        )
-        self._record_change(path, "link", f"related to {new.path}", candidate.evidence)
+        other_fields: dict[str, object] = {**note.other_fields, "context": context}
+        description, reason = note.description, f"related to {new.path}"
+        change = change_in_progress(candidate.text)
+        if change is not None and mentions(note.body, change.old):
+            what = f"{change.old} to {change.new}"
+            since = candidate.time.date().isoformat()
+            description = f"{note.name}; a change from {what} is in progress since {since}"
+            reason = f"{new.path} changes it"
+        self._put(replace(note, links=links, description=description, other_fields=other_fields))
+        self._record_change(path, "link", reason, candidate.evidence)
 
-    def _links(self, fact_stems: frozenset[str]) -> list[str]:
+    def _links(self, text: str, fact_stems: frozenset[str]) -> list[str]:
+        """The memories that share a name with a fact, or several rare words."""
+        names = {stem for name in names_in(text) for stem in stems(name)}
         count = max(1, len(self.notes))
         scores: defaultdict[str, float] = defaultdict(float)
         for stem in fact_stems:
             paths = self._by_stem.get(stem, set())
             for path in paths:
                 if path in self.notes and not path.startswith(ARCHIVE):
-                    scores[path] += log(1 + count / len(paths))
+                    is_name = stem in names and len(paths) <= max(MAX_LINKS, count // _COMMON)
+                    scores[path] += _MIN_LINK if is_name else log(1 + count / len(paths))
         best = sorted(scores.items(), key=lambda item: (-item[1], item[0]))
         return [path for path, score in best[:MAX_LINKS] if score >= _MIN_LINK]
 

@@ -95,6 +95,10 @@ _CUES: tuple[tuple[NoteType, re.Pattern[str]], ...] = (
         _cue(
             r"\bwe (?:have |also |now |all |both |mostly )?"
             r"(?:decided|agreed|use|deploy|release|ship|run|support|require)\b"
+            r"|\b(?:the|our) (?:\w+ )?(?:team|project|company|service|backend|frontend|app)"
+            r" (?:now |also |mostly )?(?:uses?|deploys?|releases?|ships?|supports?|requires?)\b"
+            r"|\b(?:is|are|'re) (?:currently |now |slowly )?(?:migrating|moving|switching)"
+            r" (?:over |away )?from\b"
             r"|\bour \w+(?: \w+){0,2} (?:is|are|was|runs?|lives?)\b"
             r"|\bthe (?:deadline|budget|release|launch|owner|password policy|port|version)"
             r"(?: \w+){0,3} (?:is|are|was|moved|changed)\b"

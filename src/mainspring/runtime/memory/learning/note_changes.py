@@ -15,6 +15,7 @@ from mainspring.runtime.memory.learning.statements import (
     ValueChange,
     are_same_value,
     can_replace,
+    change_in_progress,
     exchange_of,
     frame_of,
     says_also,
@@ -69,8 +70,12 @@ def changed_notes(candidate: MemoryCandidate, notes: Sequence[Note]) -> list[Not
     if candidate.value:
         return _corrected_values(candidate.value, notes)
     exchange = exchange_of(candidate.text)
-    if exchange and (changes := list(_exchanges(candidate.text, exchange, notes))):
-        return changes if exchange.is_rename else changes[:1]
+    if exchange:
+        finished = list(_finished_changes(candidate.text, exchange, notes))
+        others = [note for note in notes if note not in [change.note for change in finished]]
+        changes = list(_exchanges(candidate.text, exchange, others))
+        if changes or finished:
+            return [*(changes if exchange.is_rename else changes[:1]), *finished]
     if says_also(candidate.text):
         return []
     frame = frame_of(candidate.text)
@@ -83,6 +88,16 @@ def _exchanges(text: str, exchange: ValueChange, notes: Sequence[Note]) -> Itera
     for note in notes:
         if (body := _exchanged(note.body, exchange)) is not None:
             yield NoteChange(note, f"{body}\n\n{text}", exchange.old, exchange.new)
+
+
+def _finished_changes(
+    text: str, exchange: ValueChange, notes: Sequence[Note]
+) -> Iterator[NoteChange]:
+    """The notes that say that this change is in progress."""
+    for note in notes:
+        for sentence in sentences(note.body):
+            if change_in_progress(sentence) == exchange:
+                yield NoteChange(note, note.body.replace(sentence, text), sentence, text)
 
 
 def _new_values(text: str, frame: Frame, notes: Sequence[Note]) -> Iterator[NoteChange]:

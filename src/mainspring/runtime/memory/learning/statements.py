@@ -71,6 +71,11 @@ _EXCHANGED = (
     ),
     _form(rf"\buse\s+(?P<new>{_NAME})\s+(?:instead of|rather than|not)\s+(?P<old>{_NAME})"),
 )
+_CHANGING = _form(
+    rf"\b(?:is|are|'re)\s+(?:currently\s+|now\s+|slowly\s+)?(?:migrating|moving|switching|changing)"
+    rf"\s+(?:over\s+|away\s+)?from\s+(?P<old>{_NAME})\s+to\s+(?P<new>{_NAME})"
+)
+"""A change that has begun: the old is still true."""
 _NO_LONGER = _form(
     r"\b(?:no longer|any ?more|stopped|quit|gave up|dropped|retired|abolished|removed"
     r"|cancell?ed)\b"
@@ -128,6 +133,7 @@ _WEEKDAY = r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
 _MONTH = (
     r"(?:january|february|march|april|may|june|july|august|september|october|november|december)"
 )
+_CALENDAR = _form(rf"{_WEEKDAY}|{_MONTH}")
 _KINDS = {
     "address": _form(r"(?:https?://\S+|\b[\w-]+(?:\.[\w-]+)+\.?[a-z]{2,}\b\S*)"),
     "path": _form(r"(?:^|\s)(?:~|\.{0,2})/\S+"),
@@ -207,6 +213,21 @@ def exchange_of(sentence: str) -> ValueChange | None:
             if old.lower() != new.lower() and not _POINTLESS.match(old):
                 return ValueChange(old, new, is_rename)
     return None
+
+
+def change_in_progress(sentence: str) -> ValueChange | None:
+    match = _CHANGING.search(sentence)
+    if match is None:
+        return None
+    old, new = (_ARTICLES.sub("", match[name]).rstrip(".,;:!") for name in ("old", "new"))
+    return None if old.lower() == new.lower() or _POINTLESS.match(old) else ValueChange(old, new)
+
+
+def names_in(text: str) -> list[str]:
+    """The names in a text: of people, products, projects. The first word of a sentence does not
+    count, because it always has a capital letter, nor do days and months."""
+    found = (name for name in _KINDS["name"].findall(re.sub(r"([.!?])\s+\S+", r"\1", text)))
+    return [name for name in dict.fromkeys(found) if not _CALENDAR.fullmatch(name)]
 
 
 def says_no_longer(sentence: str) -> bool:
