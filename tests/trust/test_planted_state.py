@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import shutil
+import struct
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from mainspring.edges.cli.run.line_completion import FileHistory
 
 __all__ = ["environ", "mainspring", "place", "upstream"]  # fixtures
 
+JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 GO = ("run", "go", "--mode", "bypassPermissions")
 
 
@@ -92,6 +94,34 @@ def test_verdicts_of_a_judge_that_came_with_a_clone_do_not_count(
     shutil.copytree(theirs, place / ".mainspring/verdicts")
     shutil.rmtree(theirs)
     assert run_suite("not met") == 1
+
+
+def _journal_that_names(file: Path, store: Path) -> bytes:
+    """A rollback journal of several databases: SQLite deletes the file that coordinates them."""
+    page, sector, name = 4096, 512, str(file).encode()
+    pages = store.stat().st_size // page
+    head = JOURNAL_MAGIC + struct.pack(">IIIII", 0, 0, pages, sector, page)
+    after_lock_page = 0x40000000 // page + 1
+    end = struct.pack(">II", len(name), sum(name))
+    return (
+        head.ljust(sector, b"\0") + struct.pack(">I", after_lock_page) + name + end + JOURNAL_MAGIC
+    )
+
+
+@pytest.mark.parametrize("command", ["sessions ls", "run hello", "doctor"])
+def test_the_journal_of_a_cloned_store_deletes_no_file(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str], command: str
+):
+    assert mainspring("run", "hello", **upstream.variables).returncode == 0
+    settings = write_file(Path(environ["HOME"]) / ".mainspring/settings.json", "{}")
+    store = place / ".mainspring/mainspring.db"
+    journal = place / ".mainspring/mainspring.db-journal"
+    journal.write_bytes(_journal_that_names(settings, store))
+    done = mainspring(*command.split(), **upstream.variables)
+    assert settings.exists()
+    assert done.returncode != 0 or command == "doctor"
+    assert "mainspring.db-journal was not written by Mainspring" in done.stderr + done.stdout
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])

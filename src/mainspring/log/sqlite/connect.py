@@ -22,6 +22,7 @@ from pathlib import Path
 
 from mainspring import error_table
 from mainspring.core.errors import (
+    InvalidInput,
     StoreCorrupt,
     StoreFailed,
     StoreFull,
@@ -29,6 +30,7 @@ from mainspring.core.errors import (
     StoreReadOnly,
     StoreUnavailable,
 )
+from mainspring.files.atomic_file import open_regular
 from mainspring.log.migrate import Migration, SchemaStatus, pending_migrations
 from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
@@ -102,7 +104,12 @@ _SETTINGS = (
 )
 
 
+_JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
+"""The last bytes of a rollback journal that names another file (SQLite's file format, 3)."""
+
+
 def connect(path: Path) -> sqlite3.Connection:
+    refuse_journal(path)
     address = path.absolute().as_uri()
     connection = sqlite3.connect(
         # SQLite shares memory in a file beside the log, unless nobody can change the log
@@ -135,6 +142,27 @@ def is_on_read_only_disk(path: Path) -> bool:
                 raise error_table.STORE_NOT_CLOSED.error(StoreReadOnly, path=path)
         return True
     return False
+
+
+def refuse_journal(path: Path) -> None:
+    """A journal that came with a store may name any file of this user: SQLite rolls it back when
+    the store is opened, even to read it, and then deletes that file. Our own never name one.
+
+    Raises: StoreCorrupt.
+    """
+    journal = Path(f"{os.path.realpath(path)}-journal")
+    try:
+        with open_regular(journal, follows_links=False) as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - len(_JOURNAL_MAGIC), 0))
+            names_file = file.read() == _JOURNAL_MAGIC
+    except FileNotFoundError:
+        return
+    except (OSError, InvalidInput):  # a link, a pipe or a folder
+        names_file = True
+    if names_file:
+        error = StoreCorrupt(f"{journal} was not written by Mainspring, and could delete files")
+        error.add_note("remove it, if you do not know where it comes from")
+        raise error
 
 
 def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlite3.Connection:

@@ -26,8 +26,9 @@ from mainspring.capabilities.sandbox.backend_selection import SandboxSettings
 from mainspring.capabilities.sandbox.sandbox_probes import probe_sandboxes
 from mainspring.capabilities.tools.file_search import find_ripgreps
 from mainspring.config import API_KEY_VARIABLES, Settings, is_postgres
-from mainspring.core.errors import MainspringError
+from mainspring.core.errors import MainspringError, StoreCorrupt
 from mainspring.edges.cli.render.printing import Screen, byte_size, pad, plural
+from mainspring.log.sqlite.connect import refuse_journal
 from mainspring.wiring.sandbox_settings import private_files
 from mainspring.wiring.stores import reach_postgres
 
@@ -80,9 +81,10 @@ def _check_store_file(path: Path) -> DoctorCheck:
     if not (os.access(path, os.R_OK | os.W_OK) and _is_writable(path.parent)):
         return _unusable_store(path, "cannot be written", f"chown or chmod {path} and its folder")
     try:
+        refuse_journal(path)
         with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
             [count] = db.execute("select count(*) from session").fetchone()
-    except sqlite3.Error as error:
+    except (StoreCorrupt, sqlite3.Error) as error:
         return _unusable_store(path, f"cannot be read ({error})", "name another with --store")
     size = sum(item.stat().st_size for item in (path, Path(f"{path}-wal")) if item.exists())
     contents = f"{path} ({plural(count, 'session')}, {byte_size(size)})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,6 +63,8 @@ EXIT_STATUS: dict[EndReason, int] = {
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
 _TICK_SECONDS = 1.0
 """How often the line that shows what a session does is drawn again."""
+_NOTICE_SECONDS = 10.0
+"""After a shorter run the user is still there."""
 _PIPE_SECONDS = 3.0
 """How long to wait for the first data of a pipe, if there is also a prompt."""
 _RESUME_HINT = "continue: mainspring run --resume {}"
@@ -204,8 +207,9 @@ async def run_attended(
         watch(event)
 
     while True:
+        begun = time.monotonic()
         for pending in pending_calls(await session.projection()):
-            renderer.add_call(pending.call.id, pending.call.name, pending.call.input)
+            renderer.add_asked_call(pending.call.id, pending.call.name, pending.call.input)
         try:
             with notices.redirected_to(renderer.note):
                 async with run_in_background(tick):
@@ -218,12 +222,24 @@ async def run_attended(
                     )
         finally:
             renderer.close()
-        if isinstance(result, UserLeft) or (
-            result is not None and result.reason != "requires_action"
-        ):
+        is_over = _is_over(result)
+        _notify(keyboard, begun, is_over=is_over)
+        if is_over:
             return result
         if not is_interactive() or not await approver.ask_all(session):
             return result
+
+
+def _notify(keyboard: Keyboard, begun: float, *, is_over: bool) -> None:
+    if time.monotonic() - begun >= _NOTICE_SECONDS:
+        keyboard.notify("Mainspring is done" if is_over else "Mainspring waits for you")
+
+
+def _is_over(result: RunResult | UserLeft | None) -> bool:
+    """Whether no answer of the user would let the run continue."""
+    return result is not None and (
+        isinstance(result, UserLeft) or result.reason != "requires_action"
+    )
 
 
 async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
