@@ -3,7 +3,6 @@ session's inbox; a running service reads it within a second."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from mainspring.edges.cli.options import (
 from mainspring.edges.cli.render.printing import (
     Screen,
     age_text,
+    confirm,
     local_time,
     plural,
     print_list,
@@ -216,8 +216,9 @@ async def _answer(
         return await _answer_local(settings, ids, answer, json=json)
     async with open_approvals(settings, tenant) as context:
         approvals = await _find_approvals(context, ids, everything=len(ids) == 1)
-        if len(approvals) > 1 and not yes:
-            _confirm_answers(Screen(settings, stderr=True), approvals, answer.result)
+        is_asked = len(approvals) > 1 and not yes
+        if is_asked and not _confirm_answers(settings, approvals, answer.result):
+            return 1
         results = await context.approvals.answer_all(
             context.who, [approval.id for approval in approvals], answer
         )
@@ -299,14 +300,16 @@ def _matches_id(approval: Approval, id_or_part: str) -> bool:
     return any(id_.startswith(id_or_part) or id_.endswith(id_or_part) for id_ in ids)
 
 
-def _confirm_answers(screen: Screen, approvals: Sequence[Approval], result: ApprovalResult) -> None:
-    """Raises: InvalidInput, typer.Abort: the user did not agree."""
+def _confirm_answers(
+    settings: Settings, approvals: Sequence[Approval], result: ApprovalResult
+) -> bool:
+    """Raises: InvalidInput: there is no terminal."""
+    screen = Screen(settings, stderr=True)
     for item in approvals:
         _print_approval(screen, item)
         screen.paragraph(("", ""))
-    if not sys.stdin.isatty():
-        raise InvalidInput(f"{plural(len(approvals), 'call')}: review them, then add --yes")
-    typer.confirm(f"{result} these {len(approvals)}?", abort=True, err=True)
+    refusal = f"{plural(len(approvals), 'call')}: review them, then add --yes"
+    return confirm(settings, f"{result} these {len(approvals)}?", refusal=refusal)
 
 
 def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:
