@@ -21,6 +21,7 @@ import growth
 import mcp_calls
 import memory
 import monty
+import redaction
 import session_lists
 import skills
 import snapshots
@@ -28,6 +29,7 @@ import start
 import streams
 import subagents
 import takeover
+import tenants
 import terminal
 import tokens
 import turns
@@ -67,6 +69,8 @@ BENCHES = {
     "gate": gate.measure,
     "evolve": evolve.measure,
     "workflows": workflows.measure,
+    "redaction": redaction.measure,
+    "tenants": tenants.measure,
 }
 
 

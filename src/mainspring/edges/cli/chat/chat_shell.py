@@ -15,6 +15,7 @@ from anyio.abc import Process, TaskGroup
 
 from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
+from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, diff_style, sanitize_text
 from mainspring.edges.cli.run.approval_prompt import ReadLine
 from mainspring.edges.cli.run.terminal_input import Keyboard, interrupts
@@ -71,7 +72,8 @@ class ShellCommand:
         text = "".join(self._output)
         if len(text) > _MAX_OUTPUT_CHARS:
             text = f"[the beginning is omitted]\n{text[-_MAX_OUTPUT_CHARS:]}"
-        return f"<shell command={self.command!r} exit_status={self.status}>\n{text}\n</shell>"
+        printed = without_tags(text, "shell")
+        return f"<shell command={self.command!r} exit_status={self.status}>\n{printed}\n</shell>"
 
 
 class ShellCommands:

@@ -17,6 +17,7 @@ from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
+from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.render.renderer import TerminalRenderer, key_argument
 from mainspring.edges.cli.render.run_activity import RunActivity
@@ -247,7 +248,8 @@ async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
         prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)
     elif prompt is not None and is_piped():
         piped = await anyio.to_thread.run_sync(read_piped, _PIPE_SECONDS, abandon_on_cancel=True)
-        prompt = f"{prompt}\n\n<stdin>\n{piped}\n</stdin>" if piped else prompt
+        material = without_tags(piped, "stdin") if piped else ""
+        prompt = f"{prompt}\n\n<stdin>\n{material}\n</stdin>" if piped else prompt
     if required and not prompt:
         raise error_table.NOTHING_ASKED.error(InvalidInput)
     return prompt or None
@@ -338,7 +340,7 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             await _print_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
             notes.paragraph(("interrupted", "yellow"))
-        case "model_error":  # the error was printed when it happened
+        case "model_error" | "prompt_too_long":  # the error was printed when it happened
             return
         case reason:
             detail = f": {result.detail}" if result.detail else ""
@@ -349,8 +351,6 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
 
 
 def _fixes(reason: EndReason) -> tuple[str, ...]:
-    if reason == "prompt_too_long":
-        return error_table.PROMPT_TOO_LONG.fix
     return error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ()
 
 

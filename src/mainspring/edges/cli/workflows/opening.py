@@ -107,7 +107,7 @@ def parse_inputs(workflow: Workflow, pairs: Sequence[str], file: str | None) -> 
     if file is not None:
         try:
             inputs = msgspec.json.decode(Path(file).read_bytes(), type=dict[str, object])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise InvalidInput(f"{file}: {error}") from error
     for pair in pairs:
         name, separator, text = pair.partition("=")
