@@ -19,6 +19,7 @@ import numpy as np
 from memory_notes import note_measures
 from memory_paths import search_past_sessions
 from memory_scale import scale_measures
+from memory_tool import tool_measures
 from memory_weights import Example, fit
 from report import Measure, note, percentile
 
@@ -64,6 +65,7 @@ async def measure() -> list[Measure]:
         *await _path_measures(),
         *note_measures(_data(TABLE)),
         *scale_measures(_data(TABLE)),
+        *tool_measures(_data(TABLE)),
         *await memory_utility.measure(),
     ]
 

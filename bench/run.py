@@ -22,6 +22,7 @@ import growth
 import mcp_calls
 import memory
 import monty
+import redaction
 import session_lists
 import skills
 import snapshots
@@ -29,6 +30,7 @@ import start
 import streams
 import subagents
 import takeover
+import tenants
 import terminal
 import tokens
 import turns
@@ -69,6 +71,8 @@ BENCHES = {
     "gate": gate.measure,
     "evolve": evolve.measure,
     "workflows": workflows.measure,
+    "redaction": redaction.measure,
+    "tenants": tenants.measure,
 }
 
 

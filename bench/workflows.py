@@ -6,7 +6,7 @@ from __future__ import annotations
 import resource
 import tempfile
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,8 +18,9 @@ from mainspring import Agent, Runtime, open_runtime
 from mainspring.capabilities.providers.scripted import Scripted
 from mainspring.config import read_settings
 from mainspring.core.envelope import Event
-from mainspring.core.events import WorkflowNodeEnded
+from mainspring.core.events import HookRan, WorkflowNodeEnded
 from mainspring.core.sender import Sender
+from mainspring.log.writer import Writer
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import RunRequest, run_workflow, start_run
 from mainspring.runtime.workflows.format.workflow_reader import read_workflow
@@ -28,6 +29,7 @@ from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 from mainspring.testing import says
+from mainspring.wiring.workflow_steps import STEP_PORTS
 
 CHECKED, RUN, SLOW, FLAT = 1000, 200, 100, 10_000
 PARALLEL, ROUNDS = 20, 5
@@ -78,9 +80,7 @@ AGENT = Agent(name="bench", model="bench", built_ins=(), memory="off")
 
 
 async def _run_nodes(runtime: Runtime, text: str) -> None:
-    steps = SessionSteps(
-        runtime=runtime, agent=AGENT, open_worktrees=lambda _a, _b: None, worktrees=Path()
-    )
+    steps = SessionSteps(runtime=runtime, agent=AGENT, ports=STEP_PORTS, worktrees=Path())
     files = RunFiles(main="big", workflows={"big": text})
     sender = Sender(kind="system", id="bench")
     run_id, _ = await start_run(runtime.log, RunRequest(files=files), sender)
@@ -158,6 +158,9 @@ class NoSteps:
 
     async def wait(self, seconds: float) -> None:
         pass
+
+    async def notify(self, writer: Writer, message: str, kind: str) -> Sequence[HookRan]:
+        return ()
 
     async def changed_files(self, session_id: str) -> bool:
         return False

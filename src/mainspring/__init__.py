@@ -31,8 +31,11 @@ if TYPE_CHECKING:
     from mainspring.runtime.session.event_stream import EventStream, PartialOutput, StreamEvent
     from mainspring.runtime.session.run_result import ApprovalRequest, RunResult
     from mainspring.runtime.session.session import Runtime, Session
+    from mainspring.runtime.workflows.project_workflows import ProjectWorkflows
+    from mainspring.runtime.workflows.run_view import RunView
     from mainspring.wiring.evolution_assembly import aevolve, evolve
     from mainspring.wiring.runtime_assembly import arun, open_runtime, run
+    from mainspring.wiring.workflow_steps import open_workflows
 
 _HOMES = {
     "mainspring.core.content": "Block DocumentBlock ImageBlock TextBlock",
@@ -51,8 +54,11 @@ _HOMES = {
     "mainspring.runtime.session.event_stream": "EventStream PartialOutput StreamEvent",
     "mainspring.runtime.session.run_result": "ApprovalRequest RunResult",
     "mainspring.runtime.session.session": "Runtime Session",
+    "mainspring.runtime.workflows.project_workflows": "ProjectWorkflows",
+    "mainspring.runtime.workflows.run_view": "RunView",
     "mainspring.wiring.evolution_assembly": "aevolve evolve",
     "mainspring.wiring.runtime_assembly": "arun open_runtime run",
+    "mainspring.wiring.workflow_steps": "open_workflows",
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names.split()}
 
@@ -73,8 +79,10 @@ __all__ = [
     "MainspringError",
     "OutputMissing",
     "PartialOutput",
+    "ProjectWorkflows",
     "ProviderFailed",
     "RunResult",
+    "RunView",
     "Runtime",
     "Session",
     "SessionLog",
@@ -89,6 +97,7 @@ __all__ = [
     "arun",
     "evolve",
     "open_runtime",
+    "open_workflows",
     "run",
     "tool",
 ]

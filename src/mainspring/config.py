@@ -88,6 +88,11 @@ class Settings:
     is_light: bool = False
     """Whether the terminal's background is bright: MAINSPRING_THEME, or what the terminal
     reports."""
+    is_for_screen_reader: bool = False
+    """Whether nothing on the terminal is redrawn: MAINSPRING_SCREEN_READER."""
+    has_notices: bool = True
+    """Whether the terminal rings and shows a notice when a long run ends or waits:
+    MAINSPRING_NOTICES."""
     model_retry_seconds: str | None = None
     """The value of MAINSPRING_MODEL_RETRY_SECONDS: how long to wait for a model that does not
     answer."""
@@ -136,6 +141,8 @@ def read_settings(
         user=_user(),
         service_user=environ.get("MAINSPRING_USER") or None,
         allow_root=environ.get("MAINSPRING_ALLOW_ROOT", "0") not in ("", "0"),
+        is_for_screen_reader=environ.get("MAINSPRING_SCREEN_READER", "0") not in ("", "0"),
+        has_notices=environ.get("MAINSPRING_NOTICES", "1") not in ("", "0"),
         model_retry_seconds=environ.get("MAINSPRING_MODEL_RETRY_SECONDS") or None,
         container_is_boundary=environ.get(CONTAINER_IS_BOUNDARY, "0") not in ("", "0"),
     )

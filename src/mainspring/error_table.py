@@ -322,6 +322,18 @@ STORE_UNWRITABLE = ErrorEntry(
     fix=("`mainspring doctor` shows owners and permissions",),
     in_python=("change its owner, or name another store: open_runtime(store=...)",),
 )
+STORE_NOT_CLOSED = ErrorEntry(
+    message="{path}: the disk is read-only, and the newest entries are in {path}-wal",
+    cause="The process that wrote the store was killed. SQLite cannot read them on such a disk.",
+    fix=("copy the store's folder to a disk that can be written, and name it with --store",),
+    in_python=("copy its folder to a disk that can be written: open_runtime(store=...)",),
+)
+STORE_NOT_MIGRATED = ErrorEntry(
+    message="{path}: the disk is read-only, and the store is of another version of Mainspring",
+    cause="A store of an older version is migrated when it is opened, which changes the file.",
+    fix=("copy the store's folder to a disk that can be written, and name it with --store",),
+    in_python=("copy its folder to a disk that can be written: open_runtime(store=...)",),
+)
 STORE_FULL = ErrorEntry(
     message="{path}: the disk is full; nothing was written ({error})",
     cause="The store's disk has no free space. Everything acknowledged earlier is still there.",

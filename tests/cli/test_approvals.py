@@ -11,6 +11,7 @@ import anyio
 import pytest
 from tests.api.sessions_api import service, session
 from tests.cli.terminal import at_terminal
+from tests.cli.upstream import Upstream, call
 from tests.fork_server import Run
 from tests.keys import KEY
 
@@ -232,3 +233,25 @@ def test_the_policy_is_shown_changed_and_reset(mainspring: Run, waiting_session:
 def test_listing_approvals_without_a_store_creates_no_store(mainspring: Run, store: Path):
     assert mainspring("approvals", "ls").returncode == 1
     assert not store.exists()
+
+
+def test_calls_of_run_and_chat_are_listed_and_answered_in_a_store_without_a_tenant(
+    mainspring: Run, upstream: Upstream, place: Path
+):
+    upstream.says(call("write", file_path="a.txt", content="one"))
+    upstream.says("Written.")
+    assert mainspring("run", "write it", **upstream.variables).returncode == 3
+    listed = mainspring("approvals", "ls")
+    assert "write" in listed.stdout, listed.stderr
+    [line] = mainspring("approvals", "ls", "--json").stdout.splitlines()
+    approval = json.loads(line)
+    assert mainspring("approvals", "allow", "nonsense").returncode == 1
+    refused = mainspring("approvals", "allow", approval["id"], "--for-session")
+    assert "for sessions of the service" in refused.stderr
+    allowed = mainspring("approvals", "allow", approval["id"][-8:])
+    assert "continue: mainspring run --resume" in allowed.stderr
+    assert "nothing waits" in mainspring("approvals", "ls").stderr
+    assert not (place / "a.txt").exists()
+    done = mainspring("run", "--resume", approval["session_id"], **upstream.variables)
+    assert "Written." in done.stdout
+    assert (place / "a.txt").read_text() == "one"

@@ -18,6 +18,8 @@ from mainspring.core.events import (
     ContextCompacted,
     ModelRequestEnded,
     ModelRequestStarted,
+    SessionFailed,
+    StatusIdle,
     SystemMessage,
     UserInterrupt,
     UserMessage,
@@ -273,9 +275,26 @@ async def test_media_that_a_provider_refuses_are_left_out_and_text_stays(tmp_pat
         assert picture not in last
 
 
-async def test_a_goal_larger_than_the_window_ends_the_run(tmp_path: Path):
+async def test_a_goal_larger_than_the_window_ends_every_run_with_an_error(tmp_path: Path):
     async with stage(tmp_path, Scripted(), facts=SMALL) as play:
-        assert (await play.end_of("word " * 40_000)).reason == "prompt_too_long"
+        for message in ("word " * 40_000, "go on"):
+            assert (await play.end_of(message)).reason == "prompt_too_long"
+        *_, error, idle = [event.payload for event in await play.events()]
+        assert isinstance(error, SessionFailed)
+        assert isinstance(idle, StatusIdle)
+        assert error.error.type == "prompt_too_long_error"
+        assert "at most 29000 can be sent" in error.error.message
+
+
+async def test_a_result_of_very_many_blocks_does_not_end_the_session(tmp_path: Path):
+    async def read(_: Call) -> ToolResult:
+        return ToolResult(tuple(TextBlock(f"{number % 7}") for number in range(400_000)))
+
+    spec = ToolSpec(name="read", description="Reads a page.", input_schema={"type": "object"})
+    model = Scripted(calls("read"), says("done"), says("still here"))
+    async with stage(tmp_path, model, Tool(spec=spec, run=read), facts=SMALL) as play:
+        assert await play.play("go") == Ended("completed")
+        assert await play.play("and now?") == Ended("completed")
 
 
 async def test_authorizers_are_notified_before_a_compaction_removes_anything(tmp_path: Path):

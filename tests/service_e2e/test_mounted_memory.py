@@ -6,6 +6,7 @@ from typing import cast
 
 import pytest
 from anthropic import AsyncAnthropic
+from tests.abilities import require_bubblewrap
 from tests.service_e2e.service_processes import (
     Served,
     Stage,
@@ -92,6 +93,24 @@ async def test_a_session_reads_what_an_earlier_one_wrote_into_a_store(
     )
     (seen,) = results(await upto_idle(client, again))
     assert seen.split() == ["new", "rules.md", "sub"]
+
+
+async def test_a_store_is_in_the_sandbox_where_the_api_says_even_an_empty_one(
+    client: AsyncAnthropic,
+):
+    require_bubblewrap("only bubblewrap can add a path")
+    store_id = await store_with(client)
+    session_id = await begun(
+        client,
+        bash("cd /mnt/memory/team-notes; echo new > fact.md; cat /mnt/memory/*/fact.md"),
+        'call read {"file_path": "/mnt/memory/team-notes/fact.md"}',
+        "say done",
+        resources=mount_params(store_id, "read_write"),
+    )
+    printed, read = results(await upto_idle(client, session_id))
+    assert printed.strip() == "new"
+    assert "new" in read
+    assert await contents(client, store_id) == {"/fact.md": "new\n"}
 
 
 async def test_a_read_only_store_is_not_changed(client: AsyncAnthropic):

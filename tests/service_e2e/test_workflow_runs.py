@@ -1,5 +1,6 @@
 """Workflows through the API: stored, run by workers, answered, steered, scheduled."""
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -177,3 +178,99 @@ async def started(client: AsyncAnthropic, run_id: str, node: str) -> None:
             if any(item["node"].startswith(node) and item["started_at"] for item in run["nodes"]):
                 return
             await anyio.sleep(0.02)
+
+
+PLAN = """\
+name: count
+description: Count, then report.
+nodes:
+  - {id: count, bash: 'echo once >> effects; cat kept'}
+  - {id: look, prompt: "say saw $count.output", agent: reader, depends_on: [count]}
+  - {id: report, bash: 'echo say told: $look.output', depends_on: [look]}
+"""
+SLOW_PLAN = "{name: slow, description: It waits., nodes: [{id: wait, bash: sleep 50}]}"
+
+
+async def lead_agent(client: AsyncAnthropic) -> dict[str, Any]:
+    """An agent that may start workflows, but only with an agent that exists."""
+    model: Any = "claude-sonnet-4-5"
+    reader = await client.beta.agents.create(name="reader", model=model, tools=TOOLS)
+    workflows = {
+        "type": "enabled",
+        "inline_agents": {"type": "disabled"},
+        "predefined_agents": [reader.id],
+    }
+    multiagent: Any = {
+        "type": "multiagent_20261001",
+        "subagents": {"type": "disabled"},
+        "workflows": workflows,
+    }
+    lead = await client.beta.agents.create(
+        name="lead", model=model, tools=TOOLS, multiagent=multiagent
+    )
+    environment = await client.beta.environments.create(name="ci")
+    return {"agent": lead.id, "environment_id": environment.id}
+
+
+def start_workflow(plan: str) -> str:
+    return f"call start_workflow {json.dumps({'plan': plan})}"
+
+
+async def seen(client: AsyncAnthropic, session_id: str, *needed: str) -> list[dict[str, Any]]:
+    """The session's events, once their JSON has all these texts."""
+    with anyio.fail_after(SECONDS):
+        while True:
+            page = await client.beta.sessions.events.list(session_id, limit=1000)
+            events = [item.to_dict(mode="json") for item in page.data]
+            if all(text in json.dumps(events) for text in needed):
+                return events
+            await anyio.sleep(0.05)
+
+
+async def test_an_agent_starts_exactly_the_runs_that_it_may(stage: Stage):
+    async with stage.serve(*LOOPBACK) as served, served.client() as client:
+        session = await client.beta.sessions.create(**await lead_agent(client))
+        bad = start_workflow(PLAN.replace("agent: reader, ", ""))
+        worse = start_workflow(PLAN.replace("agent: reader", "agent: admin"))
+        work = [message(f'call bash {{"command": "echo 3 > kept"}}\n{bad}\n{worse}\nsay tried')]
+        await client.beta.sessions.events.send(session.id, events=work)
+        await seen(client, session.id, "node look: name its agent, one of: reader", "tried")
+        events = await seen(client, session.id, "there is no agent admin; there are: reader")
+        errors = [item for item in events if item["type"] == "workflow_run.error"]
+        assert [item["error"]["type"] for item in errors] == ["program_error"] * 2
+        runs = f"{RUNS}?session_id={session.id}"
+        assert (await get(client, runs))["data"] == []
+
+        work = [message(f"{start_workflow(PLAN)}\nsay started")]
+        await client.beta.sessions.events.send(session.id, events=work)
+        events = await seen(client, session.id, "told: saw 3")
+        assert any(item["type"] == "agent.message" and "told" in str(item) for item in events)
+        notices = [item for item in events if item["type"].startswith("workflow_run.status_")]
+        assert [item["type"] for item in notices] == [
+            "workflow_run.status_running",
+            "workflow_run.status_ended",
+        ]
+        assert notices[-1]["result"] == {"type": "completed"}
+        [created] = [item for item in events if item["type"] == "workflow_run.created"]
+        assert [phase["id"] for phase in created["phases"]] == ["count", "look", "report"]
+        run = await get(client, f"{RUNS}/{created['workflow_run_id']}")
+        assert outcome(run) == dict.fromkeys(("count", "look", "report"), "completed")
+        assert (stage.workspaces / session.id / "effects").read_text() == "once\n"
+        with pytest.raises(BadRequestError, match="its session's agent"):
+            await post(client, f"{RUNS}/{run['id']}/fork", at="report")
+
+
+async def test_an_agent_stops_its_own_run_and_no_other(stage: Stage):
+    async with stage.serve(*LOOPBACK) as served, served.client() as client:
+        place = await lead_agent(client)
+        sessions = [await client.beta.sessions.create(**place) for _ in range(2)]
+        first, other = [item.id for item in sessions]
+        work = [message(f"{start_workflow(SLOW_PLAN)}\nsay started")]
+        await client.beta.sessions.events.send(first, events=work)
+        events = await seen(client, first, "workflow_run.created", "started")
+        run_id = next(item for item in events if item["type"] == "workflow_run.created")
+        stop = f'call stop_workflow {{"workflow_run_id": "{run_id["workflow_run_id"]}"}}\nsay ok'
+        await client.beta.sessions.events.send(other, events=[message(stop)])
+        await seen(client, other, "is not a workflow that you have started")
+        await client.beta.sessions.events.send(first, events=[message(stop)])
+        await seen(client, first, '"stopped"')

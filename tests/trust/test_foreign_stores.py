@@ -219,6 +219,21 @@ def test_a_moved_project_continues_in_its_new_folder(
     assert str(moved) in json.dumps(upstream.requests[-1])
 
 
+def test_a_renamed_user_or_another_machine_with_the_same_home_needs_no_question(
+    mainspring: Run, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    assert mainspring("run", "hello", **upstream.variables).returncode == 0
+    assert mainspring("keys", "create", "mine").returncode == 0
+    home = Path(environ["HOME"])
+    moved = place.rename(place.with_name("on-another-disk"))
+    renamed = home.rename(home.with_name("renamed"))
+    now = {**upstream.variables, "HOME": str(renamed), "USER": "renamed", "LOGNAME": "renamed"}
+    done = mainspring("run", "-c", "again", cwd=moved, **now)
+    assert done.returncode == 0, done.stderr
+    assert "mine" in mainspring("keys", "ls", cwd=moved, **now).stdout
+    assert mainspring("adopt", cwd=moved, **now).returncode == 0
+
+
 def test_without_a_place_for_its_key_a_process_trusts_only_itself(
     mainspring_from_nothing: Run, mainspring: Run, upstream: Upstream, tmp_path: Path
 ):

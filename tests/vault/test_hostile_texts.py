@@ -4,6 +4,7 @@ import json
 import random
 from base64 import b64encode
 
+import msgspec
 from tests.row_checks import for_each
 
 from mainspring.capabilities.vault.detector_registry import DETECTORS
@@ -22,6 +23,9 @@ SHAPES = {
     "URLs": "u://:0UBj@",
     "options": "--user X:gWC1+uEqPkX\t",
     "cookies": "set-cookie: c=~v]7W ",
+    "JSON Web Keys": 'kty""k": \\\\\\"LumBnXOrpJkU2PygKeDe ',
+    "short tokens": "xaat-",
+    "brackets": "[",
 }
 
 
@@ -79,3 +83,35 @@ def test_a_text_of_nothing_but_candidates_is_cut_and_a_long_file_of_people_is_no
 )
 def test_base64_that_is_broken_is_only_text(text: str) -> None:
     assert Scrubber({})(f" {text} ".encode())
+
+
+@for_each("shape", SHAPES.values())
+def test_json_that_is_a_flood_of_candidates_stays_valid_json(shape: str) -> None:
+    for strings in ([text_of(shape, 200_000)], [shape] * 20_000, [text_of(shape, 1_000)] * 200):
+        event = {"type": "tool.returned", "content": strings, "id": f"sevt_{'0a' * 16}"}
+        event |= {"is_error": False, "known": "correcthorse", "at": "2026-11-19T22:31:55.123Z"}
+        clean = msgspec.json.decode(Scrubber({"DB": "correcthorse"})(msgspec.json.encode(event)))
+        assert clean.pop("known") in ("[DB]", CUT_LABEL.decode())
+        assert len(clean.pop("content")) == len(strings)
+        assert clean.items() <= event.items()
+
+
+def test_many_keys_that_are_numbers_leave_valid_json() -> None:
+    event = {"type": "x", "rows": [[number % 256 for number in range(64)]] * 9_000, "last": "y"}
+    clean = msgspec.json.decode(Scrubber({})(msgspec.json.encode(event)))
+    assert clean == {"type": "x", "rows": [[]] * 9_000, "last": "y"}
+
+
+def test_json_deeper_than_any_reader_accepts_is_redacted_as_text() -> None:
+    token = "ghp_" + "".join(random.Random(1).choices("abcdefghij0123456789", k=36))
+    deep = b"[" * 200_000 + f'"{token}"'.encode() + b"]" * 200_000
+    assert token.encode() not in Scrubber({})(deep)
+
+
+@for_each("order", [("kty", "crv", "d"), ("d", "kty", "crv"), ("crv", "d", "kty")])
+def test_a_json_web_key_is_redacted_in_any_order_of_its_members(order: tuple[str, ...]) -> None:
+    private = "nWGxne_9WmC6hEr0kuwsxERJxWl7MmkZcDusAxyuf2A"
+    members = {"kty": "OKP", "crv": "Ed25519", "d": private}
+    key = json.dumps({name: members[name] for name in order})
+    for content in (key, f"the key is {key}\n", json.dumps({"text": key})):
+        assert private.encode() not in Scrubber({})(content.encode()), content

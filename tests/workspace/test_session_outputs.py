@@ -64,6 +64,12 @@ def test_aliases_resolve_to_the_workspaces_own_path(workspace: Path):
         with pytest.raises(OutsideWorkspace):
             tree.locate(f"{alias}/.mainspring/x")
     assert tree.named("/mnt/sessions/a") == "/mnt/sessions/a"
+    memory = FolderWorkspace(workspace, aliases=["/mnt/memory"])
+    assert memory.named("/mnt/memory/team/a.md") == f"{workspace}/mnt/memory/team/a.md"
+    assert str(memory.locate("/mnt/memory/a.md")) == f"{workspace}/mnt/memory/a.md"
+    for path in ("/mnt/memory/../../../etc/passwd", "/mnt/memories/a", "/mnt/a"):
+        with pytest.raises(OutsideWorkspace):
+            memory.locate(path)
     above = FolderWorkspace(workspace, aliases=[str(workspace.parent), str(workspace)])
     assert above.named(f"{workspace}/a") == f"{workspace}/a"
     assert str(above.locate(f"{workspace}/a")) == f"{workspace}/a"

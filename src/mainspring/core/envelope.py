@@ -141,7 +141,7 @@ def decode_payload(body: bytes | str) -> AnyPayload:
     """
     try:
         return _PAYLOADS.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         kind = type_of(body)
         if kind in PAYLOAD_TYPES:
             raise MalformedEvent(f"{kind}: {error}") from error
@@ -151,7 +151,7 @@ def decode_payload(body: bytes | str) -> AnyPayload:
 def type_of(body: bytes | str) -> str:
     try:
         return _UNKNOWN.decode(body).type
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedEvent(f"not an event: {error}") from error
 
 

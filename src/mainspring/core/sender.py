@@ -64,5 +64,5 @@ def decode_sender(text: str | None) -> Sender | None:
     """Raises: MalformedEvent: the stored JSON is not a valid sender."""
     try:
         return None if text is None else _DECODER.decode(text)
-    except (msgspec.DecodeError, UnicodeError) as error:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise MalformedEvent(f"not a sender: {error}") from error

@@ -28,7 +28,7 @@ def read_partial(text: str) -> object:
     for candidate in (complete + end, text[:end_of_values] + end):
         try:
             return msgspec.json.decode(candidate)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             continue
     return None
 

@@ -56,7 +56,10 @@ def prompt_submitted(text: str) -> HookEvent:
 
 def waiting_for_permission(names: Sequence[str]) -> HookEvent:
     message = f"The agent needs your permission to use {', '.join(names)}"
-    kind = "permission_prompt"
+    return notification(message, "permission_prompt")
+
+
+def notification(message: str, kind: str) -> HookEvent:
     return HookEvent(
         event="Notification",
         subject=kind,

@@ -20,7 +20,13 @@ from mainspring.harness.outcomes import close_interrupted, evaluate_outcome
 from mainspring.harness.run_inbox import receive, receive_during_run
 from mainspring.harness.speculative_reads import SpeculativeReads
 from mainspring.harness.state.repetition import LOOP_ERROR, NUDGE
-from mainspring.harness.stop_reasons import Continue, Ended, Step, stop_reason
+from mainspring.harness.stop_reasons import (
+    PROMPT_TOO_LONG_ERROR,
+    Continue,
+    Ended,
+    Step,
+    stop_reason,
+)
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_calls.crash_recovery import (
     INTERRUPTED_TEXT,
@@ -80,7 +86,15 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
 async def _note_end(context: ThreadContext, ended: Ended) -> None:
     if ended.reason == "rescheduled":
         return await note_rescheduled(context)
-    if ended.reason in ("model_error", "recovery_exhausted"):
+    if ended.reason == "prompt_too_long":
+        error = events.ErrorDetail(
+            type=PROMPT_TOO_LONG_ERROR,
+            message=f"the prompt is too long: {ended.detail}",
+            retry_status=events.RetryStatus(type="terminal"),
+            failure="prompt_too_long",
+        )
+        context.note(events.SessionFailed(error=error))
+    if ended.reason in ("model_error", "recovery_exhausted", "prompt_too_long"):
         await context.run_hooks(hook_events.stop_failed(ended.reason, ended.detail))
     await context.note_idle(
         events.StatusIdle(stop_reason=stop_reason(ended), reason=ended.reason, detail=ended.detail)

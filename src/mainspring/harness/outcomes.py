@@ -30,6 +30,7 @@ from mainspring.core.model import (
     User,
 )
 from mainspring.core.model_facts import ModelFacts
+from mainspring.core.tagged_text import without_tags
 from mainspring.core.tool import Tool, ToolResult
 from mainspring.harness.run_inbox import until_interrupted
 from mainspring.harness.side_request import open_side_request, reply_text
@@ -308,9 +309,10 @@ def _task(
     last_words = context.thread.transcript.last_words() or "(nothing)"
     ran = "\n".join(f"- {item.criterion}: {'yes' if item.met else 'no'}" for item in checked)
     commands = f"\n\n<commands>\n{ran}\n</commands>" if ran else ""
+    said = without_tags(last_words[:_MAX_CHARS], "task", "rubric", "commands", "author_says")
     return (
         f"<task>\n{outcome.description}\n</task>\n\n<rubric>\n{rubric or outcome.description}\n"
-        f"</rubric>{commands}\n\n<author_says>\n{last_words[:_MAX_CHARS]}\n</author_says>"
+        f"</rubric>{commands}\n\n<author_says>\n{said}\n</author_says>"
     )
 
 
@@ -321,7 +323,7 @@ def _read_verdict(text: str | None, min_criteria: int) -> _Verdict | None:
         return None
     try:
         verdict = msgspec.json.decode(text[text.index("{") : text.rindex("}") + 1], type=_Verdict)
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return None
     is_complete = len(verdict.criteria) >= min_criteria
     return verdict if is_complete or not all(item.met for item in verdict.criteria) else None

@@ -28,6 +28,8 @@ EndReason: TypeAlias = Literal[
     "rescheduled",
 ]
 
+PROMPT_TOO_LONG_ERROR = "prompt_too_long_error"
+"""The type of the `session.error` of a context that cannot be compacted any further."""
 INTERRUPTED_REASONS: tuple[EndReason, ...] = ("interrupted_streaming", "interrupted_tools")
 
 ContinueReason: TypeAlias = Literal[

@@ -145,7 +145,7 @@ def decode(raw: bytes) -> Line:
     try:
         kind = _KINDS.decode(raw).line
         return _EVENTS.decode(raw) if kind is None else _FRAMES.decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidInput(f"not a line of an exported session or a backup: {error}") from error
 
 

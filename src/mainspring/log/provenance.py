@@ -224,7 +224,7 @@ class _Chain:
     def _note_redactions(self, session_id: str, body: bytes) -> None:
         try:
             redactions = _REDACTIONS.decode(body).redactions
-        except (msgspec.MsgspecError, UnicodeDecodeError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             return  # it then explains no redacted event
         for item in redactions:
             self.redactions.add((session_id, item.seq, item.digest, item.body_sha256))

@@ -100,7 +100,7 @@ async def _policy(log: SessionLog, adopted: object) -> dict[str, object]:
         return {}
     try:
         return _object(msgspec.json.decode(await log.blob(adopted.policy)))
-    except (msgspec.MsgspecError, BlobNotFound):
+    except (msgspec.MsgspecError, BlobNotFound, RecursionError):
         return {}
 
 

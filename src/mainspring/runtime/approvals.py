@@ -341,7 +341,7 @@ def parse_form(text: str | None) -> dict[str, object] | None:
     """Raises: InvalidInput: not a JSON object."""
     try:
         return None if text is None else msgspec.json.decode(text, type=dict[str, object])
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"form: not a JSON object: {error}") from error
 
 
@@ -370,7 +370,7 @@ def parse_field(field: Mapping[str, object], text: str) -> object:
         case "integer" | "number" if _INTEGER.fullmatch(text):
             return int(text)
         case "number":
-            with suppress(msgspec.DecodeError):
+            with suppress(msgspec.DecodeError, RecursionError):
                 return msgspec.json.decode(text, type=float)
             return text
         case "array":

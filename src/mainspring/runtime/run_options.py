@@ -89,6 +89,8 @@ class RunOptions:
     """Secrets that programs use by placeholder; `None`: those of this user's vault."""
     servers: tuple[McpServer, ...] = ()
     """MCP servers of a session of the service; other sessions have those of the settings files."""
+    server_names: tuple[str, ...] | None = None
+    """The only MCP servers that the session gets, of those that it would have; `None`: all."""
     server_token: ServerToken | None = None
     """Returns the tokens for `servers`."""
     web_fetch: WebFetchLimits = field(default_factory=WebFetchLimits)

@@ -11,10 +11,11 @@ import shutil
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import msgspec
 from anyio import to_thread
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.core.errors import InvalidInput, SandboxFailed
 from mainspring.core.ids import new_id
@@ -31,23 +32,31 @@ _WORKTREES = "worktrees"
 _READY_ATTEMPTS = 300  # 0.1 s apart, until a service answers
 
 
+_Line: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00-\x1f\x7f\u2028\u2029]{1,1000}\Z")]
+"""One line: later sessions read it beside their instructions."""
+_Name: TypeAlias = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")]
+_Command: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00]{1,10000}\Z")]
+_Package: TypeAlias = Annotated[str, Meta(pattern=r"^[^\x00-\x20\x7f-][^\x00-\x1f\x7f]{0,300}\Z")]
+"""Not an option of an installer."""
+
+
 class EnvironmentService(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    name: str
-    command: str
+    name: _Name
+    command: _Command
     """The command that runs it in the foreground."""
-    ready: str = "true"
+    ready: _Command = "true"
     """A command that succeeds once the service can be used."""
 
 
 class EnvironmentPlan(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What a repository needs, and the command that proves it."""
 
-    test: str
-    pip: tuple[str, ...] = ()
-    npm: tuple[str, ...] = ()
-    apt: tuple[str, ...] = ()
+    test: _Line
+    pip: tuple[_Package, ...] = ()
+    npm: tuple[_Package, ...] = ()
+    apt: tuple[_Package, ...] = ()
     services: tuple[EnvironmentService, ...] = ()
-    setup: tuple[str, ...] = ()
+    setup: tuple[_Command, ...] = ()
     """Commands that create files in the repository: generated code, built extensions."""
 
     @property
@@ -136,7 +145,7 @@ class SavedEnvironments:
             return None
         try:
             return msgspec.json.decode(content, type=SavedEnvironment)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(f"{file}: {error}; remove it, and set the environment up") from error
 
     def list(self) -> list[SavedEnvironment]:

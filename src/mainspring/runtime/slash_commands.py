@@ -141,8 +141,31 @@ COMMANDS: tuple[SlashCommand, ...] = (
     ),
     SlashCommand(name="fork", about="continue in a copy of this session", is_clients=True),
     SlashCommand(name="clear", about="start over: a new session of this agent", is_clients=True),
+    SlashCommand(name="init", about="have the agent write or improve AGENTS.md", is_clients=True),
+    SlashCommand(
+        name="review", hint="[WHAT]", about="have the agent review your changes", is_clients=True
+    ),
+    SlashCommand(name="config", about="the settings that apply here", is_clients=True),
+    SlashCommand(name="permissions", about="the rules that apply here", is_clients=True),
+    SlashCommand(name="hooks", about="the hooks that apply here", is_clients=True),
+    SlashCommand(
+        name="add-dir",
+        hint="FOLDER",
+        about="let file tools work in another folder",
+        is_clients=True,
+    ),
+    SlashCommand(name="effort", hint="[LEVEL]", about="how much the model thinks", is_clients=True),
+    SlashCommand(name="output-style", hint="[NAME]", about="how the agent writes", is_clients=True),
+    SlashCommand(name="todos", about="the agent's list of tasks", is_clients=True),
+    SlashCommand(name="bashes", about="your commands in the background", is_clients=True),
+    SlashCommand(name="vim", about="keys of vi, or of Emacs again", is_clients=True),
+    SlashCommand(name="doctor", about="check this machine", is_clients=True),
     SlashCommand(name="exit", about="leave", is_clients=True),
 )
+ALIASES = {"usage": "cost", "quit": "exit", "checkpoint": "rewind", "reset": "clear",
+           "new": "clear", "allowed-tools": "permissions", "tasks": "bashes",
+           "settings": "config"}  # fmt: skip
+"""Other programs' names for these commands, unless the agent has a command of that name."""
 
 
 class ParsedSlashCommand(Struct, frozen=True):
@@ -158,6 +181,15 @@ def parse_command(message: str) -> ParsedSlashCommand | None:
         if match is None
         else ParsedSlashCommand(match["name"], (match["arguments"] or "").strip())
     )
+
+
+def named_command(command: ParsedSlashCommand | None, agent: Agent) -> ParsedSlashCommand | None:
+    """The command under our own name, if it has one of `ALIASES`."""
+    if command is None or command.name not in ALIASES:
+        return command
+    if any(skill.name == command.name for skill in agent.skills):
+        return command
+    return ParsedSlashCommand(ALIASES[command.name], command.arguments)
 
 
 def unescape_message(message: str) -> str:

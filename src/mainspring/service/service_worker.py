@@ -9,14 +9,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from zlib import crc32
 
 from mainspring.core import clock
-from mainspring.core.ports import Worktrees
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.session.session_paths import SERVED_STATE_FOLDER
 from mainspring.runtime.session_context import ToolboxFactory
+from mainspring.runtime.workflows.step_runner import StepPorts
 from mainspring.service.access.audit import delete_expired_data
 from mainspring.service.approvals import reconciliation as approval_keeping
 from mainspring.service.dreams import dreams
@@ -49,6 +48,7 @@ from mainspring.service.sessions.workspaces.workspace_expiry import (
 from mainspring.service.telemetry.instrumentation import MeteredDispatcher
 from mainspring.service.telemetry.telemetry_setup import Telemetry
 from mainspring.service.webhooks.webhook_deliveries import DELIVER
+from mainspring.service.workflows.agent_workflows import AgentWorkflows
 from mainspring.service.workflows.workflow_runner import WorkflowRunner
 
 _FREQUENT_SECONDS = 30.0  # between sweeps that people wait for
@@ -83,8 +83,8 @@ class WorkerPorts:
     outputs_of: Callable[[str], OutputSource]
     """The folder with the output files of a session, by its id."""
     cleaner: WorkspaceCleaner
-    open_worktrees: Callable[[Path, Path], Worktrees | None]
-    """Takes a workspace and the folder for its worktrees."""
+    step_ports: StepPorts
+    """For the nodes of workflows."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +196,12 @@ async def run_worker(
 def _run_services(
     service: Service, telemetry: Telemetry, ports: WorkerPorts, steps: RunSteps
 ) -> RunServices:
-    infrastructure = service.infrastructure
+    infrastructure, sessions = service.infrastructure, service.sessions.sessions
+    agent_workflows = AgentWorkflows(
+        records=infrastructure.store.records,
+        sessions=sessions.repository,
+        wake=sessions.dependencies.wake_session,
+    )
     workspaces, client_tools = infrastructure.workspaces, infrastructure.client_tools
     return RunServices(
         sessions=service.sessions.sessions.repository,
@@ -218,8 +223,10 @@ def _run_services(
             store=infrastructure.store,
             sessions=service.sessions.sessions.repository,
             worktrees=workspaces / SERVED_STATE_FOLDER / "workflow-worktrees",
-            open_worktrees=ports.open_worktrees,
+            step_ports=ports.step_ports,
+            agent_workflows=agent_workflows,
         ),
+        agent_workflows=agent_workflows,
         before_idle=steps.before_idle,
         reschedule=partial(reschedule, infrastructure.dispatcher.put),
         after_run=steps.after_run,

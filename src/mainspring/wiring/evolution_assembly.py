@@ -27,7 +27,7 @@ from mainspring.improve.evals.suites.suite_files import named_suite
 from mainspring.improve.evolution.campaigns.campaign_views import CampaignDetail, campaign_detail
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
 from mainspring.improve.evolution.metric_trials import Metric
-from mainspring.improve.evolution.model_proposer import AskImprover
+from mainspring.improve.evolution.model_proposer import AskImprover, ReserveMoney
 from mainspring.improve.evolution.tracks.evolve_settings import FILE as EVOLVE_FILE
 from mainspring.improve.evolution.tracks.evolve_settings import EvolveSettings, read_settings
 from mainspring.improve.evolution.tracks.program import ProgramFile, program_suite, read_program
@@ -192,10 +192,12 @@ async def _open_runner(
 
 
 def _improver(models: Models, model: str) -> AskImprover:
-    async def ask(key: str, system: str, question: str) -> tuple[str, Decimal]:
+    async def ask(
+        key: str, system: str, question: str, reserve: ReserveMoney
+    ) -> tuple[str, Decimal]:
         if not model:
             raise InvalidInput("evolve.yaml names no `improver`: the model that proposes changes")
-        request, _ = new_request(
+        request, charge = new_request(
             models,
             models.resolve(model),
             system,
@@ -203,6 +205,7 @@ def _improver(models: Models, model: str) -> AskImprover:
             max_tokens=_MAX_TOKENS,
             request_id=key,
         )
+        reserve(charge.cost_usd)
         try:
             reply = await complete(models, request)
         except ProviderFailed as error:

@@ -28,7 +28,7 @@ from mainspring.wiring.service_workspaces import (
 )
 from mainspring.wiring.thread_implementations import toolbox_builder
 from mainspring.wiring.user_vault import known_secrets
-from mainspring.wiring.worktrees import open_worktrees
+from mainspring.wiring.workflow_steps import STEP_PORTS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,7 +66,7 @@ async def open_worker(
             ),
             outputs_of=lambda session_id: OutputFolder(infrastructure.workspaces / session_id),
             cleaner=workspace_cleaner(settings, infrastructure.store.records, sandboxes),
-            open_worktrees=open_worktrees,
+            step_ports=STEP_PORTS,
         )
         async with run_worker(service, telemetry, config, ports, beat=beat) as worker:
             yield worker

@@ -13,6 +13,7 @@ _SESSION: dict[str, Change] = {
     "--mode": shows("--mode plan", '"mode":"plan"'),
     "--workspace": shows("--workspace other", "at/project/other;"),
     "--worktree": shows("--worktree special", ".mainspring/worktrees/special"),
+    "-w": refuses("-w", "write --workspace DIR or --worktree"),
     "--no-memory": hides("--no-memory", "memory_read"),
     "--allow-protected": shows("--allow-protected .vscode/settings.json", "allowProtected"),
     "--allowedTools": shows("--allowedTools Edit", '"behavior":"allow"'),

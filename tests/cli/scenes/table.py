@@ -22,20 +22,32 @@ _PULL = "api/test_session_pull.py::test_a_session_is_pulled_with_its_files_and_o
 _INSIGHTS = "cli/test_insights.py::test_insights_report_waste_failures_and_missing_rules"
 _GRADE = "cli/test_slo_and_cost.py::test_graded_production_sessions_are_shown_beside_suite_results"
 _USER = "cli/test_process_user.py::test_a_service_that_switched_user_keeps_no_root_privileges"
+_ENVIRONMENT = (
+    "cli/test_environment.py::test_a_plan_proven_by_the_tests_is_saved_and_sessions_start_from_it"
+)
+_PORT = "cli/test_serve.py::test_a_failed_start_creates_no_key"
+_PUSH_KILLED = (
+    "api/test_session_push_crashes.py"
+    "::test_a_push_killed_at_any_step_leaves_one_copy_that_continues"
+)
 PROVEN_ELSEWHERE: dict[tuple[str, str], str] = {
     ("", "--debug"): "cli/test_startup.py::test_global_options_are_accepted_anywhere",
     ("", "--store"): "cli/test_postgres.py::test_a_session_moves_from_a_file_to_a_server",
+    ("environment ls", "--json"): _ENVIRONMENT,
     ("eval grade", "--now"): _GRADE,
     ("insights", "--limit"): _INSIGHTS,
+    ("mcp auth", "--json"): _AUTH,
     ("mcp auth", "--logout"): _AUTH,
     ("mcp auth", "--status"): _AUTH,
     ("mcp inspect", "--input"): _MCP,
     ("mcp inspect", "--raw"): _MCP,
     ("mcp tools", "--json"): _MCP,
+    ("serve", "--port"): _PORT,
     ("serve", "--user"): _USER,
     ("sessions pull", "--json"): _PULL,
     ("sessions push", "--agent"): _PUSH,
     ("sessions push", "--environment"): _PUSH,
+    ("sessions push", "--json"): _PUSH_KILLED,
     ("top", "--json"): _TOP,
     ("top", "--once"): _TOP,
 }

@@ -1,6 +1,7 @@
 """Judges: verdicts, what never becomes one, their cache, their marks, and labels beside them."""
 
 import json
+import re
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -141,9 +142,8 @@ LONG, SHORT = "It is forty-two, as the table on the second page says." * 3, "It 
 
 
 async def prefers_the_longer(model: str, system: str, question: str) -> tuple[str, Decimal]:
-    _, _, work = question.partition("FIRST ANSWER\n")
-    first, _, second = work.partition("\n\nSECOND ANSWER\n")
-    better = "first" if len(first) > len(second.partition("\n===")[0]) else "second"
+    _, first, second, _ = re.split(r"\n*=== (?:FIRST|SECOND|END).* ===\n*", question)
+    better = "first" if len(first) > len(second) else "second"
     return json.dumps({"reason": "It says more.", "better": better}), Decimal(0)
 
 

@@ -1,5 +1,7 @@
 """Campaigns on a real agent's folder: real sessions, a scripted improver, the real log."""
 
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -18,6 +20,7 @@ from mainspring.improve.evolution.campaigns.campaign_log import (
     read_ledger,
 )
 from mainspring.improve.evolution.campaigns.campaign_views import approval_hash
+from mainspring.improve.evolution.model_proposer import ReserveMoney
 
 
 @pytest.fixture
@@ -117,6 +120,43 @@ async def test_limits_are_never_exceeded_by_one_call(folder: Path):
     calls = campaign.ended.calls
     assert calls.get("metric", 0) + calls.get("sealed", 0) <= 23
     assert calls.get("proposer", 0) <= 2
+
+
+async def test_a_proposal_whose_price_may_exceed_the_limit_is_not_asked_for(folder: Path):
+    change(folder / "evolve.yaml", budget_usd="1")
+    asked: list[str] = []
+    async with opened(folder) as campaigns:
+
+        async def ask(
+            key: str, system: str, question: str, reserve: ReserveMoney
+        ) -> tuple[str, Decimal]:
+            reserve(Decimal("0.6"))
+            asked.append(key)
+            answer, _ = await campaigns.ask(key, system, question, lambda _: None)
+            return answer, Decimal("0.5")
+
+        priced = replace(campaigns, ask=ask)
+        campaign = await priced.run(await priced.start())
+    assert len(asked) == 1
+    assert campaign.ended is not None
+    assert Decimal(campaign.ended.cost_usd) <= 1
+
+
+async def test_a_campaign_without_money_for_one_proposal_says_so(folder: Path):
+    change(folder / "evolve.yaml", budget_usd="0.1")
+    async with opened(folder) as campaigns:
+
+        async def ask(
+            key: str, system: str, question: str, reserve: ReserveMoney
+        ) -> tuple[str, Decimal]:
+            reserve(Decimal("0.6"))
+            raise AssertionError("sent without money")
+
+        priced = replace(campaigns, ask=ask)
+        campaign = await priced.run(await priced.start())
+    assert campaign.ended is not None
+    assert "the limit of 0.1 US dollars is reached" in campaign.ended.reason
+    assert campaign.ended.calls.get("proposer", 0) == 0
 
 
 async def test_pinned_files_and_protected_rules_are_not_changed(folder: Path):

@@ -2,7 +2,7 @@
 decision is the same, on both stores."""
 
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
@@ -14,8 +14,7 @@ from tests.improve.evolution.test_programs import opened, write_doubling
 from mainspring.core.ports import CapturedOutput, ExecRequest, ExecResult
 from mainspring.improve.evolution.campaigns.campaign_log import Campaign
 from mainspring.improve.evolution.folder_campaigns import FolderCampaigns
-
-Ask = Callable[[str, str, str], Awaitable[tuple[str, Decimal]]]
+from mainspring.improve.evolution.model_proposer import AskImprover, ReserveMoney
 
 
 class Killed(BaseException):
@@ -26,7 +25,7 @@ class Killed(BaseException):
 class World:
     """Runs programs and asks the improver, until it is killed."""
 
-    ask_improver: Ask
+    ask_improver: AskImprover
     left: int | None = None
     calls: list[str] = field(default_factory=list[str])
 
@@ -36,9 +35,11 @@ class World:
         self.left = None if self.left is None else self.left - 1
         self.calls.append(what)
 
-    async def ask(self, key: str, system: str, question: str) -> tuple[str, Decimal]:
+    async def ask(
+        self, key: str, system: str, question: str, reserve: ReserveMoney
+    ) -> tuple[str, Decimal]:
         self.spend("proposal")
-        return await self.ask_improver(key, system, question)
+        return await self.ask_improver(key, system, question, reserve)
 
     async def run_program(self, folder: Path, program: ExecRequest) -> ExecResult:
         """The program of `solve.py`, without a process."""

@@ -1,10 +1,24 @@
 """Commands that name the workspace as only the sandbox of the service knows it: `/workspace` and
-`/mnt/session` are links to it."""
+`/mnt/session` are links to it, and `/mnt/memory` to a folder in it."""
 
-ALIASES = ("/workspace", "/mnt/session")
+ALIASES = ("/workspace", "/mnt/session", "/mnt/memory")
 
 # A rule that forbids or asks, and what it must hold against as well.
 ALIASED: dict[str, tuple[str, ...]] = {
+    "Read(mnt/memory/team/**)": (
+        "cat /mnt/memory/team/rules.md",
+        "cd /mnt/memory && cat team/rules.md",
+        "cd /mnt/memory/team; cat rules.md",
+        "cat /mnt/memory/../memory/team/rules.md",
+        "cat /workspace/mnt/memory/team/rules.md",
+        "cat < /mnt//memory/./team/rules.md",
+        "grep -R KEY /mnt/memory",
+    ),
+    "Edit(mnt/memory/**)": (
+        "echo x > /mnt/memory/team/rules.md",
+        "cp a /mnt/memory/b",
+        "rm -rf /mnt/memory/team",
+    ),
     "Read(.env)": (
         "cat /workspace/.env",
         "cat /mnt/session/.env",

@@ -61,7 +61,7 @@ def test_a_link_through_an_alias_is_followed(tmp_path: Path):
 
 def test_an_alias_that_contains_the_workspace_is_dropped():
     policy = replace_workspace(rules(), "/workspace/project")
-    assert read_command_location(policy, ALIASES).aliases == ("/mnt/session",)
+    assert read_command_location(policy, ALIASES).aliases == ("/mnt/session", "/mnt/memory")
     assert read_command_location(policy, ALIASES).resolve("/workspace") == os.path.realpath(
         "/workspace"
     )

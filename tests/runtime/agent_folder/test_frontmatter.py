@@ -145,3 +145,17 @@ def test_spellings_of_a_key_are_equivalent_and_a_second_one_is_reported():
 def test_the_first_paragraph_skips_rules_and_empty_lines():
     assert first_paragraph("---\n\n# Make it\nnow.\n\nLater.") == "Make it now."
     assert first_paragraph("\n \n") == ""
+
+
+VALUES = st.one_of(
+    st.text("aZ09 _./()'+-\"\\,:#[]{}&*!|>%@`~=?äß…\u2028\u00a0\u0085漢😀\t", max_size=6),
+    st.sampled_from(["true", "No", "null", "1.5", "2026-01-02", "2026-13-99", "on ", "''", "y"]),
+)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["name", "type", "a-b"]), VALUES, st.integers(0, 2))))
+def test_plain_lines_are_read_as_yaml_reads_them(lines: list[tuple[str, str, int]]):
+    forms = ("{}", '"{}"', '["{}", "b"]')
+    head = "".join(f"{key}: {forms[form].format(value)}\n" for key, value, form in lines)
+    by_yaml = read_frontmatter(f"---\n# a comment, so that YAML reads it\n{head}---\nbody")
+    assert read_frontmatter(f"---\n{head}---\nbody").fields == by_yaml.fields

@@ -1,13 +1,14 @@
 """A `StepRunner` without sessions: agents and programs are functions."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from mainspring.core.envelope import Event
-from mainspring.core.events import WorkflowRunControlled
+from mainspring.core.events import HookRan, WorkflowRunControlled
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
+from mainspring.log.writer import Writer
 from mainspring.runtime.approvals import Answer, answer_approval
 from mainspring.runtime.workflows.engine import RunRequest, read_run, run_workflow, start_run
 from mainspring.runtime.workflows.run_context import RunLimits
@@ -33,6 +34,7 @@ class FakeSteps:
     ran: list[str] = field(default_factory=list[str])
     prompts: dict[str, str] = field(default_factory=dict[str, str])
     programs: dict[str, ProgramStep] = field(default_factory=dict[str, ProgramStep])
+    notices: list[str] = field(default_factory=list[str])
     waits: list[float] = field(default_factory=list[float])
     sessions: dict[str, str] = field(default_factory=dict[str, str])
 
@@ -59,6 +61,10 @@ class FakeSteps:
 
     async def wait(self, seconds: float) -> None:
         self.waits.append(seconds)
+
+    async def notify(self, writer: Writer, message: str, kind: str) -> Sequence[HookRan]:
+        self.notices.append(message)
+        return ()
 
     async def changed_files(self, session_id: str) -> bool:
         return self.sessions.get(session_id) in self.editors

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import unicodedata
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast
@@ -22,7 +23,12 @@ from msgspec import Struct
 from yarl import URL
 
 from mainspring.capabilities.mcp.protocol import messages
-from mainspring.capabilities.mcp.protocol.foreign_text import clean_line, clean_text, clean_value
+from mainspring.capabilities.mcp.protocol.foreign_text import (
+    clean_line,
+    clean_text,
+    clean_value,
+    is_too_deep,
+)
 from mainspring.capabilities.mcp.protocol.messages import CallResult, decode_result
 from mainspring.capabilities.mcp.server_requests import RequestHandlers
 from mainspring.capabilities.mcp.stored_rounds import OpenSeal, StoredRounds
@@ -39,8 +45,19 @@ _MAX_FIELDS = 50  # of one form; a person does not fill in more
 _MAX_MESSAGE_CHARS = 4_000  # of a question; more is not read by anybody
 _MAX_URL_CHARS = 2_000  # browsers accept about 2,000
 _FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
-_SECRET = re.compile(
-    r"pass(word|phrase|wd)|secret|token|api.?key|credential|private.?key|\bcvv\b|card.?number", re.I
+_MAX_NAME_CHARS = 200  # of a field, which is shown on a line
+_MAX_QUESTIONS = 20
+"""Open questions of a call."""
+_SECRETS = (
+    r"pass.?(?:word|phrase|wd|code)|\bpwd\b|secret|token|api.?key|credential|(?:private|ssh).?key"
+    r"|id_(?:rsa|ed25519)|\bcvv\b|\bcvc\b|card.?number|\bpin\b|\botp\b|one.?time.?(?:code|pass)|\b2fa\b"
+    r"|seed.?phrase|mnemonic|cookie|пароль|密码|密碼|口令|パスワード|暗証番号|비밀번호"
+    r"|contraseña|senha|mot.?de.?passe|passwor[dt]|kennwort|wachtwoord|hasło|heslo|şifre"
+)
+_SECRET = re.compile(_SECRETS, re.I)
+_ASKS_FOR_SECRET = re.compile(
+    rf"\b(?:enter|type|paste|give|provide|send|confirm|need|what is)\b[^.]{{0,60}}(?:{_SECRETS})",
+    re.I,
 )
 
 
@@ -167,6 +184,8 @@ class Elicitations:
         if not (pending_calls := self._pending_calls()):
             return {"action": "cancel"}  # there is no call whose user could be asked
         pending = pending_calls[-1]
+        if len(pending.questions) >= _MAX_QUESTIONS:
+            raise _refusal("too many questions are open")
         question = self._question(params, pending)
         item = _OpenQuestion(question)
         pending.questions.append(item)
@@ -191,20 +210,24 @@ class Elicitations:
         server = f"The MCP server {self._server}"
         if params.mode == "url":
             url = _checked_url(params.url)
-            text = f"{server} asks you to open a link to {url.host}: {text}"
+            text = f"{server} asks you to open a link to {url.raw_host}: {text}"
             return PersonQuestion(
                 key=key, text=text, evidence=(Evidence(title="link", text=str(url), ref=str(url)),)
             )
         schema = _checked_schema(params.requested_schema or {})
+        if schema["properties"] and _ASKS_FOR_SECRET.search(unicodedata.normalize("NFKC", text)):
+            raise _refusal("do not ask for secrets in a form, use a url")
         return PersonQuestion(key=key, text=f"{server} asks: {text}", form_schema=schema)
 
 
 def _checked_url(text: str) -> URL:
+    if clean_line(text, _MAX_URL_CHARS) != text:
+        raise _refusal("the link is not one to a web page")
     try:
         url = URL(text)
     except ValueError as error:
         raise _refusal("the link is not a URL") from error
-    if url.scheme not in ("https", "http") or not url.host or len(text) > _MAX_URL_CHARS:
+    if url.scheme not in ("https", "http") or not url.host or url.user is not None:
         raise _refusal("the link is not one to a web page")
     return url
 
@@ -216,14 +239,16 @@ def _checked_schema(schema: Mapping[str, object]) -> dict[str, object]:
         raise _refusal(f"a form has an object of at most {_MAX_FIELDS} properties")
     fields: dict[str, object] = {}
     for name, field_schema in cast("dict[str, object]", properties).items():
-        if not isinstance(field_schema, dict):
+        if not isinstance(field_schema, dict) or is_too_deep(cast("object", field_schema)):
             raise _refusal(f"{clean_line(name, 80)} is not a field of a form")
         cleaned = cast("dict[str, object]", clean_value(cast("dict[str, object]", field_schema)))
         if cleaned.get("type", "string") not in _FIELD_TYPES or "properties" in cleaned:
             raise _refusal(f"{clean_line(name, 80)} is not a field of a form")
-        if _SECRET.search(f"{name} {cleaned.get('title', '')}"):
+        if _asks_for_secret(name, cleaned):
             raise _refusal(f"{clean_line(name, 80)}: do not ask for secrets in a form, use a url")
         fields[name] = cleaned
+        if clean_line(name, _MAX_NAME_CHARS) != name:
+            raise _refusal(f"{clean_line(name, 80)}: the name of a field is one line of text")
     required = schema.get("required", [])
     names = cast("list[object]", required) if isinstance(required, list) else [required]
     if not all(isinstance(name, str) for name in names):
@@ -233,6 +258,12 @@ def _checked_schema(schema: Mapping[str, object]) -> dict[str, object]:
         "properties": fields,
         "required": [name for name in names if name in fields],
     }
+
+
+def _asks_for_secret(name: str, field_schema: Mapping[str, object]) -> bool:
+    about = (name, field_schema.get("title", ""), field_schema.get("description", ""))
+    text = unicodedata.normalize("NFKC", clean_text(" ".join(map(str, about))))
+    return field_schema.get("format") == "password" or _SECRET.search(text) is not None
 
 
 def _refusal(why: str) -> McpFailed:

@@ -109,7 +109,7 @@ class ModelSearch(Struct, frozen=True, kw_only=True):
             return msgspec.json.decode(content, type=_Reply)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise NetworkRefused(f"no answer of the model API ({type(error).__name__})") from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise NetworkRefused("the model API did not send search results") from error
 
 

@@ -78,7 +78,7 @@ class WebSearch(Struct, frozen=True, kw_only=True):
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             what = f"{self.provider} did not answer ({type(error).__name__})"
             raise NetworkRefused(what) from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise NetworkRefused(f"{self.provider} did not send search results") from error
         hits = answer.results if answer.web is None else answer.web.results
         return [

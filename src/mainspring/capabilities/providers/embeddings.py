@@ -107,7 +107,7 @@ class EmbeddingEndpoint:
     def _vectors(self, body: bytes, count: int) -> list[list[float]]:
         try:
             items = msgspec.json.decode(body, type=_Response).data
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise self._malformed(str(error)) from error
         vectors = [item.embedding for item in sorted(items, key=lambda item: item.index)]
         if len(vectors) != count or len({len(vector) for vector in vectors}) != 1:

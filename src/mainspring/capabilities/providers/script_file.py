@@ -94,7 +94,7 @@ def read_script(text: str, *, name: str) -> tuple[ScriptedPart, ...]:
     try:
         encoded = msgspec.json.encode(_tree(text))  # dates stay strings
         return msgspec.json.decode(encoded, type=tuple[ScriptedPart, ...])
-    except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError) as error:
+    except (yaml.YAMLError, msgspec.MsgspecError, TypeError, ValueError, RecursionError) as error:
         raise error_table.with_hints(
             InvalidInput(f"{name}: {error}"), "docs/models.md describes the format"
         ) from error

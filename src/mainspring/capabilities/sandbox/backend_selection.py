@@ -323,7 +323,7 @@ def _read_verified(path: Path) -> _VerifiedBackends | None:
         with path.open("rb") as file:
             state = os.fstat(file.fileno())
             verified = _VERIFIED_DECODER.decode(file.read())
-    except (OSError, msgspec.MsgspecError):
+    except (OSError, msgspec.MsgspecError, RecursionError):
         return None
     is_ours = state.st_uid == os.geteuid() and not state.st_mode & 0o022
     is_current = verified.boot != "" and verified.boot == boot_id().decode()

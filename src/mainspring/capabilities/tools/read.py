@@ -42,7 +42,7 @@ def notebook_text(content: str) -> str | None:
     """The cells in order; `None` if it is not a valid notebook."""
     try:
         notebook = msgspec.json.decode(content, type=_Notebook)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return None
     return "\n".join(_lines(notebook))
 

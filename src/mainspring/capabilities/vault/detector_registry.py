@@ -14,6 +14,7 @@ from mainspring.capabilities.vault.passwords import PASSWORDS
 from mainspring.capabilities.vault.secret_detector import (
     LINE_PREFIX,
     Detector,
+    LazyPattern,
     PatternSet,
     ScanBudget,
     compile_pattern,
@@ -138,6 +139,8 @@ class SecretDetector(Protocol):
     def kind(self) -> str: ...
     @property
     def trigger(self) -> str: ...
+    @property
+    def pattern(self) -> LazyPattern: ...
     def candidates(self, text: bytes) -> Iterator[tuple[int, int]]:
         """Where a secret may be: whatever `redacted` would examine."""
         ...

@@ -10,11 +10,13 @@ import re
 from bisect import bisect_right
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from functools import cache
-from typing import NamedTuple
+from itertools import accumulate
 
 import msgspec
 
 from mainspring.capabilities.vault.assignments import (
+    FOREIGN_NAMES,
+    NAMES,
     SHORTEST_PASSWORD,
     is_assigned_secret,
     is_foreign_secret,
@@ -25,8 +27,10 @@ from mainspring.capabilities.vault.assignments import (
 )
 from mainspring.capabilities.vault.detector_registry import DETECTORS
 from mainspring.capabilities.vault.encoded_forms import encoded_forms
+from mainspring.capabilities.vault.json_strings import JsonStrings
 from mainspring.capabilities.vault.passwords import ASSIGNED
 from mainspring.capabilities.vault.secret_detector import (
+    CUT_LABEL,
     PatternSet,
     ScanBudget,
     any_literal,
@@ -37,14 +41,11 @@ from mainspring.capabilities.vault.tokens import JSON_KEY, NUMBER_KEY
 
 _KNOWN_PATTERN = 0
 """The number for known secrets; the numbers of the detectors follow."""
-_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"')
-"""A string of valid JSON: no part of it can match in two ways."""
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
 _PREFIX_BYTES = 12
 """A known secret is searched by this prefix; the whole is compared only where it matches."""
 _ESCAPE = b"\\u"
 """In JSON, a name in another alphabet may be written with these."""
-_NUMBER_LABEL = redaction_label(NUMBER_KEY.kind)
 _MAX_PASSES = 8
 """After one redaction, the text next to it may also look like a secret, and so may what is left of
 a JSON member: the short rest of a long value behind `password`."""
@@ -53,6 +54,19 @@ _LONGEST_NAME = 64
 _SECRET_HEADERS = (b"cookie", b"set-cookie", b"authorization", b"proxy-authorization")
 """Headers whose values are secrets."""
 _JSON_STARTS = (b"{", b"[", b'"')
+_SHORTEST_STRING = SHORTEST_PASSWORD - 1
+_BETWEEN_STRINGS = b"\n\0\n"
+"""Between strings that are searched together: the end of a line, which no secret crosses."""
+_GROUP_BYTES = 512
+"""Short strings of a flood that are searched together: one by one, they would take 3 us each."""
+_PLAIN_WORD = re.compile(
+    rb"[A-Za-z_.]{0,40}|[a-z]{3,5}_[0-9a-f]{32}"
+    rb"|\d{4}-\d\d-\d\dT\d\d:[0-9:.]{5,12}(?:Z|[+-]\d\d:\d\d)"
+)
+"""Types, names, ids and times of events, which must stay readable."""
+_NOT_IN_NUMBER = (rb"(?<![0-9.eE+-])", rb"(?![0-9.eE+-])")
+_TELLING = compile_pattern(rf"(?i){NAMES}|{FOREIGN_NAMES}|auth|cookie".encode())
+"""Every name that `_is_telling` accepts, and others."""
 
 
 class Scrubber:
@@ -66,12 +80,7 @@ class Scrubber:
     def __call__(self, content: bytes) -> bytes:
         if self._redactor is None:
             self._redactor = _Redactor([(name, value) for value, name in self._names.items()])
-        clean = self._redactor.scrub(content)
-        for _ in range(_MAX_PASSES):
-            if clean == content:
-                break
-            content, clean = clean, self._redactor.scrub(clean)
-        return clean
+        return self._redactor.scrub(content)
 
     def learn(self, secrets: Mapping[str, str]) -> None:
         """Add known secrets."""
@@ -113,12 +122,34 @@ class _Redactor:
             for form in encoded_forms(value)
             if form not in labels  # a label is never redacted as a secret
         }
+        self._numbers = [
+            (form, re.compile(_NOT_IN_NUMBER[0] + re.escape(form) + _NOT_IN_NUMBER[1]))
+            for form in self._labels
+            if _NUMBER.fullmatch(form)
+        ]
         self._known_values = _KnownValues(self._labels)
         escaped = [
             msgspec.json.encode(form.decode(errors="replace"))[1:-1] for form in self._labels
         ]
         self._known_prefixes = compile_pattern(any_literal(_prefixes([*self._labels, *escaped])))
         self._triggers = _detector_triggers()
+
+    def scrub(self, content: bytes) -> bytes:
+        """Redact until nothing changes: what is left beside a redacted secret may be one too."""
+        if not self._hints(content) and _ESCAPE not in content:
+            return content
+        budget = ScanBudget(len(content))
+        is_json = content.startswith(_JSON_STARTS) and _is_json(content)
+        clean_strings: set[tuple[bytes, bytes]] = set()
+        for _ in range(_MAX_PASSES):
+            before = content
+            if is_json:
+                content = self._scrub_json(content, budget, clean_strings)
+            else:
+                content = self._scrub_text(content, self._hints(content), budget)
+            if content == before:
+                break
+        return content
 
     def _hints(self, content: bytes) -> list[int]:
         """Numbers of the detectors that may match; `_KNOWN_PATTERN` for known secrets."""
@@ -127,24 +158,10 @@ class _Redactor:
             hints.append(_KNOWN_PATTERN)
         return hints
 
-    def scrub(self, content: bytes) -> bytes:
-        if not self._hints(content) and _ESCAPE not in content:
-            return content
-        budget = ScanBudget(len(content))
-        if not (content.startswith(_JSON_STARTS) and _is_json(content)):
-            return self._scrub_text(content, budget)
-        clean = self._scrub_json(content, budget)
-        return self._scrub_json(content, budget) if budget.is_spent else clean
-
-    def _scrub_text(self, text: bytes, budget: ScanBudget) -> bytes:
-        for _ in range(_MAX_PASSES):
-            before = text
-            for hint in sorted(self._hints(text)):
-                is_detector = hint != _KNOWN_PATTERN
-                redacted = DETECTORS[hint - 1].redacted(text, budget) if is_detector else None
-                text = self._labelled(text) if redacted is None else redacted
-            if text == before:
-                break
+    def _scrub_text(self, text: bytes, hints: Iterable[int], budget: ScanBudget) -> bytes:
+        for hint in sorted(hints):
+            is_known = hint == _KNOWN_PATTERN
+            text = self._labelled(text) if is_known else DETECTORS[hint - 1].redacted(text, budget)
         return text
 
     def _labelled(self, text: bytes) -> bytes:
@@ -155,95 +172,97 @@ class _Redactor:
             end = begin + len(form)
         return b"".join((*pieces, text[end:]))
 
-    def _scrub_json(self, content: bytes, budget: ScanBudget) -> bytes:
-        content = JSON_KEY.redacted(content, budget)
-        content = NUMBER_KEY.redacted(content, budget).replace(_NUMBER_LABEL, b"[]")
-        strings = _strings(content)
-        suspects = self._suspects(strings)
-        replaced = [
-            (strings.starts[at], strings.ends[at], clean)
-            for at in sorted(suspects)
-            if (clean := self._scrub_string(strings, at, budget)) is not None
-        ]
-        replaced += self._numbers(content, strings)
-        pieces: list[bytes] = []
-        end = 0
-        for start, stop, clean in sorted(replaced):
-            pieces += (content[end:start], clean)
-            end = stop
-        return b"".join((*pieces, content[end:]))
+    def _scrub_json(
+        self, content: bytes, budget: ScanBudget, clean_strings: set[tuple[bytes, bytes]]
+    ) -> bytes:
+        """`clean_strings`: names and values that an earlier pass has found to be clean."""
+        strings = JsonStrings(NUMBER_KEY.pattern.sub(b"[]", content))
+        names = strings.names()
+        suspects = self._suspects(strings, budget.left)
+        telling = [*_telling_values(strings, names)]
+        if suspects is None or len(telling) > budget.left:
+            self._cut_flood(strings, telling)
+            return strings.joined()
+        for value in telling:
+            suspects.setdefault(value, set())
+        for value in strings.key_values(names):
+            strings.replace(value, redaction_label(JSON_KEY.kind))
+        for at in sorted(suspects):
+            item = (strings.texts[names[at]] if at in names else b"", strings.texts[at])
+            if item in clean_strings:
+                continue
+            clean = self._scrub_string(*item, suspects[at], budget)
+            if clean == item[1]:
+                clean_strings.add(item)
+            else:
+                strings.replace(at, clean)
+        for form, pattern in self._numbers:
+            strings.replace_numbers(form, pattern)
+        return strings.joined()
 
-    def _suspects(self, strings: _Strings) -> set[int]:
-        """The strings that must be examined one by one: all others together show no candidate."""
-        joined = b"\n".join(strings.texts)
-        offsets: list[int] = []
-        offset = 0
-        for text in strings.texts:
-            offsets.append(offset)
-            offset += len(text) + 1
-        suspects = {at for at, name in strings.names.items() if _is_telling(strings.texts[name])}
+    def _suspects(self, strings: JsonStrings, most: int) -> dict[int, set[int]] | None:
+        """The strings that must be examined one by one, and with which detectors: all others
+        together show no candidate. None: there are more than `most` candidates."""
+        joined = _BETWEEN_STRINGS.join(strings.texts)
+        sizes = (len(text) + len(_BETWEEN_STRINGS) for text in strings.texts)
+        offsets = [0, *accumulate(sizes)]
+        suspects: dict[int, set[int]] = {}
         for hint in self._hints(joined):
-            is_known = hint == _KNOWN_PATTERN
-            spans = (
-                (
-                    (begin, begin + len(form))
-                    for begin, form in self._known_values.find_spans(joined)
-                )
-                if is_known
-                else DETECTORS[hint - 1].candidates(joined)
-            )
-            for start, stop in spans:
+            for start, stop in self._spans(hint, joined):
+                most -= 1
+                if most < 0:
+                    return None
                 first = bisect_right(offsets, start) - 1
                 last = bisect_right(offsets, max(start, stop - 1)) - 1
-                suspects.update(range(first, last + 1))
+                for at in range(first, last + 1):
+                    suspects.setdefault(at, set()).add(hint)
         return suspects
 
-    def _numbers(self, content: bytes, strings: _Strings) -> Iterator[tuple[int, int, bytes]]:
-        """Numbers that are known secrets, outside of strings."""
-        for form in self._labels:
-            at = content.find(form) if _NUMBER.fullmatch(form) else -1
-            while at >= 0:
-                before = bisect_right(strings.starts, at) - 1
-                is_outside = before < 0 or strings.ends[before] <= at
-                stop = at + len(form)
-                around = content[at - 1 : at] + content[stop : stop + 1]
-                if is_outside and not _NUMBER.search(around) and not around.strip(b",:[]{} \r\n\t"):
-                    yield at, stop, b"0"
-                at = content.find(form, stop)
+    def _cut_flood(self, strings: JsonStrings, telling: Iterable[int]) -> None:
+        """Cut what cannot be examined: of strings that together show a candidate, all that are more
+        than a plain word."""
+        for value in telling:
+            strings.replace(value, CUT_LABEL)
+        for group in strings.groups(_GROUP_BYTES):
+            if self._hints(_BETWEEN_STRINGS.join(strings.texts[at] for at in group)):
+                for at in group:
+                    if not self._is_plain_word(strings.texts[at]):
+                        strings.replace(at, CUT_LABEL)
 
-    def _scrub_string(self, strings: _Strings, at: int, budget: ScanBudget) -> bytes | None:
-        """What replaces a string; None if it stays."""
-        text = strings.texts[at]
-        if len(text) < SHORTEST_PASSWORD - 1:
-            return None
-        name = strings.texts[strings.names[at]] if at in strings.names else b""
+    def _is_plain_word(self, text: bytes) -> bool:
+        return _PLAIN_WORD.fullmatch(text) is not None and self._labelled(text) == text
+
+    def _spans(self, hint: int, text: bytes) -> Iterator[tuple[int, int]]:
+        if hint != _KNOWN_PATTERN:
+            return DETECTORS[hint - 1].candidates(text)
+        found = self._known_values.find_spans(text)
+        return ((begin, begin + len(form)) for begin, form in found)
+
+    def _scrub_string(self, name: bytes, text: bytes, hints: set[int], budget: ScanBudget) -> bytes:
+        if len(text) < _SHORTEST_STRING:
+            return text
+        if not budget.take():
+            return CUT_LABEL
         if _is_assigned(name, text):
-            return msgspec.json.encode(self._labels.get(text, redaction_label(ASSIGNED)).decode())
-        header = name + b": " if name.lower() in _SECRET_HEADERS else b""
-        clean = self._scrub_text(header + text, budget).removeprefix(header)
-        return None if clean == text else msgspec.json.encode(clean.decode(errors="replace"))
+            return self._labels.get(text, redaction_label(ASSIGNED))
+        if name.lower() not in _SECRET_HEADERS:
+            return self._scrub_text(text, hints, budget)
+        header = name + b": "
+        whole = header + text
+        return self._scrub_text(whole, self._hints(whole), budget).removeprefix(header)
 
 
-class _Strings(NamedTuple):
-    """All strings of a JSON text, names too."""
-
-    starts: list[int]
-    ends: list[int]
-    texts: list[bytes]
-    names: dict[int, int]
-    """By the number of a value's string: the number of its name's string."""
-
-
-def _strings(content: bytes) -> _Strings:
-    spans = [match.span() for match in _STRING.finditer(content)]
-    encoded = b"[" + b",".join(content[start:stop] for start, stop in spans) + b"]"
-    texts = [text.encode() for text in msgspec.json.decode(encoded, type=list[str])]
-    names = {
-        at: at - 1
-        for at in range(1, len(spans))
-        if content[spans[at - 1][1] : spans[at][0]].strip() == b":"
-    }
-    return _Strings([start for start, _ in spans], [stop for _, stop in spans], texts, names)
+def _telling_values(strings: JsonStrings, names: Mapping[int, int]) -> Iterator[int]:
+    """The values whose names say that they are secret."""
+    values = list(names)
+    joined = b"\n".join(strings.texts[names[value]] for value in values)
+    offsets = [0, *accumulate(len(strings.texts[names[value]]) + 1 for value in values)]
+    last = -1
+    for match in _TELLING.finditer(joined):
+        at = bisect_right(offsets, match.span()[0]) - 1
+        if at > last and _is_telling(strings.texts[names[values[at]]]):
+            yield values[at]
+        last = at
 
 
 def _is_telling(name: bytes) -> bool:
@@ -300,6 +319,6 @@ def _is_assigned(name: bytes, value: bytes) -> bool:
 def _is_json(content: bytes) -> bool:
     try:
         msgspec.json.decode(content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return False
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False  # deeper than any reader of ours accepts: text
     return True

@@ -20,15 +20,15 @@ _BYTEWISE.max_mem = 32 << 20  # bytes of RE2's automaton; with less it falls bac
 class LazyPattern:
     """A pattern compiled on first use: most of a hundred detectors are never used."""
 
-    __slots__ = ("_compiled", "_pattern")
+    __slots__ = ("_compiled", "source")
 
-    def __init__(self, pattern: bytes) -> None:
-        self._pattern = pattern
+    def __init__(self, source: bytes) -> None:
+        self.source = source
         self._compiled: re2.Pattern[bytes] | None = None
 
     def _get(self) -> re2.Pattern[bytes]:
         if self._compiled is None:
-            self._compiled = re2.compile(self._pattern, _BYTEWISE)
+            self._compiled = re2.compile(self.source, _BYTEWISE)
         return self._compiled
 
     def search(self, text: bytes, begin: int = 0, /) -> re2.Match[bytes] | None:
@@ -112,8 +112,8 @@ class ScanBudget:
         return self._left >= 0
 
     @property
-    def is_spent(self) -> bool:
-        return self._left < 0
+    def left(self) -> int:
+        return max(0, self._left)
 
 
 _CANDIDATES = 1_500

@@ -224,6 +224,12 @@ NUMBER_KEY = value_detector(
     "solana_key", r"\[\s*\d{1,3}\s*,", r"(\[(?:\s*\d{1,3}\s*,){63}\s*\d{1,3}\s*\])"
 )
 """A key pair as 64 numbers."""
+LATE_JSON_KEY = value_detector(
+    "json_web_key",
+    r"kty\\*\"",
+    r"\b(?:d|k)\\*\"\s*:\s*\\*\"([A-Za-z0-9_-]{20,})\\*\"[^{}]*?\bkty\\*\"",
+)
+"""Members in another order."""
 JSON_KEY = value_detector(
     "json_web_key",
     r"kty\\*\"",
@@ -263,6 +269,7 @@ TOKENS: tuple[Detector, ...] = (
     ),
     NUMBER_KEY,
     JSON_KEY,
+    LATE_JSON_KEY,
     value_detector(
         "kubeconfig_key",
         "client-key-data",

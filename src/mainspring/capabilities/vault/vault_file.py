@@ -162,7 +162,7 @@ class Vault:
             return {}
         try:
             file = msgspec.json.decode(content, type=_File)
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InvalidInput(f"{self.path}: this is not a vault: {error}") from error
         if file.version != VERSION:
             raise InvalidInput(f"{self.path}: a vault of version {file.version}, not {VERSION}")

@@ -51,7 +51,7 @@ def from_file(path: Path, *, create: bool) -> bytes:
     Raises:
         InvalidInput: it is missing and must not be created, others can read it, or it has no key.
     """
-    if create:
+    if create and not os.path.lexists(path):  # a read-only disk may have one
         _make(path)
     try:
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))

@@ -210,7 +210,7 @@ class WorkspaceSnapshots:
 
     def _scan(self, root: int, keep: ObjectStore | None) -> ManifestEntries:
         cache: ScanCache = {}
-        with suppress(FileNotFoundError, msgspec.DecodeError):
+        with suppress(FileNotFoundError, msgspec.DecodeError, RecursionError):
             cache = CACHE_DECODER.decode((self._store / "cache").read_bytes())
         scan = WorkspaceScan(cache, self._now_ns(), self._bound, keep)
         scan.run(self._bounds, root)

@@ -11,6 +11,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, OutsideWorkspace
+from mainspring.core.workspace_aliases import aliased_folder
 from mainspring.files.file_names import fold_name
 from mainspring.files.openat import real_path
 
@@ -52,7 +53,8 @@ class WorkspaceRoots:
         is_guarded: Callable[[str], bool] = lambda _: False,
         aliases: Collection[str] = (),
     ) -> None:
-        """`aliases`: absolute paths that mean the first root, whatever exists there on the host."""
+        """`aliases`: absolute paths that mean the first root, or a folder in it, whatever exists
+        there on the host."""
         self.is_guarded = is_guarded
         if os.name != "posix":
             raise InvalidInput("a workspace needs Linux or macOS")
@@ -70,7 +72,11 @@ class WorkspaceRoots:
             for root, real in zip(roots, self._roots, strict=True)
         }
         all_roots = {**named_roots, **{real: real for real in self._roots}}
-        self._aliases = frozenset(map(path_parts, aliases)) - all_roots.keys()
+        self._aliases = {
+            alias: path_parts(aliased_folder(absolute_path(alias)))
+            for alias in map(path_parts, aliases)
+            if alias not in all_roots
+        }
         all_roots |= dict.fromkeys(self._aliases, self._roots[0])
         self._roots_by_alias = sorted(all_roots.items(), key=lambda all_roots: -len(all_roots[0]))
         self.hidden = frozenset(self._hidden_parts(hidden))
@@ -100,7 +106,8 @@ class WorkspaceRoots:
             return RequestedPath(self.main, list(steps))
         for alias, root in self._roots_by_alias:
             if steps[: len(alias)] == alias:
-                return RequestedPath(root, list(steps[len(alias) :]))
+                folder = self._aliases.get(alias, ())
+                return RequestedPath(root, [*folder, *steps[len(alias) :]])
         where = absolute_path(self.main)
         raise OutsideWorkspace(f"{printable_path(path)} is outside the workspace {where}")
 
@@ -110,8 +117,9 @@ class WorkspaceRoots:
         steps = path_parts(absolute)
         for alias, _ in self._roots_by_alias:  # sorted: a root below an alias comes first
             if steps[: len(alias)] == alias:
-                is_alias = alias in self._aliases
-                return absolute_path((*self.main, *steps[len(alias) :])) if is_alias else absolute
+                if alias not in self._aliases:
+                    return absolute
+                return absolute_path((*self.main, *self._aliases[alias], *steps[len(alias) :]))
         return absolute
 
     def is_hidden(self, parts: PathParts) -> bool:

@@ -10,7 +10,13 @@ from mainspring.core.content import Block
 from mainspring.core.events.approval import ApprovalAnswered
 from mainspring.core.events.feedback import FeedbackGiven
 from mainspring.core.events.payload import Payload
-from mainspring.core.events.workflow import WorkflowRunControlled
+from mainspring.core.events.workflow import (
+    WorkflowRunControlled,
+    WorkflowRunEnded,
+    WorkflowRunFailed,
+    WorkflowRunIdle,
+    WorkflowRunRunning,
+)
 from mainspring.core.ids import FileId
 
 
@@ -146,4 +152,10 @@ ClientPayload: TypeAlias = (
     | ApprovalAnswered
     | FeedbackGiven
     | WorkflowRunControlled
+    | WorkflowRunRunning
+    | WorkflowRunIdle
+    | WorkflowRunEnded
+    | WorkflowRunFailed
 )
+"""Events of the inbox. Those of workflow runs come from a run that the session's agent started;
+the API takes none from its clients."""

@@ -63,6 +63,8 @@ class WorkflowRunIdle(Payload, frozen=True, kw_only=True, tag="workflow_run.stat
 class WorkflowRunEnded(Payload, frozen=True, kw_only=True, tag="workflow_run.status_ended"):
     workflow_run_id: str
     result: WorkflowResult
+    output: str = ""
+    """The beginning of its output, if it has completed."""
 
 
 class WorkflowRunFailed(Payload, frozen=True, kw_only=True, tag="workflow_run.error"):

@@ -27,6 +27,7 @@ from mainspring.edges.api.connections import (
 )
 from mainspring.edges.api.errors import error_body, error_details, error_type_of, http_status
 from mainspring.edges.api.idempotency import Idempotency, Operation, fingerprint
+from mainspring.edges.api.openapi import OPENAPI_PATH
 from mainspring.edges.api.request_decoding import MAX_BODY_BYTES, read_body, read_query
 from mainspring.edges.api.route import ApiCall, Route
 from mainspring.service.access.idempotency import IdempotentRequests
@@ -108,6 +109,10 @@ class _RequestState:
 
 
 _STATE_KEY = web.RequestKey("state", _RequestState)
+
+
+_REDIRECTS = {"/docs": OPENAPI_PATH, "/openapi.json": OPENAPI_PATH}
+"""Where people and generators look first for what an API can do."""
 
 
 class Api:
@@ -255,6 +260,9 @@ class Api:
             )
             response.headers["allow"] = methods
             return response
+        target = _REDIRECTS.get(request.path)
+        if target is not None and any(route.path == target for route in self.routes):
+            return web.Response(status=307, headers={"location": target})
         return _message_response(404, f"there is no endpoint {request.path}", state.request_id)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import gc
 import os
+import resource
 import sys
 from collections.abc import Sequence
 from importlib.abc import Loader, MetaPathFinder
@@ -136,11 +137,18 @@ def with_command(arguments: Sequence[str]) -> list[str]:
     return ["run", *arguments] if is_for_run else [*arguments]
 
 
+def forbid_core_dumps() -> None:
+    """The memory of this process has keys: a crash must not leave it in a folder."""
+    _, hard = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))
+
+
 def main() -> None:
     arguments = sys.argv[1:]
     if arguments in (["--version"], ["-V"], ["-v"]):
         sys.stdout.write(f"mainspring {__version__}\n")
         return
+    forbid_core_dumps()
     front, arguments = hoist_global_options(arguments)
     arguments = with_optional_values(with_command(arguments))
     help_words = help_arguments(arguments)

@@ -26,6 +26,7 @@ from mainspring.core.model import (
 from mainspring.harness.context.transcript import PINNED_NOTE, SNIPPED_NOTE, note_block
 from mainspring.harness.context.xray import ModelCall, scaled_tokens
 from mainspring.harness.permissions.tool_names import BUILTIN_TOOL_NAMES, INTERNAL_TOOLS
+from mainspring.harness.state.thread import workflow_report
 
 _SECTION = re.compile(r"<(instructions|rules|skills|environment)\b([^>]*)>.*?</\1>", re.DOTALL)
 _SOURCE = re.compile(r'source="([^"]*)" scope="([^"]*)"')
@@ -184,6 +185,9 @@ def _origins(log: Iterable[Event]) -> dict[str, ContextOrigin]:
         SNIPPED_NOTE: ContextOrigin("compaction", "placeholder for text that it removed"),
     }
     for event in log:
+        if isinstance(event.payload, events.WorkflowRunEnded):
+            report = plain_text(workflow_report(event.payload))
+            origins.setdefault(report, ContextOrigin("a workflow", "reports"))
         for block, origin in _texts(event):
             origins.setdefault(plain_text((block,)), origin)
     return origins

@@ -10,6 +10,7 @@ from mainspring.core import ids
 from mainspring.core.content import TextBlock, plain_text
 from mainspring.core.events import ContextCompacted
 from mainspring.core.model import Request, User
+from mainspring.core.tagged_text import without_tags
 from mainspring.harness.context.compaction_layers import CompactionInput, removable_ranges
 from mainspring.harness.context.conversation_digest import DIGEST_HEADING, FULL, digest
 from mainspring.harness.context.working_state import WorkingState, parse_state
@@ -112,7 +113,7 @@ def _request(
     system = (*context.prompt_prefix.system, f"{task}\n\n<pinned>\n{pinned}\n</pinned>")
     room = int(context.facts.window * context.facts.bytes_per_token / 2)
     room -= sum(len(part.encode()) for part in system)
-    material = _material(source, parts, max(room, 4_000))
+    material = without_tags(_material(source, parts, max(room, 4_000)), "conversation")
     return Request(
         model=context.prompt_prefix.model,
         system=system,

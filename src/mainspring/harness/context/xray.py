@@ -64,7 +64,7 @@ def prefix_digests(log: Iterable[Event]) -> set[str]:
 def decode_prefix(content: bytes) -> PromptPrefix:
     try:
         return msgspec.json.decode(content, type=PromptPrefix)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise InvalidInput(f"this is not a prompt prefix: {error}") from error
 
 

@@ -6,25 +6,29 @@ import os
 from collections.abc import Collection, Mapping
 from functools import partial
 
+from mainspring.core.workspace_aliases import aliased_folder
 from mainspring.harness.permissions.call_analysis import CallLocation
 from mainspring.harness.permissions.path_rules import is_inside
 from mainspring.harness.permissions.policy import Policy
 
 
 def read_command_location(policy: Policy, aliases: Collection[str] = ()) -> CallLocation:
-    """Where the commands of a session run, by the current state of the disk. `aliases` are links to
-    the workspace that exist only in the sandbox."""
+    """Where the commands of a session run, by the current state of the disk. `aliases` are links
+    into the workspace that exist only in the sandbox."""
     workspace = policy.workspace
     outer_aliases = tuple(
         alias
         for alias in aliases
         if not is_inside(alias, (workspace,)) and not is_inside(workspace, (alias,))
     )
+    links = {
+        alias: os.path.join(workspace, aliased_folder(alias)).rstrip("/") for alias in outer_aliases
+    }
     return CallLocation(
         workspace=policy.workspace,
         cwd=policy.workspace,
         home=policy.home,
-        resolve=partial(_resolve, links=dict.fromkeys(outer_aliases, workspace)),
+        resolve=partial(_resolve, links=links),
         is_folder=os.path.isdir,
         names=_names,
         aliases=outer_aliases,

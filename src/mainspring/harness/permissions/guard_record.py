@@ -76,7 +76,7 @@ class GuardFiles:
         try:
             record = _RECORDS.decode((self.state / RECORD).read_bytes())
             lock = (self.state / LOCK).lstat()
-        except (FileNotFoundError, msgspec.MsgspecError):
+        except (FileNotFoundError, msgspec.MsgspecError, RecursionError):
             return None
         return record if record.lock == _identity(lock) else None
 

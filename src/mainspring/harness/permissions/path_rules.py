@@ -10,6 +10,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.workspace_aliases import aliased_folder
 from mainspring.retrieval.globs import ANY_FOLDERS, Segment, glob_segments, spans
 
 Access: TypeAlias = Literal["read", "write"]
@@ -67,7 +68,7 @@ def without_alias(path: str, aliases: Iterable[str], workspace: str) -> str:
     """The path in the workspace, if an absolute path starts with one of its aliases."""
     for alias in aliases:
         if is_inside(path, (alias,)):
-            return workspace + path[len(alias) :]
+            return posixpath.join(workspace, aliased_folder(alias)).rstrip("/") + path[len(alias) :]
     return path
 
 

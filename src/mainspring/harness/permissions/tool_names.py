@@ -69,10 +69,12 @@ INTERNAL_TOOLS = frozenset(
     (
         *("agent", "close_worktree", "history_read", "history_search", "send_message", "skill"),
         *("knowledge_search", "memory_read", "memory_search"),
-        *("skill_search", "stop_agent", "think", "tool_search", *TASK_TOOLS),
+        *("skill_search", "start_workflow", "stop_agent", "stop_workflow", "think"),
+        *("tool_search", *TASK_TOOLS),
     )
 )
-"""Tools that change only the session itself; a subagent's calls are authorized separately."""
+"""Tools that change only the session itself; the calls of a subagent and of a workflow are
+authorized separately."""
 NETWORK_TOOLS = frozenset(("web_fetch", "web_search"))
 """Tools that only read, but whose request itself sends data out."""
 READ_ANYTHING = frozenset(("python",))

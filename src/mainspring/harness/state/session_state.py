@@ -20,7 +20,8 @@ AGENT_IN_SESSION = "session_agent"
 """The `store_id` of a recalled message that an agent wrote in an earlier session."""
 _MAX_CALLS = 30  # kept for the classifier, which reads as many
 _CHANGES_FOLDER = re.compile(r"cd|pushd|popd|eval|source|(?:^|[\s;&|({])\.\s|\$'")
-_ULTRATHINK = re.compile(r"\bultrathink\b", re.IGNORECASE)
+_ULTRATHINK_WORD = "ultrathink"
+_ULTRATHINK = re.compile(rf"\b{_ULTRATHINK_WORD}\b", re.IGNORECASE)
 _QUOTES = re.compile(r"(?<!\$)'|[\\\n\"]")
 """Quoting inside a word that is not part of the word."""
 
@@ -164,7 +165,8 @@ class SessionState(Struct):
             self._check_ultrathink(self.skill_texts[name])
 
     def _check_ultrathink(self, text: str) -> None:
-        self.thinks_hard = self.thinks_hard or _ULTRATHINK.search(text) is not None
+        if not self.thinks_hard and _ULTRATHINK_WORD in text.lower():
+            self.thinks_hard = _ULTRATHINK.search(text) is not None
 
     def _add_call(self, call: events.AgentToolUse | events.AgentMcpToolUse) -> None:
         self.calls.append((call.name, call.input))

@@ -343,6 +343,19 @@ def _add_context(thread: Thread, event: Event, payload: events.ContextAdded) -> 
         thread.saved_state = SavedState(payload.text, thread.turns, thread.messages)
 
 
+def workflow_report(ended: events.WorkflowRunEnded) -> tuple[TextBlock, ...]:
+    """What an agent reads when a workflow that it has started ends."""
+    result = ended.result
+    if result.error is not None:
+        text = f"{_RUN_ENDS[result.type]}: {result.error.message}"
+    else:
+        text = f"{_RUN_ENDS[result.type]}.\n\n{ended.output or '(no output)'}"
+    return (TextBlock(f"The workflow {ended.workflow_run_id} {text}"),)
+
+
+_RUN_ENDS = {"completed": "has completed", "error": "has failed", "stopped": "was stopped"}
+
+
 def _request_compaction(thread: Thread, _event: Event, payload: events.CompactionRequested) -> None:
     thread.pending_compaction = payload
 
@@ -373,6 +386,9 @@ _HANDLERS: dict[type[AnyPayload], Callable[[Thread, Event, Any], None]] = {
     ),
     events.ThreadMessageReceived: lambda thread, event, payload: thread.transcript.add_user(
         event.seq, payload.content
+    ),
+    events.WorkflowRunEnded: lambda thread, event, payload: thread.transcript.add_user(
+        event.seq, workflow_report(payload)
     ),
     events.UserInterrupt: _interrupt,
     events.ThreadStopped: _interrupt,

@@ -48,6 +48,7 @@ _CONVERSATION = (
     events.UserDefineOutcome,
     events.SystemMessage,
     events.CompactionRequested,
+    events.WorkflowRunEnded,
 )
 """Events that a client sends to the thread that has the conversation."""
 

@@ -327,7 +327,7 @@ async def cap_result(
     context: ThreadContext, work: ToolRound, tool_result: ToolResult, max_chars: int
 ) -> ToolResult:
     """Store a result above its limit as a blob; the model reads both of its ends and its hash."""
-    tool_result = await _without_split_secrets(context, tool_result)
+    tool_result = await _without_split_secrets(context, _with_few_blocks(tool_result))
     text = plain_text(
         tuple(item for item in tool_result.content if not isinstance(item, BlobBlock))
     )
@@ -349,6 +349,22 @@ async def cap_result(
     ]
     block = BlobBlock(preview=preview, hash=blob.hash, size=blob.size, media_type=blob.media_type)
     return replace(tool_result, content=(block, *media))
+
+
+_MAX_BLOCKS = 200
+"""Blocks of a result. Each costs its wrapping in every request, and no compaction removes it."""
+
+
+def _with_few_blocks(tool_result: ToolResult) -> ToolResult:
+    """A result of very many blocks with its texts in one, and without the media that do not fit."""
+    if len(tool_result.content) <= _MAX_BLOCKS:
+        return tool_result
+    texts = [item.text for item in tool_result.content if isinstance(item, TextBlock) and item.text]
+    other = [item for item in tool_result.content if not isinstance(item, TextBlock)]
+    if len(other) >= _MAX_BLOCKS:
+        texts.append(f"[{len(other) - _MAX_BLOCKS + 1:,} more parts were left out]")
+    text = "\n".join(texts) or "(no content)"
+    return replace(tool_result, content=(TextBlock(text), *other[: _MAX_BLOCKS - 1]))
 
 
 async def _without_split_secrets(context: ThreadContext, tool_result: ToolResult) -> ToolResult:

@@ -16,6 +16,7 @@ from mainspring.core import events, ids
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event
 from mainspring.improve.session_lessons import LessonSession
+from mainspring.retrieval.stems import stems
 from mainspring.runtime.memory.learning.absolute_dates import make_dates_absolute
 from mainspring.runtime.memory.learning.extraction import (
     MemoryCandidate,
@@ -79,13 +80,13 @@ def read_facts(answer: str, events_by_id: dict[str, Event]) -> list[MemoryCandid
         return []
     try:
         items = msgspec.json.decode(array[0], type=list[msgspec.Raw])
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return []
     facts: list[MemoryCandidate] = []
     for item in items[:MAX_FACTS]:
         try:
             fact = msgspec.json.decode(item, type=_Fact)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             continue
         if all(event_id in events_by_id for event_id in fact.event_ids):
             facts.append(_candidate(fact, [events_by_id[event_id] for event_id in fact.event_ids]))
@@ -93,7 +94,7 @@ def read_facts(answer: str, events_by_id: dict[str, Event]) -> list[MemoryCandid
 
 
 def _candidate(fact: _Fact, cited: Sequence[Event]) -> MemoryCandidate:
-    is_of_person = all(
+    is_of_person = _is_stated_in(fact.text, map(_text, cited)) and all(
         isinstance(event.payload, events.UserMessage) and is_from_person(event) for event in cited
     )
     time = max(event.time for event in cited)
@@ -109,6 +110,17 @@ def _candidate(fact: _Fact, cited: Sequence[Event]) -> MemoryCandidate:
         name=" ".join(fact.name.split()),
         description=" ".join(fact.description.split()),
     )
+
+
+_MIN_STATED = 0.5
+"""The share of a fact's words that a person's own text must have. A model that was misled by a page
+cites a person's words for what the page says; in their own words, people's facts have more."""
+
+
+def _is_stated_in(fact: str, texts: Iterable[str]) -> bool:
+    stated = {stem for text in texts for stem in stems(text)}
+    of_fact = set(stems(fact))
+    return bool(of_fact) and len(of_fact & stated) >= _MIN_STATED * len(of_fact)
 
 
 def _batches(records: Iterable[LessonSession]) -> Iterator[str]:

@@ -68,7 +68,7 @@ def read_assets(content: bytes) -> list[Asset]:
     try:
         lines = content.splitlines()
         assets = [msgspec.json.decode(line, type=Asset) for line in lines if line.strip()]
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"not a file of `evolve export`: {error}") from error
     for asset in assets:
         if (problem := text_problem(asset.change)) is not None:

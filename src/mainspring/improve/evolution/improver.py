@@ -5,7 +5,7 @@ the same decisions."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Literal, Protocol, TypeAlias
 
@@ -96,6 +96,8 @@ class Improver:
     check: Check
     meter: Meter
     record: Record
+    _limit: str | None = field(default=None, init=False)
+    """The limit that ended the last search."""
 
     async def run(self, start: Candidate) -> CampaignOutcome:
         plan = self.plan
@@ -120,9 +122,10 @@ class Improver:
         promoted = start
         if recommendation.track in AVAILABLE_TRACKS:
             promoted = await self._improve(search, start, decisions)
-            if not decisions and not search.attempts:
-                limit = f"no change was tried: one may need {self._step_calls} trials, and the gate"
-                limit += f" {self._gate_calls()}; {self.meter.left('metric')} are left"
+            if not decisions and self._limit:
+                limit = f"{self._limit}, before a change had passed the tests"
+            elif not decisions and not search.attempts:
+                limit = f"no change was tried: {self._too_few_calls()}"
         ended = self._ended(recommendation, decisions, limit)
         await self.record(ended)
         return CampaignOutcome(
@@ -206,8 +209,12 @@ class Improver:
         try:
             while self._has_calls(reserve + stop) and await search.step():
                 pass
-        except BudgetReached:
-            return
+        except BudgetReached as reached:
+            self._limit = str(reached)
+
+    def _too_few_calls(self) -> str:
+        needed = f"one may need {self._step_calls} trials, and the gate {self._gate_calls()}"
+        return f"{needed}; {self.meter.left('metric')} are left"
 
     def _has_calls(self, reserve: int) -> bool:
         left = self.meter.left("metric")

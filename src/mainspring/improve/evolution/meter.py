@@ -39,14 +39,21 @@ class Meter:
         left = self.left(kind)
         return left is None or count <= left
 
-    def reserve(self, kind: CallKind, count: int = 1, usd: Decimal = Decimal(0)) -> None:
+    def reserve(self, kind: CallKind, count: int = 1) -> None:
         """Raises: BudgetReached: a limit would be exceeded; nothing is reserved then."""
         if not self.can_spend(kind, count):
             raise BudgetReached(f"{kind} calls", self.limits[self._sharing(kind)[0]])
+        self.calls[kind] = self.calls.get(kind, 0) + count
+
+    def release(self, kind: CallKind) -> None:
+        """Take back the reservation of a call that was not made."""
+        self.calls[kind] -= 1
+
+    def reserve_usd(self, usd: Decimal) -> None:
+        """Raises: BudgetReached: the limit would be exceeded; nothing is reserved then."""
         committed = self.spent_usd + self._reserved_usd + usd
         if self.limit_usd is not None and committed > self.limit_usd:
             raise BudgetReached("US dollars", self.limit_usd)
-        self.calls[kind] = self.calls.get(kind, 0) + count
         self._reserved_usd += usd
 
     def settle(self, reserved_usd: Decimal, cost_usd: Decimal) -> None:

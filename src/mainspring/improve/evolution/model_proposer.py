@@ -14,8 +14,11 @@ from mainspring.improve.evolution.ports import ProposalRequest
 from mainspring.improve.evolution.tracks.folder_texts import PLAYBOOK, track_of
 from mainspring.improve.evolution.tracks.playbook import add_bullet, count_bullets
 
-AskImprover: TypeAlias = Callable[[str, str, str], Awaitable[tuple[str, Decimal]]]
-"""Takes the id of the request, a system prompt and a question; returns the answer and its cost."""
+ReserveMoney: TypeAlias = Callable[[Decimal], None]
+"""Takes the most that a request can cost. Raises: BudgetReached."""
+AskImprover: TypeAlias = Callable[[str, str, str, ReserveMoney], Awaitable[tuple[str, Decimal]]]
+"""Takes the id of the request, a system prompt, a question, and the reservation that it makes
+before it sends anything; returns the answer and its cost."""
 
 _BLOCK = re.compile(
     r"<(file|append|remove|bullet)(?: path=\"([^\"]{1,200})\")?(?:/>|>\n?(.*?)\n?</\1>)", re.DOTALL
@@ -70,11 +73,11 @@ def _failure(item: Observation) -> str:
 
 
 async def propose(
-    ask: AskImprover, request: ProposalRequest, key: str, *, task: str = ""
+    ask: AskImprover, request: ProposalRequest, key: str, reserve: ReserveMoney, *, task: str = ""
 ) -> tuple[Candidate, Decimal]:
     """`task`: what people say about a program that is improved."""
     system = f"{_SYSTEM}\n{task}".strip()
-    answer, cost = await ask(key, system, question(request))
+    answer, cost = await ask(key, system, question(request), reserve)
     return apply_answer(answer, request), cost
 
 

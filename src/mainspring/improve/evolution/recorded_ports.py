@@ -119,13 +119,24 @@ class RecordedPorts:
 
     async def propose(self, request: ProposalRequest) -> Candidate | None:
         self.meter.reserve("proposer")
+        reserved = Decimal(0)
+
+        def reserve(most: Decimal) -> None:
+            nonlocal reserved
+            self.meter.reserve_usd(most)
+            reserved = most
+
         step = self.journal.next(EvolutionProposed)
         if step is None:
             await self._require_not_paused()
             self._require_time()
             key = f"{self.plan.campaign_id}-{self.journal.position}"
             request = replace(request, hints=hints(self.assets, request.cluster))
-            candidate, cost = await propose(self.ask, request, key, task=self.task)
+            try:
+                candidate, cost = await propose(self.ask, request, key, reserve, task=self.task)
+            except BudgetReached:  # there was no money for it: nothing was sent
+                self.meter.release("proposer")
+                raise
             step = EvolutionProposed(
                 campaign_id=self.plan.campaign_id,
                 number=request.number,
@@ -136,7 +147,7 @@ class RecordedPorts:
                 cost_usd=str(cost),
             )
             await self.journal.write(step, (candidate,))
-        self.meter.settle(Decimal(0), Decimal(step.cost_usd))
+        self.meter.settle(reserved, Decimal(step.cost_usd))
         if step.candidate is None:
             return None
         return await read_candidate(self.log, step.candidate)

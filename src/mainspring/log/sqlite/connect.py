@@ -110,8 +110,14 @@ _JOURNAL_MAGIC = bytes.fromhex("d9d505f920a163d7")
 
 def connect(path: Path) -> sqlite3.Connection:
     refuse_journal(path)
+    address = path.absolute().as_uri()
     connection = sqlite3.connect(
-        path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
+        # SQLite shares memory in a file beside the log, unless nobody can change the log
+        f"{address}?immutable=1" if is_on_read_only_disk(path) else address,
+        timeout=BUSY_SECONDS,
+        isolation_level=None,
+        check_same_thread=False,
+        uri=True,
     )
     try:
         for setting in _SETTINGS:
@@ -120,6 +126,22 @@ def connect(path: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def is_on_read_only_disk(path: Path) -> bool:
+    """Whether an existing file can be read only, by everybody.
+
+    Raises:
+        StoreReadOnly: its newest entries are in a second file, which SQLite cannot read there.
+    """
+    with suppress(FileNotFoundError):
+        if not os.statvfs(path).f_flag & os.ST_RDONLY:
+            return False
+        with suppress(FileNotFoundError):
+            if Path(f"{path}-wal").stat().st_size:
+                raise error_table.STORE_NOT_CLOSED.error(StoreReadOnly, path=path)
+        return True
+    return False
 
 
 def refuse_journal(path: Path) -> None:
@@ -155,6 +177,9 @@ def prepare(path: Path, migrations: tuple[Migration, ...] = MIGRATIONS) -> sqlit
             os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         connection = connect(path)
         try:
+            if is_on_read_only_disk(path):
+                _check_version(path, connection, migrations[-1].version)
+                return connection
             _initialize(path, connection)
             if sys.platform != "win32":  # only now: another program's file is left as it is
                 for suffix in ("", "-wal", "-shm"):
@@ -197,6 +222,11 @@ def _set_mode(file: Path, state: os.stat_result) -> None:
             os.chmod(f"/proc/self/fd/{opened}", mode)
     finally:
         os.close(opened)
+
+
+def _check_version(path: Path, connection: sqlite3.Connection, newest: int) -> None:
+    if not _is_ours(path, connection) or _version(connection) != newest:
+        raise error_table.STORE_NOT_MIGRATED.error(StoreReadOnly, path=path)
 
 
 def _initialize(path: Path, connection: sqlite3.Connection) -> None:

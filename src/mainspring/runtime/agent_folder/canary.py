@@ -55,7 +55,8 @@ def _read(place: Path) -> dict[str, Canary]:
     try:
         content = read_bounded(place / _FILE, max_bytes=_MAX_BYTES)
         return {} if content is None else msgspec.json.decode(content, type=dict[str, Canary])
-    except (InvalidInput, msgspec.MsgspecError):  # then there is no canary; the log still has it
+    except (InvalidInput, msgspec.MsgspecError, RecursionError):
+        # then there is no canary; the log still has it
         return {}
 
 

@@ -85,7 +85,7 @@ def _versions(root: int) -> tuple[Version, ...]:
     content = read_file(root, _INDEX_FILE)
     try:
         return () if content is None else msgspec.json.decode(content, type=_Index).versions
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{_INDEX_FILE}: {error}; remove {FOLDER} to start over") from error
 
 
@@ -191,7 +191,7 @@ def _current_listing(root: int, folder: Path, now: datetime) -> Listing:
 
 
 def _read_stamps(root: int) -> dict[str, _FileStamp]:
-    with suppress(InvalidInput, msgspec.MsgspecError):
+    with suppress(InvalidInput, msgspec.MsgspecError, RecursionError):
         content = read_file(root, _STAMPS_FILE)
         return {} if content is None else msgspec.json.decode(content, type=dict[str, _FileStamp])
     return {}
@@ -217,7 +217,7 @@ class _DiffSide(Struct, frozen=True, kw_only=True):
         content = _content(root, versions[number].hash)
         try:
             listing = msgspec.json.decode(content, type=Listing)
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidInput(f"{FOLDER} is damaged: version {number}: {error}") from error
         return cls(name=f"version {number}", root=root, listing=listing, is_kept=True)
 

@@ -122,5 +122,5 @@ def _read_index(value: str | None) -> _Index:
 def _decode_value(value: str) -> str:
     try:
         return msgspec.json.decode(value, type=_PlainValue).input
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return value

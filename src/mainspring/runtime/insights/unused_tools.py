@@ -84,7 +84,7 @@ class UnusedDetector:
         for digest, group in self.definitions.by_key.items():
             try:
                 definition = msgspec.json.decode(await log.blob(digest), type=AgentDefinition)
-            except (BlobNotFound, msgspec.DecodeError):
+            except (BlobNotFound, msgspec.DecodeError, RecursionError):
                 continue
             for skill in definition.skills:
                 if skill.is_listed and not self.skills_used[skill.name]:

@@ -102,7 +102,7 @@ def picked_memories(answer: str, entries: Sequence[ManifestEntry]) -> list[tuple
         return []
     try:
         names = msgspec.json.decode(match[0], type=_Answer).memories
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return []
     places = {entry.name: (entry.scope, entry.path) for entry in entries}
     places |= {entry.path: (entry.scope, entry.path) for entry in reversed(entries)}

@@ -124,7 +124,7 @@ def read_versions(files: MemoryFiles) -> list[NoteVersion]:
     for line in files.lines(LEDGER, max_bytes=_MAX_BYTES):
         try:
             versions.append(_VERSIONS.decode(line))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(
                 f"{LEDGER}: {error}; run `mainspring memory doctor` for details"
             ) from error
@@ -155,7 +155,9 @@ def latest_version(files: MemoryFiles, path: str) -> NoteVersion | None:
 def read_readers(files: MemoryFiles) -> list[Reader]:
     readers: list[Reader] = []
     for line in files.lines(_READERS, max_bytes=_MAX_BYTES):
-        with suppress(msgspec.MsgspecError):  # derived from the log, so a line may be dropped
+        with suppress(
+            msgspec.MsgspecError, RecursionError
+        ):  # derived from the log, so a line may be dropped
             readers.append(_READER.decode(line))
     return readers
 

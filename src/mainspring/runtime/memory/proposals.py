@@ -190,7 +190,7 @@ def _stored(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
     finally:
         os.close(folder)
     for name in [name for name in names if name.endswith(".json")][: 2 * MAX_PROPOSALS]:
-        with suppress(InvalidInput, NotFound, msgspec.MsgspecError, OSError):
+        with suppress(InvalidInput, NotFound, msgspec.MsgspecError, OSError, RecursionError):
             content = files.read(f"{FOLDER}/{name}", max_bytes=2 * MAX_BYTES) or b""
             proposal = _PROPOSAL.decode(content)
             _check(proposal)
@@ -200,7 +200,7 @@ def _stored(files: MemoryFiles) -> Iterator[tuple[str, Proposal]]:
 def _decisions(files: MemoryFiles) -> list[ProposalDecision]:
     decisions: list[ProposalDecision] = []
     for line in files.lines(_DECISIONS, max_bytes=_MAX_DECISION_BYTES):
-        with suppress(msgspec.MsgspecError):
+        with suppress(msgspec.MsgspecError, RecursionError):
             decisions.append(_DECISION.decode(line))
     return decisions
 

@@ -140,7 +140,7 @@ class SessionBundle:
         try:
             content = archive.extractfile(entry)
             manifest = msgspec.json.decode(content.read() if content else b"", type=BundleManifest)
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise InvalidInput(f"the bundle's manifest cannot be read: {error}") from error
         if manifest.format != FORMAT:
             raise InvalidInput("the bundle was written by a newer version of Mainspring")

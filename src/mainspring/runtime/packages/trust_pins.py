@@ -110,7 +110,7 @@ class TrustPins:
     def _decode(self, content: bytes | None) -> dict[str, TrustPin]:
         try:
             return {} if content is None else msgspec.json.decode(content, type=dict[str, TrustPin])
-        except (msgspec.MsgspecError, UnicodeError) as error:
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidInput(f"{self._file}: {error}; remove it to start over") from error
 
     def _save(self, pins: dict[str, TrustPin]) -> None:

@@ -16,6 +16,7 @@ from mainspring.harness.context.xray import ModelCall
 from mainspring.harness.state.open_call import CallResult, call_id_of
 from mainspring.harness.state.repetition import LOOP_ERROR
 from mainspring.harness.state.thread import END_ONLY
+from mainspring.harness.stop_reasons import PROMPT_TOO_LONG_ERROR
 from mainspring.harness.tool_calls.crash_recovery import INTERRUPTED_TEXT
 from mainspring.harness.tool_calls.effect_snapshots import SNAPSHOT_FAILED
 from mainspring.harness.tool_calls.tool_pipeline import APPROVAL_VOID_REASON
@@ -34,7 +35,7 @@ CALL_EVENTS = (events.AgentToolUse, events.AgentMcpToolUse, events.AgentCustomTo
 LIMIT_REASONS = ("max_turns", "budget_reached")
 FEEDBACK_REASONS = ("stop_hook_feedback", "outcome_revision", "budget_continuation")
 
-_NON_MODEL_ERRORS = frozenset({SNAPSHOT_FAILED, LOOP_ERROR})
+_NON_MODEL_ERRORS = frozenset({SNAPSHOT_FAILED, LOOP_ERROR, PROMPT_TOO_LONG_ERROR})
 
 
 class ReplayProgress(NamedTuple):

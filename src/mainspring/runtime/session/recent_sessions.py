@@ -62,10 +62,15 @@ async def last_run(log: SessionLog, origin: OriginType, now: datetime) -> Sessio
 
 
 async def sessions_of_origins(
-    log: SessionLog, origins: Sequence[OriginType], page_size: int = 1000
+    log: SessionLog,
+    origins: Sequence[OriginType],
+    page_size: int = 1000,
+    *,
+    any_tenant: bool = True,
 ) -> AsyncGenerator[SessionRow, None]:
-    """All sessions with these origins, newest first; a fork has the origin of its parent."""
-    scope = without_others(*origins, any_tenant=True)
+    """All sessions with these origins, newest first; a fork has the origin of its parent. Without
+    `any_tenant`, only those that belong to no tenant."""
+    scope = without_others(*origins, any_tenant=any_tenant)
     rows = await log.store.sessions(limit=page_size)
     while rows:
         for row in await _in_scope(log, scope, rows):

@@ -21,8 +21,6 @@ from mainspring.runtime.mcp_server import McpServer
 _MAX_DENIED_PATHS = 200  # that a sandbox hides; each is a mount
 TEAM_MEMORY_FILE = ".mainspring/team-memory"
 """In the home folder: the path of the folder of a team's memories."""
-WORKSPACE_ALIASES = ("/workspace", "/mnt/session")
-"""Names of a session's workspace for clients of the service; its tools accept them too."""
 SERVED_STATE_FOLDER = ".state"
 """The folder beside the workspaces of the service's sessions for the state of their sandboxes."""
 
@@ -50,7 +48,7 @@ class SessionPaths:
     private: tuple[Path, ...] = ()
     """The operator's files: see `SandboxSpec`."""
     aliases: tuple[str, ...] = ()
-    """Other absolute paths of the workspace."""
+    """Other absolute paths of the workspace: see `aliased_folder`."""
     distrusted: tuple[Path, ...] = ()
     """Other folders in which programs of the session can change files and links."""
 

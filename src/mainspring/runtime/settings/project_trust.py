@@ -355,7 +355,7 @@ def _read_trusted(home: Path) -> dict[str, str]:
     content = read_bounded(file)
     try:
         return {} if content is None else msgspec.json.decode(content, type=dict[str, str])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"{file}: {error}; remove it to start over") from error
 
 

@@ -113,7 +113,7 @@ def _read_legacy(home: Path) -> dict[str, float]:
     try:
         content = read_bounded(home / _ERA_FILE, max_bytes=_MAX_BYTES)
         return {} if content is None else msgspec.json.decode(content, type=dict[str, float])
-    except (msgspec.MsgspecError, InvalidInput, OSError):
+    except (msgspec.MsgspecError, InvalidInput, OSError, RecursionError):
         return {}
 
 
@@ -136,7 +136,7 @@ def _read(home: Path) -> _Pins:
     content = read_bounded(home / _FILE, max_bytes=_MAX_BYTES)
     try:
         return {} if content is None else msgspec.json.decode(content, type=_Pins)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{home / _FILE}: {error}; remove it to start over") from error
 
 

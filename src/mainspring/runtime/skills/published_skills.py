@@ -43,7 +43,7 @@ def entries_of(content: bytes) -> list[PublishedSkill]:
     """
     try:
         decoded: object = msgspec.json.decode(content)
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"the catalogue is not JSON: {error}") from error
     fields = as_object(decoded) or {}
     lists = (as_list(decoded), *(as_list(fields.get(key)) for key in ("skills", "plugins")))

@@ -104,7 +104,7 @@ def disabled_skills(home: Path) -> frozenset[str]:
         return frozenset()
     try:
         return frozenset(msgspec.json.decode(content, type=list[str]))
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"{file}: {error}; remove it to enable all skills") from error
 
 

@@ -18,7 +18,7 @@ from mainspring.core import clock, ids
 from mainspring.core.content import TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import BlobNotFound, InvalidInput
-from mainspring.core.events import ThreadCreated, ThreadMessageReceived
+from mainspring.core.events import ThreadMessageReceived
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Delta
 from mainspring.core.tool import Tool
@@ -65,10 +65,9 @@ def _missing_evidence(thread: Thread) -> str | None:
     return None if any(name in _RUNNING_TOOLS for name in names) else _NOTHING_RAN
 
 
-def derive_agent(
-    subagent: Subagent, parent: Agent, created: ThreadCreated, models: Models
-) -> Agent:
-    model = None if parent.has_one_model else created.model or subagent.model
+def derive_agent(subagent: Subagent, parent: Agent, model: str | None, models: Models) -> Agent:
+    """`model`: a model that the caller wants instead of the subagent's."""
+    model = None if parent.has_one_model else model or subagent.model
     model = parent.model if model is None else models.related(model, parent.model)
     if isinstance(subagent, AgentSubagent):
         return _called_agent(subagent.agent, parent, model)
@@ -326,7 +325,9 @@ class ThreadFactory:
             self._agents[node.id] = (
                 replace(parent, limits=Limits(), output_type=str, checks=(), require_evidence=())
                 if subagent.name == FORK
-                else derive_agent(subagent, parent, node.created_event, self.session_context.models)
+                else derive_agent(
+                    subagent, parent, node.created_event.model, self.session_context.models
+                )
             )
         return self._agents[node.id]
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from mainspring.core import clock
+from mainspring.core.errors import InvalidInput
 from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ISOLATED, SandboxInfo
 from mainspring.core.tool import Traits
@@ -110,13 +111,18 @@ class SessionPolicies(Generic[Environment, OpenedSandbox]):
             environment=environment,
             preferences=preferences,
             facts=rules.facts,
-            servers=options.servers,
+            servers=_named_servers(options, options.servers),
         )
         if options.is_served:
             return session
         saved = await to_thread.run_sync(ports.saved_environment, workspace)
         servers, own = await to_thread.run_sync(ports.user_servers, workspace, rules.loaded)
-        return replace(session, saved_environment=saved, servers=servers, subagent_servers=own)
+        return replace(
+            session,
+            saved_environment=saved,
+            servers=_named_servers(options, servers),
+            subagent_servers=own,
+        )
 
     def _take_loaded(self, options: RunOptions, workspace: Path) -> LoadedPolicy | None:
         """What the caller has read, once: the files may change before the next run."""
@@ -125,6 +131,16 @@ class SessionPolicies(Generic[Environment, OpenedSandbox]):
             return None
         is_here = options.agent is None or os.path.realpath(options.agent) == str(workspace)
         return loaded if is_here else None
+
+
+def _named_servers(options: RunOptions, servers: tuple[McpServer, ...]) -> tuple[McpServer, ...]:
+    """Raises: InvalidInput: the session does not have a server that its options name."""
+    if options.server_names is None:
+        return servers
+    missing = set(options.server_names) - {item.name for item in servers}
+    if missing:
+        raise InvalidInput(f"the agent has no MCP server {sorted(missing)[0]}")
+    return tuple(item for item in servers if item.name in options.server_names)
 
 
 def permission_engine(

@@ -16,6 +16,7 @@ from mainspring.core.events import KnownPayload, SandboxOpened
 from mainspring.core.hook import HookEventName
 from mainspring.core.ports import SandboxInfo
 from mainspring.core.tool import Tool
+from mainspring.core.workspace_aliases import WORKSPACE_ALIASES
 from mainspring.harness.authorizer import Authorizer
 from mainspring.harness.permissions.engine import PermissionEngine
 from mainspring.harness.permissions.policy import Policy, remove_denied
@@ -24,7 +25,6 @@ from mainspring.harness.toolbox import Toolbox
 from mainspring.log.task_groups import awaited_tasks
 from mainspring.runtime.mcp_server import McpServer, ServerParts
 from mainspring.runtime.session.session_paths import (
-    WORKSPACE_ALIASES,
     SessionPaths,
     worktree_paths,
 )

@@ -3,7 +3,7 @@ made up. Nothing runs, no model is called, nobody is asked."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -13,18 +13,20 @@ import msgspec
 from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput
+from mainspring.core.events import HookRan
 from mainspring.core.sender import Sender
 from mainspring.log.session_log import SessionLog
+from mainspring.log.writer import Writer
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.engine import RunRequest, run_workflow, start_run
 from mainspring.runtime.workflows.format.definition import Loop, all_nodes
 from mainspring.runtime.workflows.format.references import find_references, value_text
+from mainspring.runtime.workflows.node_agent import format_problem
 from mainspring.runtime.workflows.run_context import RunLimits
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate
 from mainspring.runtime.workflows.run_files import RunFiles
 from mainspring.runtime.workflows.run_state import RunState, RunStatus
 from mainspring.runtime.workflows.run_view import gate_views
-from mainspring.runtime.workflows.session_steps import format_problem
 from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
 
 _DRY = Sender(kind="system", id="dry-run")
@@ -63,8 +65,6 @@ class DrySteps:
     files: RunFiles
     outputs: Mapping[str, object] = field(default_factory=dict[str, object])
     price: Callable[[AgentStep], Decimal] = lambda _: Decimal(0)
-    program: Callable[[ProgramStep], Awaitable[StepResult]] | None = None
-    """Runs programs for real."""
     costs: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
     _starts: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -77,8 +77,6 @@ class DrySteps:
     async def run_program(self, step: ProgramStep) -> StepResult:
         if step.path.endswith("/evidence"):
             return StepResult(status="completed", output="[state of the workspace]")
-        if self.program is not None:
-            return await self.program(step)
         is_list = _names(step.path)[-1] in self._list_nodes()
         made_up = '["item 1", "item 2"]' if is_list else f"[output of {step.path}]"
         return self._result(step.path, made_up, None)
@@ -93,6 +91,9 @@ class DrySteps:
 
     async def wait(self, seconds: float) -> None:
         pass
+
+    async def notify(self, writer: Writer, message: str, kind: str) -> Sequence[HookRan]:
+        return ()
 
     async def changed_files(self, session_id: str) -> bool:
         return True
@@ -139,24 +140,26 @@ async def dry_run(
     gates: Mapping[str, object] | None = None,
     limits: RunLimits | None = None,
 ) -> DryRun:
-    """Run a workflow in `log`, which is thrown away. `gates`: the decisions of gates, by node; all
-    others are approved.
+    """Run a workflow in `log`, which is thrown away. `gates`: the decisions of gates, by node as
+    outputs are; a list has one for each time that a gate asks. All others are approved.
 
     Raises: InvalidInput: the workflow, an input or a decision is not valid.
     """
     run_id, _ = await start_run(log, request, _DRY)
     decisions: dict[str, list[str]] = {}
+    asked: dict[str, int] = {}
     for _ in range(_MAX_ANSWERS):
         state = await run_workflow(log, run_id, steps, limits=limits)
         waiting = gate_views(state, run_id)
         if state.has_ended or not waiting:
             return _summary(state, steps, decisions)
         for gate in waiting:
-            given = (gates or {}).get(gate.node, "approve")
+            key = gate.node if gate.node in (gates or {}) else "/".join(_names(gate.node))
+            given = (gates or {}).get(key, "approve")
             several = cast("list[object]", given) if isinstance(given, list) else [given]
-            count = len(decisions.setdefault(gate.node, []))
-            decision, _, text = str(several[min(count, len(several) - 1)]).partition(" ")
-            decisions[gate.node].append(decision)
+            count = asked[key] = asked.get(key, 0) + 1
+            decision, _, text = str(several[min(count, len(several)) - 1]).partition(" ")
+            decisions.setdefault(gate.node, []).append(decision)
             reply = GateReply(decision=decision, node=gate.node, text=text or None)
             await answer_gate(log, run_id, reply, _DRY)
     raise InvalidInput(f"gates were answered {_MAX_ANSWERS} times without an end")
@@ -185,6 +188,7 @@ def _summary(state: RunState, steps: DrySteps, decisions: Mapping[str, list[str]
         error=None if error is None else error.message,
         steps=tuple(shown),
         estimated_usd=str(sum(steps.costs.values(), Decimal(0))),
+        output=state.output,
     )
 
 
@@ -265,7 +269,10 @@ def recorded_test(state: RunState) -> WorkflowTest:
     for node in state.nodes.values():
         if node.kind in ("prompt", "command", "bash", "script") and node.is_ended:
             value: object = node.output if node.structured is None else node.structured
-            outputs[node.path] = value if node.status == "completed" else {_FAILED: node.error}
+            has_failed = node.status != "completed"
+            if node.path.endswith("/until"):  # its exit status is its output
+                has_failed = node.output != "completed"
+            outputs[node.path] = {_FAILED: node.error} if has_failed else value
     status = state.status if state.has_ended else "completed"
     return WorkflowTest(
         workflow=state.created.name,

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import TypeAlias
 
 import anyio
 from msgspec import Struct
@@ -15,6 +16,7 @@ from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput, SessionExists
 from mainspring.core.events import (
     ErrorDetail,
+    HookRan,
     SessionCreated,
     StatusIdle,
     StatusRunning,
@@ -22,6 +24,7 @@ from mainspring.core.events import (
     WorkflowResult,
     WorkflowRunCreated,
     WorkflowRunEnded,
+    WorkflowRunFailed,
     WorkflowRunIdle,
     WorkflowRunRunning,
 )
@@ -34,7 +37,12 @@ from mainspring.log.store import all_sessions
 from mainspring.log.task_groups import run_in_background, unwrap_single_error
 from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.workflows.node_kinds import run_node
-from mainspring.runtime.workflows.run_context import RunContext, RunLimits, run_folder_name
+from mainspring.runtime.workflows.run_context import (
+    INLINE_CHARS,
+    RunContext,
+    RunLimits,
+    run_folder_name,
+)
 from mainspring.runtime.workflows.run_files import RunFiles, decode_files, encode_files
 from mainspring.runtime.workflows.run_scope import Scope
 from mainspring.runtime.workflows.run_state import RunState, require_run
@@ -44,6 +52,7 @@ from mainspring.runtime.workflows.subworkflows import resolve_inputs
 
 RUN_AGENT = "workflow:"
 """The beginning of the agent's name in the session of a run."""
+WorkflowEnding: TypeAlias = WorkflowRunFailed | WorkflowRunEnded
 EVIDENCE_FILE = "evidence.json"
 _BLOB_TYPE = "application/json"
 
@@ -194,26 +203,45 @@ def _variables(created: WorkflowRunCreated, run_id: str, folder: Path) -> Mappin
 
 
 async def _run_to_end(context: RunContext, scope: Scope, folder: Path) -> None:
-    status = "waiting"
+    status, before = "waiting", {item.id for item in context.state.open_approvals}
     while status == "waiting" and context.stop_reason is None:
         received = context.received
         status = await _run_graph(context, scope)
         await context.receive()
         if context.received == received:
             break
-    run_id = context.state.id
+    run_id, name, output = context.state.id, scope.workflow.name, ""
     if context.over_limit is not None:
-        result = WorkflowResult(type="error", error=_error(context.over_limit))
+        is_steps = context.steps >= context.limits.max_steps
+        kind = "thread_limit_error" if is_steps else "program_error"
+        result = WorkflowResult(type="error", error=_error(context.over_limit, kind))
     elif context.stop_reason is not None:
         await _end_running(context, context.stop_reason)
         result = WorkflowResult(type="stopped", error=_error(context.stop_reason))
     elif status == "waiting":
-        await context.append(WorkflowRunIdle(workflow_run_id=run_id), _idle(context))
+        gates = [item for item in context.state.open_approvals if item.id not in before]
+        hook_runs: list[HookRan] = []
+        for gate in gates:
+            message = f"workflow {name} waits for you: {gate.request.question}"
+            hook_runs += await context.runner.notify(context.writer, message, "workflow_waiting")
+        await context.append(*hook_runs, WorkflowRunIdle(workflow_run_id=run_id), _idle(context))
         return
     else:
-        result = _result(await final_output(context, scope, scope.workflow.returns), scope, folder)
-    ended = WorkflowRunEnded(workflow_run_id=run_id, result=result)
-    await context.append(ended, _idle(context, result))
+        final = await final_output(context, scope, scope.workflow.returns)
+        result = _result(final, scope, folder)
+        output = final.output[:INLINE_CHARS] if result.type == "completed" else ""
+    detail = "" if result.error is None else f": {result.error.message}"
+    message = f"workflow {name} has ended ({result.type}){detail}"
+    hook_runs = [*await context.runner.notify(context.writer, message, "workflow_ended")]
+    await context.append(*hook_runs, *ending(run_id, result, output), _idle(context, result))
+
+
+def ending(run_id: str, result: WorkflowResult, output: str) -> list[WorkflowEnding]:
+    """The last events of a run."""
+    ended = WorkflowRunEnded(workflow_run_id=run_id, result=result, output=output)
+    if result.type != "error" or result.error is None:
+        return [ended]
+    return [WorkflowRunFailed(workflow_run_id=run_id, error=result.error), ended]
 
 
 def _idle(context: RunContext, result: WorkflowResult | None = None) -> StatusIdle:
@@ -267,10 +295,8 @@ def _result(result: StepResult, scope: Scope, folder: Path) -> WorkflowResult:
     return WorkflowResult(type="completed")
 
 
-def _error(message: str) -> ErrorDetail:
-    return ErrorDetail(
-        type="program_error", message=message, retry_status=RetryStatus(type="terminal")
-    )
+def _error(message: str, kind: str = "program_error") -> ErrorDetail:
+    return ErrorDetail(type=kind, message=message, retry_status=RetryStatus(type="terminal"))
 
 
 async def fork_run(

@@ -111,6 +111,7 @@ async def _evidence(context: RunContext, scope: Scope, node: Node) -> tuple[Evid
             session_id=ids.new_id(ids.SESSION),
             workspace=scope.workspace,
             timeout_ms=_EVIDENCE_MS,
+            is_own=True,
         )
     )
     text = result.output if result.status == "completed" else f"unknown: {result.error}"

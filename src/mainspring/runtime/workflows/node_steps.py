@@ -65,6 +65,7 @@ async def run_agent(  # parameters: a conversation of a loop has its own text an
                 workspace=scope.workspace,
                 system_prompt=None if system is None else fill_text(system, values),
                 continues=continues,
+                servers=() if node.mcp is None else context.files.servers[node.mcp],
             )
         )
 

@@ -1,7 +1,8 @@
-"""The budget of a run: all its sessions reserve from it."""
+"""The budget of a run: all its sessions reserve from it. So does a session that starts runs."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 
@@ -14,18 +15,31 @@ from mainspring.runtime.workflows.run_state import require_run
 
 
 @dataclass(slots=True, kw_only=True)
-class RunLedger:
-    """A `Ledger` of one run, above that of its payers."""
+class LimitLedger:
+    """A `Ledger` with a limit of its own, above that of its payers."""
 
     limit_usd: Decimal | None
     spent_usd: Decimal = Decimal(0)
     payers: Ledger | None = None
     _reserved: dict[str, Decimal] = field(default_factory=dict[str, Decimal])
 
+    owner: str = "workflow run"
+    """Whose budget it is, for messages."""
+
+    @property
+    def _committed_usd(self) -> Decimal:
+        return self.spent_usd + sum(self._reserved.values(), Decimal(0))
+
+    def take_half(self) -> Decimal:
+        """Take half of what is left away, for somebody else to spend."""
+        left = max(Decimal(0), (self.limit_usd or Decimal(0)) - self._committed_usd)
+        self.limit_usd = (self.limit_usd or Decimal(0)) - left / 2
+        return left / 2
+
     async def reserve(self, charge: Charge) -> str | None:
-        committed = self.spent_usd + sum(self._reserved.values(), Decimal(0))
-        if self.limit_usd is not None and committed + charge.cost_usd > self.limit_usd:
-            return f"the budget of the workflow run, {self.limit_usd} US dollars, is reached"
+        limit = self.limit_usd
+        if limit is not None and self._committed_usd + charge.cost_usd > limit:
+            return f"the budget of the {self.owner}, {limit} US dollars, is reached"
         self._reserved[charge.reservation_id] = charge.cost_usd
         refusal = None if self.payers is None else await self.payers.reserve(charge)
         if refusal is not None:
@@ -43,7 +57,7 @@ async def run_budget(
     log: SessionLog, run_id: str, limit_usd: Decimal | None, budget: Budget
 ) -> Budget:
     """The budget of a run, of which it has used a part, within the one of its runner."""
-    ledger = RunLedger(limit_usd=limit_usd, payers=budget.ledger)
+    ledger = LimitLedger(limit_usd=limit_usd, payers=budget.ledger)
     if limit_usd is not None:
         ledger.spent_usd = await _spent(log, run_id)
     return replace(budget, ledger=ledger)
@@ -56,11 +70,13 @@ async def _spent(log: SessionLog, run_id: str) -> Decimal:
     for node in state.nodes.values():
         if node.is_ended or node.session_id is None:
             continue
-        try:
-            events = await log.read(node.session_id, types=event_types(ModelRequestEnded))
-        except SessionNotFound:
-            continue
-        for event in events:
-            if isinstance(event.payload, ModelRequestEnded):
-                spent += Decimal(event.payload.cost_usd or 0)
+        with suppress(SessionNotFound):
+            spent += await requests_usd(log, node.session_id)
     return spent
+
+
+async def requests_usd(log: SessionLog, session_id: str) -> Decimal:
+    """What the model requests of a session have cost. Raises: SessionNotFound."""
+    events = await log.read(session_id, types=event_types(ModelRequestEnded))
+    requests = [event.payload for event in events if isinstance(event.payload, ModelRequestEnded)]
+    return sum((Decimal(item.cost_usd or 0) for item in requests), Decimal(0))

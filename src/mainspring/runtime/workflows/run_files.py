@@ -23,6 +23,8 @@ class RunFiles(Struct, frozen=True, kw_only=True):
     """Text by name."""
     scripts: dict[str, str] = {}
     """Code by name."""
+    servers: dict[str, tuple[str, ...]] = {}
+    """The names of MCP servers by the path of the file that a node names with `mcp`."""
     files: dict[str, str] = {}
     """Where each text comes from, for display: `command NAME`, `script NAME`, `workflow NAME`."""
 
@@ -41,8 +43,9 @@ class RunFiles(Struct, frozen=True, kw_only=True):
 
     @property
     def hash(self) -> str:
+        servers = (self.servers,) if self.servers else ()  # without any, as before they existed
         content = msgspec.json.encode(
-            (self.main, self.workflows, self.commands, self.scripts), order="sorted"
+            (self.main, self.workflows, self.commands, self.scripts, *servers), order="sorted"
         )
         return hashlib.sha256(content).hexdigest()
 

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from mainspring.core.envelope import Event
+from mainspring.core.envelope import AnyPayload, Event
 from mainspring.core.errors import InvalidInput
 from mainspring.core.events import (
     WorkflowNodeEnded,
@@ -83,7 +83,11 @@ class RunState:
     earlier: list[NodeState] = field(default_factory=list[NodeState])
     """Attempts and results that no longer count, oldest first."""
     approvals: tuple[OpenApproval, ...] = ()
+    stop_id: str | None = None
+    """The event that says that it waits or has ended, the last time that it did."""
     result: WorkflowResult | None = None
+    output: str = ""
+    """The beginning of its output, once it has completed."""
     is_paused_by_user: bool = False
     updated_at: datetime | None = None
 
@@ -108,11 +112,12 @@ class RunState:
         self.updated_at = event.time
         match event.payload:
             case WorkflowRunRunning():
-                self.status, self.result = "running", None
+                self.status, self.result, self.output = "running", None, ""
             case WorkflowRunIdle():
-                self.status = "paused"
-            case WorkflowRunEnded(result=result):
-                self.status, self.result = _RESULTS[result.type], result
+                self.status, self.stop_id = "paused", event.id
+            case WorkflowRunEnded(result=result, output=output):
+                self.status, self.stop_id = _RESULTS[result.type], event.id
+                self.result, self.output = result, output
             case WorkflowNodeStarted() as started:
                 self._start(started, event.time)
             case WorkflowNodeEnded() as ended:
@@ -172,11 +177,17 @@ def fold_run(events: Iterable[Event]) -> RunState | None:
     """Fold a log into a run; `None` if it is not the log of a run."""
     run: RunState | None = None
     for event in events:
-        if run is None and isinstance(event.payload, WorkflowRunCreated):
+        if run is None and _is_own(event.payload):
             run = RunState(event.payload, event.time)
         elif run is not None:
             run.apply(event)
     return run
+
+
+def _is_own(payload: AnyPayload) -> TypeGuard[WorkflowRunCreated]:
+    """Whether it is the beginning of a run, not a notice in the log of the agent that started
+    one."""
+    return isinstance(payload, WorkflowRunCreated) and payload.definition is not None
 
 
 def require_run(events: Iterable[Event], session_id: str) -> RunState:

@@ -50,6 +50,8 @@ class RunView(Struct, frozen=True, kw_only=True):
     arguments: str
     inputs: dict[str, object]
     error: str | None
+    output: str
+    """The beginning of the run's output, once it has completed."""
     changed_since: bool
     """Whether its files have changed since it started; the run uses them as they were."""
     nodes: tuple[NodeView, ...]
@@ -113,6 +115,7 @@ def run_view(
         arguments=state.created.arguments,
         inputs=state.created.inputs or {},
         error=None if error is None else error.message,
+        output=state.output[:output_chars],
         changed_since=changed,
         nodes=tuple(nodes),
         gates=tuple(gates),

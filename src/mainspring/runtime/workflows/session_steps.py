@@ -3,10 +3,11 @@ than their runner has."""
 
 from __future__ import annotations
 
+import math
 import shlex
 import shutil
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -18,29 +19,39 @@ from anyio import to_thread
 
 from mainspring.core.content import BlobBlock, TextBlock
 from mainspring.core.envelope import event_types
-from mainspring.core.errors import InvalidInput, SessionExists, SessionNotFound
-from mainspring.core.events import AgentToolResult, Effort, WorkspaceSnapshotted
-from mainspring.core.ports import Worktrees
+from mainspring.core.errors import (
+    InvalidInput,
+    SessionExists,
+    SessionNotFound,
+    ToolEnvironmentError,
+)
+from mainspring.core.events import AgentToolResult, HookRan, WorkspaceSnapshotted
 from mainspring.core.sender import Origin
 from mainspring.files.atomic_file import write_atomic
-from mainspring.function_tools.json_schema import schema_problems, supported_keywords
+from mainspring.harness import hook_events
 from mainspring.harness.budget import Budget
 from mainspring.harness.permissions.policy import PolicyRule
-from mainspring.harness.permissions.tool_names import canonical_name
-from mainspring.harness.toolbox import Toolbox
+from mainspring.harness.permissions.tool_names import ALL_TOOLS
+from mainspring.harness.state.thread import Thread
+from mainspring.log.writer import Writer
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.mcp_server import McpServerTools
 from mainspring.runtime.run_options import ProgramOptions, RunOptions
 from mainspring.runtime.session.run_result import OK_REASONS, OnApproval, RunResult
 from mainspring.runtime.session.session import Runtime, Session
-from mainspring.runtime.session_context import SetupRequest, ToolboxFactory
-from mainspring.runtime.skills.skill import Skill
-from mainspring.runtime.subagent import Subagent
-from mainspring.runtime.workflows.format.definition import EFFORTS, Node
+from mainspring.runtime.session_context import SetupRequest
+from mainspring.runtime.workflows.format.definition import Node
 from mainspring.runtime.workflows.format.program_text import MAX_VARIABLE_BYTES
 from mainspring.runtime.workflows.format.references import parse_json
+from mainspring.runtime.workflows.node_agent import (
+    denied_tools,
+    format_problem,
+    node_agent,
+    node_mode,
+)
 from mainspring.runtime.workflows.program_model import NAME, TOOL, ProgramModel
 from mainspring.runtime.workflows.run_budget import run_budget
-from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepResult
+from mainspring.runtime.workflows.step_runner import AgentStep, ProgramStep, StepPorts, StepResult
 
 RUNS_FOLDER = ".workflow-runs"
 """In the workspace, so that agents and sandboxed programs reach it. Git ignores it."""
@@ -51,6 +62,7 @@ _TRUSTED_PROGRAM = PolicyRule(text="Bash", behavior="allow")
 """Whoever trusts a workflow by its hash has allowed its programs. Rules that deny or ask, modes and
 protected files still apply, and so does the sandbox."""
 _TRANSIENT = frozenset(("model_error", "recovery_exhausted"))
+_IDLE = "timed out: nothing happened for its idle_timeout"
 
 
 OnSession: TypeAlias = Callable[[str, str], Awaitable[None]]
@@ -68,9 +80,12 @@ class SessionSteps:
     runtime: Runtime
     agent: Agent
     """The runner's own agent: nodes get a part of what it may use."""
-    open_worktrees: Callable[[Path, Path], Worktrees | None]
-    """Takes a workspace and the folder for its worktrees."""
+    ports: StepPorts
     worktrees: Path
+    """The folder for worktrees."""
+    is_trusted: bool = True
+    """A person has trusted the workflow, so its programs run without a question. Those of an
+    agent's own plan are judged like its calls."""
     run_id: str = ""
     budget: Budget | None = None
     on_session: OnSession = ignore_session
@@ -91,14 +106,17 @@ class SessionSteps:
         self.budget = await run_budget(runtime.log, run_id, limit_usd, runtime.budget)
 
     async def run_agent(self, step: AgentStep) -> StepResult:
-        agent = self._agent(step)
+        agent = node_agent(step, self.agent, self.runtime.models, self.ports.static_answers)
         history = ()
         if step.continues is not None:
             source = await self.runtime.resume(agent, step.continues)
             history = await source.history()
-        session = await self._open(agent, step.session_id, step.path, step.workspace, history)
+        options = self._agent_options(step)
+        session = await self._open(agent, step.session_id, step.path, options, history)
         await session.send(step.prompt, client_id="prompt")
-        result = await self._run(session)
+        result = await self._run(session, step.node.idle_timeout_ms)
+        if result is None:
+            return StepResult(status="failed", error=_IDLE, is_transient=True)
         if result.reason == "requires_action":
             return StepResult(status="waiting")
         if result.reason not in OK_REASONS:
@@ -121,31 +139,51 @@ class SessionSteps:
     async def run_program(self, step: ProgramStep) -> StepResult:
         command, variables = await to_thread.run_sync(self._program, step)
         base = self._options(step.workspace)
+        is_trusted = self.is_trusted or step.is_own
+        if not is_trusted and not {TOOL, ALL_TOOLS}.intersection(self.agent.built_ins):
+            raise InvalidInput(f"{step.path} is a program, and the agent has no {TOOL}")
         options = replace(
             base,
-            rules=(*base.rules, _TRUSTED_PROGRAM),
+            rules=(*base.rules, _TRUSTED_PROGRAM) if is_trusted else base.rules,
             program=ProgramOptions(variables=variables, max_output_bytes=_MAX_OUTPUT_BYTES),
+            server_names=(),
         )
-        agent = Agent(
-            name="program", model=NAME, built_ins=(TOOL,), memory="off", folder=self.agent.folder
-        )
-        session = await self._open(agent, step.session_id, step.path, None, (), options)
+        session = await self._open(self._program_agent, step.session_id, step.path, options)
         call: dict[str, object] = {"command": command}
         if step.timeout_ms is not None:
             call["timeout_ms"] = step.timeout_ms
         await session.send(msgspec.json.encode(call).decode(), client_id="prompt")
         result = await self._run(session)
-        if result.reason == "requires_action":
+        if result is None or result.reason == "requires_action":
             return StepResult(status="waiting")
         if result.reason not in OK_REASONS:
             return _failed(result)
         return await self._program_result(session, step)
 
+    async def notify(self, writer: Writer, message: str, kind: str) -> Sequence[HookRan]:
+        thread = Thread(id=writer.thread_id)
+        request = SetupRequest(
+            agent=self._program_agent,
+            thread=thread,
+            writer=writer,
+            log=self.runtime.log,
+            options=replace(self.runtime.options, server_names=()),
+        )
+        try:
+            async with self.runtime.toolbox_factory(request) as toolbox:
+                if "Notification" not in toolbox.hook_events:
+                    return ()
+                event = hook_events.notification(message, kind)
+                return (await toolbox.authorizer.run_hooks(thread, event)).hook_runs
+        except (InvalidInput, ToolEnvironmentError) as error:  # no reason to stop the run
+            request.options.warn(f"no hook could be run: {error}")
+            return ()
+
     async def open_worktree(self, name: str, workspace: Path | None) -> Path:
         workspace = workspace or self.runtime.options.workspace
         if workspace is None:
             raise InvalidInput("a worktree needs a workspace")
-        worktrees = self.open_worktrees(workspace, self.worktrees)
+        worktrees = self.ports.open_worktrees(workspace, self.worktrees)
         if worktrees is None:
             raise InvalidInput(f"{workspace} is not a git repository, so it has no worktrees")
         return (await worktrees.open(name)).path
@@ -180,16 +218,15 @@ class SessionSteps:
         agent: Agent,
         session_id: str,
         path: str,
-        workspace: Path | None,
+        options: RunOptions,
         history: Sequence[object] = (),
-        options: RunOptions | None = None,
     ) -> Session:
         base = self.runtime
         runtime = Runtime(
             base.log,
             base.models,
-            toolbox_factory=declared_tools(base.toolbox_factory),
-            options=options or self._options(workspace),
+            toolbox_factory=base.toolbox_factory,
+            options=options,
             budget=self.budget or base.budget,
             sender=base.sender,
         )
@@ -206,45 +243,43 @@ class SessionSteps:
         except SessionExists:
             return await runtime.resume(agent, session_id)
 
-    async def _run(self, session: Session) -> RunResult:
-        result = await session.run(on_approval=self.on_approval)
-        return result or await session.last_result()
+    async def _run(self, session: Session, idle_ms: int | None = None) -> RunResult | None:
+        """`None`: nothing has happened for so long."""
+        seconds = math.inf if idle_ms is None else idle_ms / 1000
+        with anyio.move_on_after(seconds) as scope:
+
+            def note_progress(_: object) -> None:
+                scope.deadline = anyio.current_time() + seconds
+
+            result = await session.run(
+                note_progress, tell=note_progress, on_approval=self.on_approval
+            )
+            return result or await session.last_result()
 
     def _options(self, workspace: Path | None) -> RunOptions:
         options = self.runtime.options
         return options if workspace is None else replace(options, workspace=workspace)
 
-    def _agent(self, step: AgentStep) -> Agent:
-        """The runner's agent with what the node declares: fewer tools, only its skills."""
-        node, workflow, base = step.node, step.workflow, self.agent
-        limits = base.limits
-        if node.max_budget_usd is not None:
-            cost = Decimal(str(node.max_budget_usd))
-            smaller = cost if limits.max_cost_usd is None else min(cost, limits.max_cost_usd)
-            limits = replace(limits, max_cost_usd=smaller)
-        wanted = (node.model or workflow.model, node.fallback_model or workflow.fallback_model)
-        names = [name for name in wanted if name is not None and not base.has_one_model]
-        related = [self.runtime.models.related(name, base.model) for name in names]
-        model = ",".join(related if wanted[0] and related else [base.model, *related])
-        effort = node.effort or workflow.effort
-        checks = [*base.checks]
-        if (schema := node.output_format) is not None:
-            checks.append(_format_check(schema))
-        prompt = step.system_prompt
-        if schema is not None:
-            prompt = f"{prompt or base.instructions}\n\n{_format_instruction(schema)}".strip()
+    def _agent_options(self, step: AgentStep) -> RunOptions:
+        options, node = self._options(step.workspace), step.node
+        denied = [PolicyRule(text=text, behavior="deny") for text in denied_tools(node, self.agent)]
+        servers = [item.server for item in self._toolsets(node)]
         return replace(
-            base,
-            name=_agent_name(node),
-            instructions=base.instructions if prompt is None else prompt,
-            model=model,
-            effort=base.effort if effort is None else cast("Effort", _effort(effort)),
-            built_ins=allowed_tools(base.built_ins, node),
-            skills=_declared_skills(base.skills, node),
-            subagents=[_subagent(name, entry) for name, entry in node.agents.items()],
-            limits=limits,
-            checks=checks,
-            version=None,
+            options,
+            mode=node_mode(node, self.agent) or options.mode,
+            rules=(*options.rules, *denied),
+            server_names=(*step.servers, *servers),
+        )
+
+    def _toolsets(self, node: Node) -> Sequence[McpServerTools]:
+        """Those of the agent that the node names: it has them itself."""
+        named = next((item for item in self.agent.subagents if item.name == node.agent), None)
+        return () if named is None or named.own is None else named.own.mcp_toolsets
+
+    @property
+    def _program_agent(self) -> Agent:
+        return Agent(
+            name="program", model=NAME, built_ins=(TOOL,), memory="off", folder=self.agent.folder
         )
 
     def _program(self, step: ProgramStep) -> tuple[str, dict[str, str]]:
@@ -316,77 +351,6 @@ def _prepare(root: Path, name: str, before: str | None) -> None:
     ignore = folder / ".gitignore"
     with suppress(FileExistsError), ignore.open("x", encoding="ascii") as file:
         file.write("*\n")  # a link in its place is not followed
-
-
-def declared_tools(factory: ToolboxFactory) -> ToolboxFactory:
-    """The toolbox without tools of MCP servers: a node has what it declares."""
-
-    @asynccontextmanager
-    async def open_toolbox(setup: SetupRequest) -> AsyncGenerator[Toolbox, None]:
-        async with factory(setup) as toolbox:
-            tools = [tool for tool in toolbox.tools if not tool.spec.name.startswith("mcp__")]
-            yield replace(toolbox, tools=tools, changes=None)
-
-    return open_toolbox
-
-
-def allowed_tools(built_ins: Sequence[str], node: Node) -> tuple[str, ...]:
-    """The built-in tools of a node: those that it names, of those that its runner has. An entry
-    with a pattern allows nothing, since the pattern could not be kept."""
-    allowed = tuple(built_ins)
-    if node.allowed_tools is not None:
-        names = [canonical_name(item) for item in node.allowed_tools if "(" not in item]
-        allowed = tuple(name for name in names if name in built_ins or "*" in built_ins)
-    denied = {canonical_name(item.partition("(")[0].strip()) for item in node.denied_tools}
-    return allowed if not denied else tuple(item for item in allowed if item not in denied)
-
-
-def _declared_skills(skills: Sequence[Skill], node: Node) -> list[Skill]:
-    found = [skill for skill in skills if skill.name in node.skills]
-    missing = set(node.skills) - {skill.name for skill in found}
-    if missing:
-        raise InvalidInput(f"there is no trusted skill {sorted(missing)[0]}")
-    return found
-
-
-def _subagent(name: str, entry: dict[str, object]) -> Subagent:
-    tools, model = entry.get("tools"), entry.get("model")
-    return Subagent(
-        name=name,
-        description=str(entry.get("description") or name),
-        prompt=str(entry.get("prompt") or ""),
-        model=model if isinstance(model, str) else None,
-        tools=tuple(map(str, cast("list[object]", tools))) if isinstance(tools, list) else None,
-    )
-
-
-def _agent_name(node: Node) -> str:
-    return node.id[:60]
-
-
-def _effort(effort: str) -> str:
-    return "low" if effort == "minimal" else effort if effort in EFFORTS else "none"
-
-
-def _format_instruction(schema: dict[str, object]) -> str:
-    text = msgspec.json.encode(schema).decode()
-    return f"Answer with one JSON value that fits this JSON Schema, and nothing else:\n{text}"
-
-
-def _format_check(schema: dict[str, object]) -> Callable[[str], str | None]:
-    def output_format(text: str) -> str | None:
-        problem = format_problem(schema, text)
-        return None if problem is None else f"{problem}. {_format_instruction(schema)}"
-
-    return output_format
-
-
-def format_problem(schema: dict[str, object], text: str) -> str | None:
-    """Why an answer is not a value of the schema."""
-    value = parse_json(text)
-    if value is None:
-        return "the answer is not JSON"
-    return next(schema_problems(value, supported_keywords(schema), "the answer"), None)
 
 
 def _failed(result: RunResult) -> StepResult:

@@ -3,12 +3,18 @@ a real run, stubs in a dry run, recordings in a test."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
+from mainspring.core.events import HookRan
+from mainspring.core.hook import HookEventName, HookResult
+from mainspring.core.ports import Worktrees
+from mainspring.log.writer import Writer
 from mainspring.runtime.workflows.format.definition import Node, Workflow
 
 StepStatus: TypeAlias = Literal["completed", "failed", "waiting", "cancelled"]
@@ -27,6 +33,8 @@ class AgentStep(Struct, frozen=True, kw_only=True):
     system_prompt: str | None = None
     continues: str | None = None
     """The session whose conversation it continues."""
+    servers: tuple[str, ...] = ()
+    """The MCP servers that the node declares."""
 
 
 class ProgramStep(Struct, frozen=True, kw_only=True):
@@ -38,6 +46,8 @@ class ProgramStep(Struct, frozen=True, kw_only=True):
     session_id: str
     workspace: Path | None
     timeout_ms: int | None = None
+    is_own: bool = False
+    """It is a program of the engine, not of the workflow."""
 
 
 class StepResult(Struct, frozen=True, kw_only=True):
@@ -48,6 +58,23 @@ class StepResult(Struct, frozen=True, kw_only=True):
     is_transient: bool = False
     """The same step may succeed later."""
     cost_usd: Decimal = Decimal(0)
+
+
+StaticAnswers: TypeAlias = Callable[
+    [Mapping[str, object]],
+    Sequence[tuple[HookEventName, Callable[[Collection[str]], HookResult | None]]],
+]
+"""Reads the field `hooks` of a node: events, and what to answer for a subject with these names. No
+answer allows a call."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepPorts:
+    """What the composition root provides to run nodes."""
+
+    open_worktrees: Callable[[Path, Path], Worktrees | None]
+    """Takes a workspace and the folder for its worktrees."""
+    static_answers: StaticAnswers
 
 
 class StepRunner(Protocol):
@@ -75,6 +102,10 @@ class StepRunner(Protocol):
 
     async def wait(self, seconds: float) -> None:
         """Wait before a node is tried again."""
+        ...
+
+    async def notify(self, writer: Writer, message: str, kind: str) -> Sequence[HookRan]:
+        """Run the runner's `Notification` hooks for a run, whose log `writer` writes."""
         ...
 
     async def changed_files(self, session_id: str) -> bool:

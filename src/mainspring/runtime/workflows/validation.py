@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -115,7 +114,11 @@ def _file_issues(files: WorkflowFiles, item: WorkflowFile, node: Node) -> Iterat
         yield _issue("error", node, f"Named script '{name}' not found in .archon/scripts/")
     if node.kind in ("include", "workflow"):
         yield from _target_issues(files, node)
-    yield from _server_issues(files, node, node.mcp) if node.mcp is not None else ()
+    if node.mcp is not None:
+        try:
+            files.server_names(node.mcp)
+        except InvalidInput as error:
+            yield _issue("error", node, str(error))
     if node.runtime == "bun" and node.deps:
         text = "'deps' is ignored for bun runtime (bun auto-installs packages at runtime)"
         yield _issue("warning", node, text)
@@ -128,20 +131,6 @@ def _target_issues(files: WorkflowFiles, node: Node) -> Iterator[WorkflowIssue]:
         yield _issue("note", node, f"there is no workflow {node.text} here")
     except InvalidInput as error:
         yield _issue("error", node, f"workflow {node.text}: {error}")
-
-
-def _server_issues(files: WorkflowFiles, node: Node, name: str) -> Iterator[WorkflowIssue]:
-    path = files.root / name
-    if not path.is_file():
-        yield _issue("error", node, f"MCP config file not found: '{name}'")
-        return
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        yield _issue("error", node, f"MCP config file '{name}' contains invalid JSON")
-        return
-    if not isinstance(content, dict):
-        yield _issue("error", node, f"MCP config file '{name}' must be a JSON object")
 
 
 def _model_issues(node: Node | None, model: str | None) -> Iterator[WorkflowIssue]:

@@ -3,6 +3,7 @@ home. A project's files are only text until somebody trusts them, by hash, as th
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,6 +13,7 @@ from typing import Literal, TypeAlias
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.error_table import with_hints
 from mainspring.files.atomic_file import read_bounded
+from mainspring.runtime.definition_files.json_file import as_object
 from mainspring.runtime.packages.trust_pins import TrustPin, TrustPins
 from mainspring.runtime.workflows.format.definition import Node, Workflow, all_nodes
 from mainspring.runtime.workflows.format.node_reader import is_command_name
@@ -97,6 +99,7 @@ class WorkflowFiles:
         workflows: dict[str, str] = {}
         commands: dict[str, str] = {}
         scripts: dict[str, str] = {}
+        servers: dict[str, tuple[str, ...]] = {}
         files: dict[str, str] = {}
         pending = [workflow]
         for item in pending:
@@ -110,16 +113,19 @@ class WorkflowFiles:
                     raise InvalidInput(f"{item.name}: there is no {kind} {name}")
                 texts[name] = _text(path)
                 files[f"{kind} {name}"] = self._shown(path)
+            nodes = all_nodes(item.read.workflow.nodes)
+            for name in (node.mcp for node in nodes if node.mcp is not None):
+                servers[name] = self.server_names(name)
+                files[f"servers {name}"] = self._shown(self.root / name)
             pending += [
-                self.find(node.text)
-                for node in all_nodes(item.read.workflow.nodes)
-                if node.kind in ("include", "workflow")
+                self.find(node.text) for node in nodes if node.kind in ("include", "workflow")
             ]
         return RunFiles(
             main=workflow.name,
             workflows=workflows,
             commands=commands,
             scripts=scripts,
+            servers=servers,
             files=files,
         )
 
@@ -130,6 +136,23 @@ class WorkflowFiles:
                 yield "command", name, self.command_file(name, item.pack)
             if (script := script_name(node)) is not None:
                 yield "script", script, self.script_file(script, node.runtime or "bun", item.pack)
+
+    def server_names(self, name: str) -> tuple[str, ...]:
+        """The MCP servers in a file that a node names. Only their names count: a node gets those
+        that its runner has, as they are in the runner's settings.
+
+        Raises: InvalidInput.
+        """
+        path = self.root / name
+        if not path.is_file() or not path.resolve().is_relative_to(self.root.resolve()):
+            raise InvalidInput(f"MCP config file not found: '{name}'")
+        try:
+            content = as_object(json.loads(_text(path)))
+        except (ValueError, RecursionError) as error:
+            raise InvalidInput(f"MCP config file '{name}' contains invalid JSON") from error
+        if content is None:
+            raise InvalidInput(f"MCP config file '{name}' must be a JSON object")
+        return tuple(as_object(content.get("mcpServers")) or content)
 
     def trust(self, workflow: WorkflowFile, files: RunFiles) -> Trust:
         """Whether a workflow, with everything that it uses, may run."""
@@ -142,6 +165,18 @@ class WorkflowFiles:
         if pin is None:
             return "unknown"
         return "trusted" if pin.hash == files.hash else "changed"
+
+    def trusted(self, name: str) -> RunFiles:
+        """A workflow that may run.
+
+        Raises: NotFound. InvalidInput: it is not valid, or nobody trusts it as it is now.
+        """
+        workflow = self.find(name)
+        files = self.collect(workflow)
+        if self.trust(workflow, files) not in ("user", "trusted"):
+            refusal = InvalidInput(f"workflow {workflow.name} is not trusted as it is now")
+            raise with_hints(refusal, f"read it, then: mainspring workflow trust {workflow.name}")
+        return files
 
     def pin(self, workflow: WorkflowFile, files: RunFiles, when: datetime) -> None:
         """Trust a workflow and everything that it uses, as it is now."""
@@ -202,6 +237,21 @@ class WorkflowFiles:
 
     def _pins(self) -> TrustPins:
         return TrustPins(self.home / PINS_FILE)
+
+
+def base_branch(folder: Path) -> str | None:
+    """The main branch of a repository, or the one that is checked out. Blocks."""
+    for file, start in (
+        (".git/refs/remotes/origin/HEAD", "ref: refs/remotes/origin/"),
+        (".git/HEAD", "ref: refs/heads/"),
+    ):
+        try:
+            text = (read_bounded(folder / file) or b"").decode("utf-8", "replace").strip()
+        except InvalidInput:  # it is no plain file
+            continue
+        if text.startswith(start):
+            return text.removeprefix(start)
+    return None
 
 
 def command_names(node: Node) -> list[str]:

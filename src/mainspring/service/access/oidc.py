@@ -76,6 +76,10 @@ class IssuerKeySet(Struct, eq=False):
             self._keys, self._fetched = keys, now
 
 
+_MAX_SUBJECT = 255
+"""Characters, as OpenID Connect has it: people are told apart by the whole of it."""
+
+
 class IssuedTokens:
     """The `TokenVerifier` of the authenticator."""
 
@@ -147,7 +151,9 @@ def _parse_jwks(raw: bytes) -> Mapping[str, jwt.PyJWK]:
 
 
 def _principal(issuer: OidcIssuer, claims: Mapping[str, Any]) -> Principal:
-    subject = str(claims["sub"])[:256]
+    subject = str(claims["sub"])
+    if not subject.strip() or len(subject) > _MAX_SUBJECT:
+        raise Unauthenticated("the token is invalid: its subject is empty or too long")
     name = str(_claim(claims, issuer.name_claim) or subject)[:256]
     return Principal(
         tenant=_tenant(issuer, claims),

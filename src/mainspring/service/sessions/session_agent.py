@@ -192,6 +192,23 @@ def may_use_inline_agents(agent: SessionAgent) -> bool:
             return False
 
 
+def workflow_delegation(agent: SessionAgent) -> SessionDelegation | None:
+    """The agents that plans of workflows may use; `None` if the agent may start none."""
+    match agent.multiagent:
+        case SessionMultiagent20261001(workflows=SessionDelegation() as delegation):
+            return delegation
+        case _:
+            return None
+
+
+def workflow_agent(agent: SessionAgent, delegation: SessionDelegation) -> SessionAgent:
+    """The agent of a run that an agent starts: itself, with the agents that plans may use."""
+    members = SessionMultiagent20261001(
+        advisor=Disabled(), subagents=delegation, workflows=Disabled()
+    )
+    return replace(agent, multiagent=members)
+
+
 def models_of(agent: SessionAgent) -> frozenset[str]:
     """All models that the session may use."""
     members = _all_thread_agents(agent.multiagent)

@@ -63,8 +63,16 @@ class SessionRecord(Struct, frozen=True, kw_only=True):
     """`None` if the session was created before origins were recorded."""
     workflow_run_id: str | None = None
     """Of the run of a workflow and of the sessions of its nodes: the id of the run."""
+    started_by: str | None = None
+    """Of a run that an agent started, and of the sessions of its nodes: the agent's session, in
+    whose workspace they work."""
     archived_at: datetime | None = None
     archived_threads: dict[str, datetime] = {}
+
+    @property
+    def workspace_name(self) -> str:
+        """The name of the folder of its workspace."""
+        return self.started_by or self.id
 
 
 class AcceptedRequest(Struct, frozen=True, kw_only=True):

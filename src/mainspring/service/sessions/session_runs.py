@@ -18,6 +18,8 @@ from mainspring.core.errors import InvalidInput, NotFound, StoreUnavailable
 from mainspring.core.model import Delta
 from mainspring.core.ports import Credential, Seal
 from mainspring.core.sender import Sender
+from mainspring.core.tool import Tool
+from mainspring.harness.budget import Budget
 from mainspring.harness.toolbox import Toolbox
 from mainspring.log.event_chain import Scrub
 from mainspring.log.lru_cache import LruCache
@@ -30,6 +32,7 @@ from mainspring.runtime.session.session import Runtime, Session
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.runtime.session_context import Models, SetupRequest, ToolboxFactory
 from mainspring.runtime.settings.pinned_policy import has_end_hooks
+from mainspring.runtime.workflows.run_budget import LimitLedger, requests_usd
 from mainspring.service.access.budget_ledger import DailyBudgetLedger
 from mainspring.service.access.kill_switch import Halts
 from mainspring.service.jobs.dispatcher import Job
@@ -39,6 +42,7 @@ from mainspring.service.resources.environments import CloudConfig
 from mainspring.service.sessions.agent_mapper import MappedSession, SessionSpec, map_session
 from mainspring.service.sessions.events.preview_deltas import Deltas, PreviewPublisher
 from mainspring.service.sessions.resource_types import SessionResource, StoreResource, token_context
+from mainspring.service.sessions.session_agent import workflow_delegation
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.workspaces.session_mounts import (
     ForkSource,
@@ -94,6 +98,18 @@ class RunsWorkflows(Protocol):
         ...
 
 
+class StartsWorkflows(Protocol):
+    async def reserved_usd(self, tenant: str, session_id: str) -> Decimal:
+        """What the runs of a session have cost, and may still cost."""
+        ...
+
+    def tools(
+        self, tenant: str, record: SessionRecord, log: SessionLog, spending: LimitLedger | None
+    ) -> Sequence[Tool]:
+        """The tools with which the agent of a session starts and stops runs of workflows."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunServices:
     """The parts of the service that a run needs."""
@@ -116,6 +132,7 @@ class RunServices:
     memory_stores: MountedStores
     expiry: WorkspaceExpiry
     workflow_runner: RunsWorkflows
+    agent_workflows: StartsWorkflows
     before_idle: Callable[[str, SessionRecord], Awaitable[None]]
     """Called with tenant and session; stores what clients expect when they see the session idle."""
     reschedule: Callable[[str, str, int], Awaitable[None]]
@@ -213,7 +230,7 @@ class SessionRuns:
             self._services.deltas, log_row, scrub=redaction.scrub, passages=redaction.passages
         )
         stores = mounted_stores(_mounted_resources(record))
-        place = (tenant, run_id, self._services.workspaces / run_id, stores)
+        place = (tenant, run_id, self._services.workspaces / record.workspace_name, stores)
         runtime = prepared.runtime
         runtime.toolbox_factory = partial(self._open_node_toolbox, tenant)
         async with run_in_background(lambda: self._stop_when_halted(tenant, record)):
@@ -262,22 +279,40 @@ class SessionRuns:
         await self._require_running(tenant, record)
         usable = await self._services.credentials.usable(tenant, record.vault_ids)
         redaction = self._redaction_for(usable) if usable else self._redaction
-        workspace = self._services.workspaces / record.id
+        workspace = self._services.workspaces / record.workspace_name
         if log_row.parent_id is not None:
             source = None
             if record.workflow_run_id is not None:
                 source = await self._services.workflow_runner.fork_source(tenant, record.id)
             await self._services.forks.create(log_row, record.resources, workspace, source)
         mapped = await self._map(tenant, record, log_row, usable)
+        log = SessionLog(self._store, scrub=redaction.scrub)
+        budget = self._services.ledger.budget(tenant, record.created_by.key_id)
+        spending = await self._spending(tenant, record, log, budget)
         runtime = Runtime(
-            SessionLog(self._store, scrub=redaction.scrub),
+            log,
             self._models,
-            toolbox_factory=partial(self._open_toolbox, tenant, record),
+            toolbox_factory=partial(self._open_toolbox, tenant, record, spending),
             options=mapped.options,
-            budget=self._services.ledger.budget(tenant, record.created_by.key_id),
+            budget=budget if spending is None else replace(budget, ledger=spending),
             sender=_WORKER,
         )
         return _PreparedRun(agent=mapped.agent, runtime=runtime, redaction=redaction)
+
+    async def _spending(
+        self, tenant: str, record: SessionRecord, log: SessionLog, budget: Budget
+    ) -> LimitLedger | None:
+        """The budget of a session that shares it with the runs that its agent starts."""
+        if record.budget is None or workflow_delegation(record.agent) is None:
+            return None
+        total = int(record.budget.max_list_cost.amount) * _CENT
+        reserved = await self._services.agent_workflows.reserved_usd(tenant, record.id)
+        return LimitLedger(
+            limit_usd=total - reserved,
+            spent_usd=await requests_usd(log, record.id),
+            payers=budget.ledger,
+            owner="session",
+        )
 
     async def _require_running(self, tenant: str, record: SessionRecord) -> None:
         if why := await self._services.halts.why_stopped(tenant, record.agent.id):
@@ -296,7 +331,7 @@ class SessionRuns:
         log_row: SessionRow,
         credentials: Sequence[SessionCredential],
     ) -> MappedSession:
-        workspace = self._services.workspaces / record.id
+        workspace = self._services.workspaces / record.workspace_name
         is_expired = await self._require_here(tenant, log_row, workspace)
         unseal = self._services.seal.unseal
         tokens = {
@@ -357,10 +392,14 @@ class SessionRuns:
 
     @asynccontextmanager
     async def _open_toolbox(
-        self, tenant: str, record: SessionRecord, setup: SetupRequest
+        self,
+        tenant: str,
+        record: SessionRecord,
+        spending: LimitLedger | None,
+        setup: SetupRequest,
     ) -> AsyncGenerator[Toolbox, None]:
         stores = mounted_stores(_mounted_resources(record))
-        place = (tenant, record.id, self._services.workspaces / record.id, stores)
+        place = (tenant, record.id, self._services.workspaces / record.workspace_name, stores)
         if stores:
             await self._services.memory_stores.put(*place)
 
@@ -371,7 +410,11 @@ class SessionRuns:
 
         async with self._toolbox_factory(setup) as toolbox:
             reschedule = partial(self._services.reschedule, tenant, record.id)
-            yield replace(toolbox, before_idle=before_idle, reschedule=reschedule)
+            tools = toolbox.tools
+            if setup.subagent is None and isinstance(record.environment, CloudConfig):
+                starts = self._services.agent_workflows
+                tools = [*tools, *starts.tools(tenant, record, setup.log, spending)]
+            yield replace(toolbox, tools=tools, before_idle=before_idle, reschedule=reschedule)
         await self._services.after_run(tenant, record)
 
     @asynccontextmanager

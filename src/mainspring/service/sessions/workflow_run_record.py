@@ -26,10 +26,18 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     parallel: int = PARALLEL
     max_cost_usd: str | None = None
     key: str | None = None
+    session_id: str | None = None
+    """The session whose agent has started it."""
+    cost_usd: str = "0"
+    """As it was when a worker last let go of it."""
     fork_source: str | None = None
     """Of a fork: the session whose files it began with."""
     fork_seq: int = 0
     """After which event of that session."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.status in ("completed", "failed", "cancelled")
 
     @property
     def limits(self) -> RunLimits:
@@ -42,4 +50,6 @@ def run_records(records: Records) -> Repository[RunRecord]:
 
 
 def _index_columns(run: RunRecord) -> IndexColumns:
-    return IndexColumns(parent=run.workflow, label=run.status, created=run.created_at)
+    return IndexColumns(
+        parent=run.session_id or run.workflow, label=run.status, created=run.created_at
+    )

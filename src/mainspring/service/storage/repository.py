@@ -232,7 +232,7 @@ class Repository(Generic[T]):
             return cached[1]
         try:
             entity = self._decoder.decode(row.body)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise unreadable_record(row) from error
         self._decoded.put(row.id, (row.body, entity))
         return entity

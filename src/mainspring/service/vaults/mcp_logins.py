@@ -174,7 +174,13 @@ class McpLogins:
         try:
             sealed = base64.urlsafe_b64decode(state[:_MAX_STATE_CHARS].encode())
             login = _PENDING.decode(self.seal.unseal(sealed, _CONTEXT))
-        except (binascii.Error, ValueError, StoreCorrupt, msgspec.MsgspecError) as error:
+        except (
+            binascii.Error,
+            ValueError,
+            StoreCorrupt,
+            msgspec.MsgspecError,
+            RecursionError,
+        ) as error:
             raise InvalidInput("this link was not created here") from error
         if self.clock() > login.until:
             raise InvalidInput("the link has expired; request another one")

@@ -92,7 +92,7 @@ def parse_grant(reply: HttpReply) -> TokenGrant | None:
         return None
     try:
         token_grant = _GRANT_DECODER.decode(reply.body)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
     return token_grant if token_grant.access_token else None
 

@@ -14,15 +14,16 @@ from msgspec.structs import replace
 from mainspring.core.envelope import Event
 from mainspring.core.errors import AlreadyExists
 from mainspring.core.lazy_module import LazyModule
-from mainspring.core.ports import Worktrees
 from mainspring.core.sender import Origin
 from mainspring.log.store import Store
 from mainspring.runtime.agent import Agent
 from mainspring.runtime.session.session import Runtime
+from mainspring.runtime.workflows.step_runner import StepPorts
 from mainspring.service.sessions.session_record import SessionRecord
 from mainspring.service.sessions.workflow_run_record import run_records
 from mainspring.service.sessions.workspaces.session_mounts import ForkSource
 from mainspring.service.storage.repository import Repository
+from mainspring.service.workflows.agent_workflows import AgentWorkflows
 
 if TYPE_CHECKING:
     from mainspring.runtime.workflows import engine, session_steps
@@ -37,7 +38,8 @@ class WorkflowRunner:
     sessions: Repository[SessionRecord]
     worktrees: Path
     """The folder for the worktrees of all runs."""
-    open_worktrees: Callable[[Path, Path], Worktrees | None]
+    step_ports: StepPorts
+    agent_workflows: AgentWorkflows
 
     async def fork_source(self, tenant: str, run_id: str) -> ForkSource | None:
         run = await run_records(self.store.records).get(tenant, run_id)
@@ -76,13 +78,19 @@ class WorkflowRunner:
         steps = session_steps.SessionSteps(
             runtime=runtime,
             agent=agent,
-            open_worktrees=self.open_worktrees,
+            ports=self.step_ports,
             worktrees=self.worktrees,
+            is_trusted=run.session_id is None,
             on_session=add_record,
         )
+        await self.agent_workflows.note_start(runtime.log, tenant, run)
         await steps.begin(record.id, run.limits.max_cost_usd)
         state = await engine.run_workflow(
             runtime.log, record.id, steps, limits=run.limits, on_event=on_event
         )
-        if state.status != run.status:
-            await runs.update(tenant, run.id, lambda item: replace(item, status=state.status))
+        cost = str(state.cost_usd)
+        if (state.status, cost) != (run.status, run.cost_usd):
+            await runs.update(
+                tenant, run.id, lambda item: replace(item, status=state.status, cost_usd=cost)
+            )
+        await self.agent_workflows.note_stop(runtime.log, tenant, run, state)

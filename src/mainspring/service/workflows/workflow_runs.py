@@ -369,10 +369,12 @@ class WorkflowRuns:
     async def fork(self, principal: Principal, run_id: str, request: ForkRun) -> RunView:
         """A run with the history of another one, which a worker continues at once.
 
-        Raises: NotFound. InvalidInput: the node has not started.
+        Raises: NotFound. InvalidInput: the node has not started, or an agent has started the run.
         """
         state, _ = await self._load(principal, run_id)
         record = await self.sessions.record(principal, run_id)
+        if record.started_by is not None:
+            raise InvalidInput(f"run {run_id} works in the workspace of its session's agent")
         runs = run_records(self.sessions.repository.records)
         run = await runs.get(principal.tenant, run_id)
         now, fork_id = self.sessions.clock(), ids.new_id(ids.SESSION)

@@ -27,6 +27,7 @@ from mainspring.capabilities.mcp.login.oauth_documents import (
     error_of,
     is_resource,
     metadata_places,
+    printable_error,
 )
 from mainspring.core.errors import McpFailed, NetworkRefused
 from mainspring.core.ports import HttpReply
@@ -371,7 +372,7 @@ def _code_of(back: str, *, state: str, pending: PendingGrant) -> str:
     ):
         raise McpFailed("the answer is from another authorization server (iss)")
     if "error" in query:
-        raise McpFailed(f"not authorized: {query['error']:.100}")
+        raise McpFailed(f"not authorized: {printable_error(query['error'])}")
     if not query.get("code"):
         raise McpFailed("the answer of the authorization server has no code")
     return query["code"]

@@ -5,18 +5,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Meta, Struct, UnsetType
 
 from mainspring.core.errors import McpFailed
 from mainspring.core.ports import HttpReply
 
 DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
+_UNPRINTABLE = re.compile(r"[^\x21-\x7e]")
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _T = TypeVar("_T", bound=Struct)
+VisibleText: TypeAlias = Annotated[str, Meta(pattern=r"^[\x20-\x7e]{0,16384}\Z")]
+"""What RFC 6749 allows in tokens and ids of clients, and headers can carry."""
 
 
 class ClientConfig(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,14 +64,14 @@ class AuthorizationServer(Struct, frozen=True):
 
 
 class RegisteredClient(Struct, frozen=True):
-    client_id: str
-    client_secret: str | None = None
+    client_id: VisibleText
+    client_secret: VisibleText | None = None
     token_endpoint_auth_method: str | None = None
 
 
 class TokenResponse(Struct, frozen=True):
-    access_token: str
-    refresh_token: str | None = None
+    access_token: VisibleText
+    refresh_token: VisibleText | None = None
     expires_in: float | None = None
     scope: str | None = None
     token_type: str = "Bearer"
@@ -96,6 +99,8 @@ def is_resource(url: str, resource: str) -> bool:
 
 
 def check_url(url: str) -> None:
+    if _UNPRINTABLE.search(url) is not None:
+        raise McpFailed("an address of its authorization has characters that no address has")
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""
@@ -122,7 +127,12 @@ def error_code(reply: HttpReply) -> str:
     """Empty if there is none."""
     try:
         fields = msgspec.json.decode(reply.body, type=dict[str, object])
-    except (msgspec.MsgspecError, UnicodeError):
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
         return ""
     error = fields.get("error")
-    return error if isinstance(error, str) and re.fullmatch(r"[a-z_]{1,60}", error) else ""
+    return printable_error(error) if isinstance(error, str) else ""
+
+
+def printable_error(code: str) -> str:
+    """The code of an error, if it looks like one."""
+    return code if re.fullmatch(r"[a-z_]{1,60}", code) else ""

@@ -377,7 +377,7 @@ class PackageCache:
         try:
             content = read_bounded(file, max_bytes=_MAX_PIN_BYTES)
             return None if content is None else msgspec.json.decode(content, type=_Pin)
-        except (msgspec.MsgspecError, InvalidInput) as error:
+        except (msgspec.MsgspecError, InvalidInput, RecursionError) as error:
             raise McpFailed(f"{file}: {error}; remove it to pin its packages again") from error
 
 
@@ -432,7 +432,7 @@ def _main_program(folder: Path, package: str) -> str:
     own = package.rpartition("/")[2]
     try:
         fields = cast("object", msgspec.json.decode((folder / "package.json").read_bytes()))
-    except (OSError, msgspec.MsgspecError) as error:
+    except (OSError, msgspec.MsgspecError, RecursionError) as error:
         raise McpFailed(f"the package {package} cannot be read") from error
     programs = cast("dict[str, object]", fields).get("bin") if isinstance(fields, dict) else None
     names = list(cast("dict[str, object]", programs)) if isinstance(programs, dict) else [own]

@@ -74,7 +74,7 @@ class McpConnection:
         """Cancel a request; unknown or finished ones are ignored."""
         try:
             id_ = msgspec.json.decode(params, type=CancelledParams).request_id
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return
         if (scope := self._requests.get(id_)) is not None:
             scope.cancel()

@@ -167,7 +167,7 @@ class Exchange:
         answers = await self.ask({key: elicitation(message, schema)}, note=note)
         try:
             return msgspec.json.decode(answers[key], type=ElicitResult)
-        except msgspec.MsgspecError:
+        except (msgspec.MsgspecError, RecursionError):
             return ElicitResult(action="cancel")
 
 

@@ -87,7 +87,7 @@ class HelperHeaders:
             printed = msgspec.json.decode(await self._run(), type=dict[str, str])
         except InvalidInput as error:
             raise McpFailed(str(error), needs_auth=True) from error
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             text = "headersHelper: it must print a JSON object of headers, and nothing else"
             raise McpFailed(text, needs_auth=True) from error
         for name, value in printed.items():

@@ -31,6 +31,7 @@ from mainspring.capabilities.sandbox.backends.seccomp import seccomp_program
 from mainspring.capabilities.sandbox.backends.session_uids import session_uid
 from mainspring.capabilities.sandbox.wire import pack
 from mainspring.core.ports import IsolationLevel
+from mainspring.core.workspace_aliases import aliased_folder
 
 OPTIONAL = frozenset(("--disable-userns", "--hostname"))
 """Flags that some machines do not allow; seccomp has the same effect."""
@@ -257,7 +258,8 @@ def _aliases(spec: SandboxSpec, mounted: Sequence[Path]) -> Iterator[str]:
     for alias in spec.aliases:
         is_free = not any(alias.is_relative_to(p) or p.is_relative_to(alias) for p in mounted)
         if is_free:
-            yield from ("--symlink", str(spec.workspace), str(alias))
+            target = spec.workspace / aliased_folder(str(alias))
+            yield from ("--symlink", str(target), str(alias))
 
 
 def _identity(files: _Files, workspace: Path) -> Iterator[str]:

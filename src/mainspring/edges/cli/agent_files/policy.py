@@ -377,7 +377,7 @@ def _load_policy(settings: Settings) -> LoadedPolicy:
 def _parse_object(text: str) -> dict[str, object]:
     try:
         return msgspec.json.decode(text, type=dict[str, object])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidInput(f"--input is not a JSON object: {error}") from error
 
 

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 import anyio
 from anyio.abc import TaskGroup
 
-from mainspring.config import FOLDER, Settings, is_postgres
-from mainspring.core import events
+from mainspring.config import Settings
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
 from mainspring.core.errors import InvalidInput, MainspringError
@@ -25,6 +24,7 @@ from mainspring.edges.cli.chat.slash_output import (
     print_unknown_command,
     print_without_session,
 )
+from mainspring.edges.cli.chat.steering import Steering
 from mainspring.edges.cli.render.event_summary import short_id
 from mainspring.edges.cli.render.printing import Screen
 from mainspring.edges.cli.run.run_arguments import RunArguments
@@ -54,6 +54,7 @@ from mainspring.runtime.slash_commands import (
     available_commands,
     mode_of,
     mode_update,
+    named_command,
     parse_command,
     run_command,
     unescape_message,
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
         chat_memory,
         chat_servers,
         chat_sessions,
+        chat_setup,
         chat_shell,
         mentions,
     )
@@ -74,6 +76,7 @@ if TYPE_CHECKING:
     from mainspring.edges.cli.run import input_loop, line_completion
 else:
     chat_sessions = LazyModule("mainspring.edges.cli.chat.chat_sessions")
+    chat_setup = LazyModule("mainspring.edges.cli.chat.chat_setup")
     chat_shell = LazyModule("mainspring.edges.cli.chat.chat_shell")
     input_loop = LazyModule("mainspring.edges.cli.run.input_loop")
     line_completion = LazyModule("mainspring.edges.cli.run.line_completion")
@@ -85,9 +88,8 @@ else:
 INTERRUPTED = 130  # a shell's status after SIGINT: 128 + 2
 _CYCLED_MODES: tuple[Mode, ...] = ("default", "acceptEdits", "plan")
 """Shift-Tab goes from one to the next."""
-_TAKE_BACK_SECONDS = 2.0
-"""How long a message that was typed while a tool runs can be taken back: long enough to press a
-key."""
+_NEARLY_FULL = 0.8
+"""The share of the context window from which a hint is shown: compaction is not far."""
 _COMMANDS_BEFORE_SESSION = ("plan", "mode")
 """Commands that can begin a session; the others need one."""
 
@@ -99,21 +101,16 @@ async def chat(settings: Settings, *, arguments: RunArguments) -> int:
         folder = Path(settings.folder, options.workspace or ".")
         commands = settings_commands(settings, runner.loaded_policy)
         status = StatusLine(folder, commands if commands.status_line is not None else None)
-        sources = None
+        sources = history = None
         if keyboard.can_redraw:
+            history = line_completion.history_file(settings)
             sources = line_completion.open_sources(
                 folder, commands=lambda: available_commands(chat.agent), status=lambda: status.text
             )
-        async with keyboard.opened(sources, _history_file(settings)), background_tasks() as group:
+        async with keyboard.opened(sources, history), background_tasks() as group:
             chat = _Chat(settings, options, runner, keyboard, status, group)
             with runner.notices.redirected_to(chat.print_line):
                 return await chat.run()
-
-
-def _history_file(settings: Settings) -> Path:
-    is_server = is_postgres(settings.store)
-    place = Path(settings.folder) / FOLDER if is_server else Path(settings.store).parent
-    return place / "chat_history"
 
 
 class _Chat:
@@ -130,10 +127,8 @@ class _Chat:
         """What keys start while something else goes on."""
         self._mode: Mode | None = None
         """Chosen with Shift-Tab before the session begins."""
-        self._steer_lock = anyio.Lock()
-        self._running_calls: set[str] = set()
-        self._has_steered = False
-        """Whether messages were sent into the run that goes on."""
+        self._shells = chat_shell.ShellCommands(group, keyboard, status.folder)
+        self._steering = Steering(keyboard, self._steer)
         self._status = status
         self._corrections = Corrections()
         self._pending: list[str] = []
@@ -147,10 +142,14 @@ class _Chat:
         self._notes = Screen(settings, stderr=True)
         self._presses = 0
         self._has_shown_mode = False
+        self._has_hinted = False
         if keyboard.loop is not None:
             keyboard.loop.actions = {
                 "s-tab": self._start(self._cycle_mode),
-                input_loop.QUEUED: self._start(self._steer_soon),
+                "c-b": self._shells.move_to_background,
+                "c-t": self._start(self._show_tasks),
+                "c-o": self._start(self._show_transcript),
+                input_loop.QUEUED: self._start(self._steering.send_soon),
             }
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> Callable[[], None]:
@@ -191,6 +190,11 @@ class _Chat:
             self._keyboard.loop.redraw_soon()
         if warning is not None:
             self.print_line(warning, "yellow")
+        share = self._status.context or 0
+        if share >= _NEARLY_FULL and not self._has_hinted:
+            hint = "/compact summarizes older messages, /clear begins a new session"
+            self.print_line(f"context {share:.0%} full: {hint}", "yellow")
+        self._has_hinted = share >= _NEARLY_FULL
 
     async def _read_and_reply(self) -> int | None:
         """Read one message and handle it. Returns an exit status if the chat is over."""
@@ -215,7 +219,7 @@ class _Chat:
             return await self._report_errors(self._run_shell(message[1:].strip()))
         if message.startswith("#") and is_typed:
             return await self._report_errors(self._add_rule(message[1:]))
-        command = parse_command(message)
+        command = named_command(parse_command(message), self.agent)
         if command is None:
             return await self._report_errors(self._send(unescape_message(message)))
         return await self._report_errors(self._command(command, message))
@@ -263,33 +267,22 @@ class _Chat:
         return [*context, *expanded.blocks]
 
     def _steer_at(self, event: Event) -> None:
-        """Send the messages that wait when a tool begins: the agent reads them with its result."""
-        match event.payload:
-            case events.ToolCallStarted(tool_use_id=id_):
-                self._running_calls.add(id_)
-            case (
-                events.AgentToolResult(tool_use_id=id_)
-                | events.AgentMcpToolResult(mcp_tool_use_id=id_)
-            ):
-                self._running_calls.discard(id_)
-            case _:
-                return
-        if self._keyboard.loop is not None and self._keyboard.loop.has_queue:
-            self._start(self._steer)()
+        if self._steering.is_due(event):
+            self._start(self._steering.send)()
 
-    async def _steer_soon(self) -> None:
-        """A message that was typed while a tool runs can be taken back for a moment."""
-        await anyio.sleep(_TAKE_BACK_SECONDS)
-        if self._running_calls:
-            await self._steer()
+    async def _steer(self, message: str) -> None:
+        if self._session is not None:
+            await self._session.send(await self._expand(unescape_message(message)))
 
-    async def _steer(self) -> None:
-        if self._keyboard.loop is None or self._session is None:
+    async def _show_tasks(self) -> None:
+        await self._set_up(ParsedSlashCommand("todos", ""))
+
+    async def _show_transcript(self) -> None:
+        if self._session is None or self._keyboard.loop is None:
             return
-        async with self._steer_lock:
-            for message in self._keyboard.loop.take_queued():
-                await self._session.send(await self._expand(unescape_message(message)))
-                self._has_steered = True
+        log = self._runner.runtime.log
+        lines = await chat_sessions.transcript(self._settings, log, self._session.id)
+        await self._keyboard.loop.page(lines)
 
     async def _cycle_mode(self) -> None:
         mode = self._mode or self._options.mode or "default"
@@ -320,8 +313,7 @@ class _Chat:
     async def _run_shell(self, command: str) -> None:
         if not command:
             raise InvalidInput("say what to run: !git status")
-        run = chat_shell.run_shell(self._notes, self._keyboard, command, self._status.folder)
-        self._pending.append(await run)
+        await self._shells.run(self._notes, command, self._pending)
         self.print_line("the agent reads this with your next message", "dim")
 
     async def _add_rule(self, rule: str) -> None:
@@ -333,8 +325,7 @@ class _Chat:
     async def _turn(self, session: Session, own: set[str]) -> int | None:
         """Run until it waits for a message. Returns an exit status if the chat is over."""
         result = await self._run(session, own)
-        while self._has_steered and not isinstance(result, UserLeft):
-            self._has_steered = False  # nothing is left to do, if the run has read them all
+        while await self._steering.end_run() and not isinstance(result, UserLeft):
             result = await self._run(session, own) or result
         if isinstance(result, UserLeft):
             return INTERRUPTED
@@ -345,7 +336,7 @@ class _Chat:
         return None
 
     async def _run(self, session: Session, own: set[str]) -> RunResult | UserLeft | None:
-        result = await run_attended(
+        return await run_attended(
             self._settings,
             session,
             own=own,
@@ -353,9 +344,6 @@ class _Chat:
             keyboard=self._keyboard,
             watch=self._steer_at,
         )
-        self._running_calls.clear()
-        async with self._steer_lock:  # what is being sent
-            return result
 
     async def _print_mode(self, session: Session, result: RunResult) -> None:
         """Remind the user once of plan mode, if a turn ends without a plan."""
@@ -367,22 +355,38 @@ class _Chat:
 
     async def _command(self, command: ParsedSlashCommand, message: str) -> int | None:
         own = {"model": self._change_model, "memory": self._memory, "mcp": self._servers,
-               "guide": self._guide}  # fmt: skip
+               "guide": self._guide, "bashes": partial(self._shells.show, self._notes),
+               "clear": self._clear, "fork": self._fork}  # fmt: skip
         match command.name:
-            case "exit" | "quit":
+            case "exit":
                 return 0
             case "help" | "":
                 print_help(self._notes, available_commands(self.agent))
             case name if name in own:
                 await own[name](command.arguments)
-            case "clear":
-                await self._clear()
-            case "fork":
-                await self._fork()
+            case name if name in chat_setup.PROMPTS or name in chat_setup.SETUP_COMMANDS:
+                return await self._set_up(command)
             case "resume" | "rewind" | "diff" | "export":
                 await self._session_command(command)
             case _:
                 return await self._perform(command, message)
+        return None
+
+    async def _set_up(self, command: ParsedSlashCommand) -> int | None:
+        if (prompt := chat_setup.PROMPTS.get(command.name)) is not None:
+            return await self._send(prompt.format(command.arguments).strip())
+        setup = chat_setup.ChatSetup(
+            self._settings,
+            self._notes,
+            self._keyboard,
+            self._runner.loaded_policy,
+            self.agent,
+            self._session,
+            self._status.folder,
+        )
+        agent = await setup.run(command.name, command.arguments)
+        if agent is not None:
+            await self._continue_as(agent)
         return None
 
     async def _perform(self, command: ParsedSlashCommand, message: str) -> int | None:
@@ -426,7 +430,7 @@ class _Chat:
             session, {await send_message(self._settings, self.agent, session, message)}
         )
 
-    async def _clear(self) -> None:
+    async def _clear(self, _: str = "") -> None:
         """Begin a new session with the next message, and read the agent's files again."""
         facts = self._runner.runtime.models.facts
         read_agent = partial(agent_selection(self._settings).open, self._options, facts=facts)
@@ -454,7 +458,7 @@ class _Chat:
         await chat_sessions.show_conversation(self._settings, runtime.log, picked.id)
         self.print_line(f"this is session {short_id(picked.id)} now", "dim")
 
-    async def _fork(self) -> None:
+    async def _fork(self, _: str = "") -> None:
         if (parent := self._session) is None:
             return self.print_line("nothing yet", "dim")
         self._session = await parent.fork()

@@ -3,8 +3,10 @@ prints the conversation of a resumed session."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from datetime import datetime
+from io import StringIO
 from pathlib import Path
 
 from mainspring.config import Settings
@@ -13,6 +15,7 @@ from mainspring.core.content import plain_text
 from mainspring.core.envelope import Event, event_types
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.event_summary import short_id, truncate
+from mainspring.edges.cli.render.markdown_stream import HiddenArea
 from mainspring.edges.cli.render.printing import Screen, age_text, plural
 from mainspring.edges.cli.render.renderer import TerminalRenderer
 from mainspring.edges.cli.run.terminal_input import Keyboard
@@ -50,6 +53,30 @@ async def show_conversation(settings: Settings, log: SessionLog, session_id: str
     for event in thread[begin:]:
         renderer.event(event)
     renderer.close()
+
+
+async def transcript(settings: Settings, log: SessionLog, session_id: str) -> list[str]:
+    """The whole conversation with all outputs, as lines with ANSI styles."""
+    row = await log.session(session_id)
+    thread = [event for event in await log.read(row.id) if event.thread_id == row.thread_id]
+    before, sys.stdout = sys.stdout, _TerminalText()
+    try:
+        renderer = TerminalRenderer(
+            settings, is_live=False, is_whole=True, shows_all=True, area=HiddenArea()
+        )
+        for event in thread:
+            renderer.event(event)
+        renderer.close()
+        return sys.stdout.getvalue().splitlines()
+    finally:
+        sys.stdout = before
+
+
+class _TerminalText(StringIO):
+    """Text that is written as to a terminal."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 async def show_resumed(

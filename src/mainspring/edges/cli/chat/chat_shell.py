@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Literal
 
 import anyio
-from anyio.abc import ByteReceiveStream
+from anyio.abc import Process, TaskGroup
 
 from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
+from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, diff_style, sanitize_text
 from mainspring.edges.cli.run.approval_prompt import ReadLine
 from mainspring.edges.cli.run.terminal_input import Keyboard, interrupts
@@ -23,48 +24,117 @@ from mainspring.processes import signal_group, start_process
 from mainspring.runtime.agent_folder.new_agent import new_subagent
 
 _MAX_OUTPUT_CHARS = 30_000  # that the agent reads, as `bash` returns
+_STOP_SECONDS = 1  # that a command which is interrupted may take to end
 _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 _YES = ("y", "yes")
 
 
-async def run_shell(screen: Screen, keyboard: Keyboard, command: str, folder: Path) -> str:
-    """Run a command with the user's permissions, without a sandbox, and print its output. Ctrl-C or
-    Esc ends it. Returns the text that the agent reads with the next message."""
-    output: list[str] = []
-    status = 0
-    with interrupts(keyboard) as presses:
-        async with (
-            start_process(command, cwd=folder, stderr=subprocess.STDOUT) as process,
-            anyio.create_task_group() as group,
-        ):
+class ShellCommand:
+    """A command with the user's permissions, without a sandbox."""
 
-            async def kill_on_interrupt() -> None:
-                await anext(aiter(presses))
-                signal_group(process, signal.SIGINT)
-                with anyio.move_on_after(1):
-                    await process.wait()
-                signal_group(process, signal.SIGKILL)
+    def __init__(self, command: str) -> None:
+        self.command = command
+        self.status: int | None = None
+        """`None` while it runs."""
+        self.screen: Screen | None = None
+        """Where its output is printed as it comes; `None` in the background."""
+        self.left = anyio.Event()
+        """Set when it has ended, or continues in the background."""
+        self._output: list[str] = []
+        self._process: Process | None = None
 
-            group.start_soon(kill_on_interrupt)
+    async def run(self, folder: Path) -> None:
+        async with start_process(self.command, cwd=folder, stderr=subprocess.STDOUT) as process:
+            self._process = process
             assert process.stdout is not None
-            await _copy(process.stdout, screen, output)
-            status = await process.wait()
-            group.cancel_scope.cancel()
-    text = "".join(output)
-    if len(text) > _MAX_OUTPUT_CHARS:
-        text = f"[the beginning is omitted]\n{text[-_MAX_OUTPUT_CHARS:]}"
-    if status:
-        screen.paragraph((f"exit status {status}", "yellow"))
-    return f"<shell command={command!r} exit_status={status}>\n{text}\n</shell>"
+            async for chunk in process.stdout:
+                self._add(sanitize_text(chunk.decode(errors="replace")))
+            self.status = await process.wait()
+        if self._output and not self._output[-1].endswith("\n"):
+            self._add("\n")
+        self.left.set()
+
+    def _add(self, text: str) -> None:
+        self._output.append(text)
+        if self.screen is not None:
+            self.screen.text(text)
+
+    async def stop(self) -> None:
+        if self._process is not None:
+            signal_group(self._process, signal.SIGINT)
+            with anyio.move_on_after(_STOP_SECONDS):
+                await self._process.wait()
+            signal_group(self._process, signal.SIGKILL)
+
+    @property
+    def result(self) -> str:
+        """What the agent reads about it."""
+        text = "".join(self._output)
+        if len(text) > _MAX_OUTPUT_CHARS:
+            text = f"[the beginning is omitted]\n{text[-_MAX_OUTPUT_CHARS:]}"
+        printed = without_tags(text, "shell")
+        return f"<shell command={self.command!r} exit_status={self.status}>\n{printed}\n</shell>"
 
 
-async def _copy(stream: ByteReceiveStream, screen: Screen, output: list[str]) -> None:
-    async for chunk in stream:
-        text = sanitize_text(chunk.decode(errors="replace"))
-        screen.text(text)
-        output.append(text)
-    if output and not output[-1].endswith("\n"):
-        screen.text("\n")
+class ShellCommands:
+    """The commands that the user runs with `!`; Ctrl-B puts the current one into the background."""
+
+    def __init__(self, group: TaskGroup, keyboard: Keyboard, folder: Path) -> None:
+        self._group = group
+        self._keyboard = keyboard
+        self._folder = folder
+        self._background: list[ShellCommand] = []
+        self._current: ShellCommand | None = None
+
+    async def run(self, screen: Screen, command: str, results: list[str]) -> None:
+        """Run a command and print its output until it ends, or continues in the background. Ctrl-C
+        or Esc ends it. What the agent reads about it is added to `results` at its end."""
+        shell = ShellCommand(command)
+        shell.screen = screen
+        self._current = shell
+        self._group.start_soon(self._follow, shell, screen, results)
+        with interrupts(self._keyboard) as presses:
+            async with anyio.create_task_group() as group:
+
+                async def stop_on_press() -> None:
+                    await anext(aiter(presses))
+                    await shell.stop()
+
+                group.start_soon(stop_on_press)
+                await shell.left.wait()
+                group.cancel_scope.cancel()
+        self._current = None
+
+    async def _follow(self, shell: ShellCommand, screen: Screen, results: list[str]) -> None:
+        await shell.run(self._folder)
+        results.append(shell.result)
+        if shell in self._background:
+            screen.paragraph((f"!{shell.command} ended with status {shell.status}", "yellow"))
+        elif shell.status:
+            screen.paragraph((f"exit status {shell.status}", "yellow"))
+
+    def move_to_background(self) -> None:
+        if (shell := self._current) is not None and shell.screen is not None:
+            shell.screen.paragraph(("continues in the background; /bashes lists it", "dim"))
+            shell.screen = None
+            self._background.append(shell)
+            shell.left.set()
+
+    async def show(self, screen: Screen, arguments: str) -> None:
+        """`/bashes`, `/bashes stop N`.
+
+        Raises: InvalidInput: there is no such command.
+        """
+        word, _, number = arguments.partition(" ")
+        if word == "stop":
+            if not (number.isdigit() and 1 <= int(number) <= len(self._background)):
+                raise InvalidInput("name its number: /bashes stop 1")
+            await self._background[int(number) - 1].stop()
+        for index, shell in enumerate(self._background, 1):
+            state = "runs" if shell.status is None else f"ended with status {shell.status}"
+            screen.line((f"  {index}  ", "bold yellow"), (shell.command, ""), (f"  {state}", "dim"))
+        if not self._background:
+            screen.paragraph(("none; Ctrl-B puts a running !command there", "dim"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -29,6 +29,8 @@ class StatusLine:
     commands: SettingsCommands | None
     """`None`: there is no command, or it failed."""
     text: str = field(default="", init=False)
+    context: float | None = field(default=None, init=False)
+    """The share of the context window that the last turn used."""
 
     async def update(
         self, agent: Agent, session: Session | None, *, window: int | None, mode: str | None
@@ -41,6 +43,7 @@ class StatusLine:
             cost, cached = summary.cost_usd, cached_share(summary.usage)
             context = await _context_share(session, row.thread_id, window)
             mode_name = await mode_of(session.log, session.id)
+        self.context = context
         model = agent.model.partition(":")[2] or agent.model
         parts = [
             model,
@@ -77,6 +80,7 @@ async def _context_share(session: Session, thread_id: str, window: int | None) -
         if (
             isinstance(payload, events.ModelRequestEnded)
             and payload.purpose is None
+            and not payload.is_error  # a request that failed says nothing about the context
             and event.thread_id == thread_id
         ):
             return prompt_tokens(payload.model_usage) / window if window else None

@@ -68,9 +68,7 @@ class ServeArguments:
     ] = None
     workspace: Annotated[
         str | None,
-        typer.Option(
-            "--workspace", "-w", metavar="DIR", help="The folder that the agents work in."
-        ),
+        typer.Option("--workspace", metavar="DIR", help="The folder that the agents work in."),
     ] = None
     max_turns: Annotated[
         int | None,

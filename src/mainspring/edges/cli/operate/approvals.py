@@ -3,7 +3,6 @@ session's inbox; a running service reads it within a second."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -19,6 +18,12 @@ from mainspring.core import clock
 from mainspring.core.errors import InvalidInput, NotFound
 from mainspring.core.events import Evidence
 from mainspring.edges.cli.commands import command, command_group
+from mainspring.edges.cli.operate.local_approvals import (
+    LocalApproval,
+    answer_local,
+    approval_cells,
+    local_approvals,
+)
 from mainspring.edges.cli.operate.operator_access import Operator
 from mainspring.edges.cli.options import (
     ChoiceOption,
@@ -30,16 +35,18 @@ from mainspring.edges.cli.options import (
 from mainspring.edges.cli.render.printing import (
     Screen,
     age_text,
+    confirm,
     local_time,
     plural,
     print_list,
+    print_note,
     print_view,
     sanitize_line,
 )
 from mainspring.edges.cli.run.approval_prompt import preview_lines
 from mainspring.edges.cli.session_lookup import open_existing_log
 from mainspring.error_table import with_hints
-from mainspring.runtime.approvals import parse_form
+from mainspring.runtime.approvals import Answer, parse_form
 from mainspring.service.access.principal import Principal
 from mainspring.service.access.tenants import Tenants
 from mainspring.service.approvals.approval_record import Approval, ApprovalResult
@@ -60,6 +67,8 @@ _MAX_SUGGESTIONS = 5  # ids offered when one is not found
 app = command_group()
 """`approval_policy` adds the command `policy`."""
 
+_LOCAL_TENANT = "default"
+"""The tenant of a store without others; the sessions of `run` and `chat` have none."""
 ApprovalIds: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="ID...", help="Ids of approvals or calls, or parts of them.")
 ]
@@ -97,23 +106,37 @@ async def ls(
     everything: Annotated[bool, typer.Option("--all", help="Include answered approvals.")] = False,
     json: JsonOption = False,
 ) -> int:
-    """List pending approvals, oldest first."""
-    async with open_approvals(settings, tenant) as context:
-        query = ListQuery(
-            limit=_PAGE_SIZE,
-            label=agent,
-            parent=session,
-            include_archived=everything,
-            is_ascending=True,
-        )
-        approvals = await all_pages(partial(context.approvals.page, context.who), query)
+    """List pending approvals, oldest first. Those of the sessions of `run` and `chat` are listed
+    with the tenant `default`."""
+    query = ListQuery(
+        limit=_PAGE_SIZE,
+        label=agent,
+        parent=session,
+        include_archived=everything,
+        is_ascending=True,
+    )
+    approvals: list[Approval | LocalApproval] = []
+    if tenant == _LOCAL_TENANT and agent is None:
+        async with open_existing_log(settings) as log:
+            approvals += [
+                item
+                for item in await local_approvals(log)
+                if session is None or session in item.session_id
+            ]
+    if tenant != _LOCAL_TENANT or await _has_tenant(settings, tenant):
+        async with open_approvals(settings, tenant) as context:
+            approvals += await all_pages(partial(context.approvals.page, context.who), query)
     now = clock.now()
     return print_list(
         settings,
         approvals,
         json=json,
         heads=["ID", "AGENT", "TOOL", "WHAT", "ASKED", "UNTIL", "STATE"],
-        row=lambda approval: _approval_row(approval, now),
+        row=lambda approval: (
+            approval_cells(approval)
+            if isinstance(approval, LocalApproval)
+            else _approval_row(approval, now)
+        ),
         empty="nothing waits for approval",
     )
 
@@ -189,10 +212,13 @@ async def _answer(
     json: bool,
 ) -> int:
     """Returns the exit status: 1 if an answer was refused."""
+    if tenant == _LOCAL_TENANT and await _is_local(settings, ids):
+        return await _answer_local(settings, ids, answer, json=json)
     async with open_approvals(settings, tenant) as context:
         approvals = await _find_approvals(context, ids, everything=len(ids) == 1)
-        if len(approvals) > 1 and not yes:
-            _confirm_answers(Screen(settings, stderr=True), approvals, answer.result)
+        is_asked = len(approvals) > 1 and not yes
+        if is_asked and not _confirm_answers(settings, approvals, answer.result):
+            return 1
         results = await context.approvals.answer_all(
             context.who, [approval.id for approval in approvals], answer
         )
@@ -202,6 +228,45 @@ async def _answer(
     for result in results:
         _print_answer(settings, result, json=json)
     return 1 if any(result.error for result in results) else 0
+
+
+async def _has_tenant(settings: Settings, tenant: str) -> bool:
+    async with open_existing_log(settings) as log:
+        try:
+            await Tenants(log.store.records).get(tenant)
+        except NotFound:
+            return False
+        return True
+
+
+async def _is_local(settings: Settings, ids: Sequence[str]) -> bool:
+    """Whether these are calls of the sessions of `run` and `chat`."""
+    async with open_existing_log(settings) as log:
+        waiting = await local_approvals(log)
+    return all(any(id_ in item.id for item in waiting) for id_ in ids)
+
+
+async def _answer_local(
+    settings: Settings, ids: Sequence[str], answer: ApprovalAnswer, *, json: bool
+) -> int:
+    if answer.for_session:
+        problem = "--for-session is for sessions of the service"
+        raise with_hints(InvalidInput(problem), "in chat, `s` allows similar calls in the session")
+    reply = Answer(
+        decision=answer.result, text=answer.message, form=answer.form, choice=answer.choice
+    )
+    async with open_existing_log(settings) as log:
+        approvals = await answer_local(settings, log, ids, reply)
+    screen = Screen(settings)
+    for item in approvals:
+        if json:
+            screen.json(item)
+        else:
+            verb = "allowed " if answer.result == "allow" else "denied "
+            screen.line((verb, "green"), (item.name, "bold"), (f"  {item.id}", "dim"))
+    for session_id in dict.fromkeys(item.session_id for item in approvals):
+        print_note(settings, f"continue: mainspring run --resume {session_id[-8:]}")
+    return 0
 
 
 async def _find_approvals(
@@ -235,14 +300,16 @@ def _matches_id(approval: Approval, id_or_part: str) -> bool:
     return any(id_.startswith(id_or_part) or id_.endswith(id_or_part) for id_ in ids)
 
 
-def _confirm_answers(screen: Screen, approvals: Sequence[Approval], result: ApprovalResult) -> None:
-    """Raises: InvalidInput, typer.Abort: the user did not agree."""
+def _confirm_answers(
+    settings: Settings, approvals: Sequence[Approval], result: ApprovalResult
+) -> bool:
+    """Raises: InvalidInput: there is no terminal."""
+    screen = Screen(settings, stderr=True)
     for item in approvals:
         _print_approval(screen, item)
         screen.paragraph(("", ""))
-    if not sys.stdin.isatty():
-        raise InvalidInput(f"{plural(len(approvals), 'call')}: review them, then add --yes")
-    typer.confirm(f"{result} these {len(approvals)}?", abort=True, err=True)
+    refusal = f"{plural(len(approvals), 'call')}: review them, then add --yes"
+    return confirm(settings, f"{result} these {len(approvals)}?", refusal=refusal)
 
 
 def _approval_row(approval: Approval, now: datetime) -> list[tuple[str, str]]:

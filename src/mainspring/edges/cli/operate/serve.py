@@ -337,7 +337,7 @@ async def _read_issuers(file: str | None) -> tuple[OidcIssuer, ...]:
         return tuple(msgspec.json.decode(content, type=list[OidcIssuer]))
     except OSError as error:
         raise InvalidInput(f"{file}: {error.strerror}") from error
-    except (msgspec.MsgspecError, ValueError) as error:
+    except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise InvalidInput(f"{file}: {error}") from error
 
 

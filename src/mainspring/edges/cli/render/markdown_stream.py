@@ -149,6 +149,20 @@ class CursorArea:
         return _erase_rows(len(self._drawn))
 
 
+class HiddenArea:
+    """Draws nothing: for output that is read later."""
+
+    def draw(self, rows: tuple[str, ...]) -> None:
+        pass
+
+    def erase(self) -> None:
+        pass
+
+    @contextmanager
+    def printing(self) -> Generator[None]:
+        yield
+
+
 class MarkdownStream:
     """Writes text to a screen. Live rows at its end show the incomplete text, above a footer. Both
     are redrawn in place."""

@@ -103,7 +103,8 @@ class Screen:
         self.is_light = settings.is_light
         self.width: int | None = self._console.width if self._console.is_terminal else None
         """Columns of the terminal; `None` if there is none: then nothing is truncated."""
-        self.can_redraw = self.width is not None and not self._console.is_dumb_terminal
+        is_plain = settings.is_for_screen_reader or self._console.is_dumb_terminal
+        self.can_redraw = self.width is not None and not is_plain
         """Whether a line can be overwritten."""
 
     @property

@@ -23,6 +23,7 @@ from mainspring.core.model import (
     ToolInputDelta,
     ToolOutput,
 )
+from mainspring.edges.cli.render.call_output import call_rows
 from mainspring.edges.cli.render.event_summary import short_id, truncate
 from mainspring.edges.cli.render.markdown_stream import LiveArea, MarkdownStream
 from mainspring.edges.cli.render.printing import Screen, StyledText, duration_text
@@ -39,6 +40,8 @@ else:
 _MAX_THINKING_CHARS = 300  # shown of a thought
 _MAX_CRITERIA = 20  # of an outcome
 _MAX_TREE_ROWS = 14  # of subagents, half of a small terminal
+_SHOWN_WHEN_ASKED = ("edit", "write")
+"""Tools whose effect is shown before the user allows a call."""
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
 _LEVELS = {
@@ -52,7 +55,10 @@ _LEVELS = {
 class _PendingCall:
     name: str
     about: str
+    input: Mapping[str, object] = field(default_factory=dict[str, object])
     started: datetime | None = None
+    was_asked: bool = False
+    """Whether the user has seen what it would do."""
 
 
 @dataclass(slots=True)
@@ -65,6 +71,8 @@ class TerminalRenderer:
     """Whether the agent's text comes as deltas, before its event."""
     own: set[str] = field(default_factory=set[str])
     """Ids of messages that are not shown, because the user has just typed them."""
+    shows_all: bool = False
+    """Whether outputs and thinking are shown to their end."""
     is_whole: bool = False
     """Whether everything goes to standard output."""
     area: LiveArea | None = None
@@ -157,7 +165,12 @@ class TerminalRenderer:
 
     def add_call(self, call_id: str, name: str, arguments: Mapping[str, object]) -> None:
         """Add a call that was made before this run."""
-        self._calls[call_id] = _PendingCall(name, key_argument(arguments))
+        self._calls[call_id] = _PendingCall(name, key_argument(arguments), arguments)
+
+    def add_asked_call(self, call_id: str, name: str, arguments: Mapping[str, object]) -> None:
+        """Add a call that the user was asked about before this run."""
+        self.add_call(call_id, name, arguments)
+        self._calls[call_id].was_asked = True
 
     def close(self) -> None:
         """End the text or status in progress."""
@@ -244,10 +257,20 @@ class TerminalRenderer:
             about = f"{about[: max(room - 1, 0)]}…"
         parts: list[StyledText] = [mark, (call.name, "bold"), (about, ""), (f"  {took}", "dim")]
         self._show(*parts, kind="tool", is_cut=True)
-        if result.is_error:
-            self._show(
-                (f"  {truncate(plain_text(result.content))}", "red"), kind="tool", is_cut=True
-            )
+        output = plain_text(result.content)
+        if self._out.can_redraw or self.shows_all:
+            self._show_call_rows(call, output, is_error=result.is_error)
+        elif result.is_error:
+            self._show((f"  {truncate(output)}", "red"), kind="tool", is_cut=True)
+
+    def _show_call_rows(self, call: _PendingCall, output: str, *, is_error: bool) -> None:
+        if call.was_asked and not is_error and call.name in _SHOWN_WHEN_ASKED:
+            return
+        key = "" if self.area is None else " (Ctrl-O)"
+        more = None if self.shows_all else key
+        rows = call_rows(call.name, call.input, output, is_error=is_error, more=more)
+        for text, style in rows:
+            self._show(("  ", ""), (text.expandtabs(4), style), kind="tool", is_cut=True)
 
     def _show_notice(self, payload: AnyPayload) -> None:
         match payload:

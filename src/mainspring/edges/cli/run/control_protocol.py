@@ -6,11 +6,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import Annotated, cast
 
 import anyio
 import msgspec
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from mainspring.capabilities.hooks.config import Matcher, compile_matcher, names_with_aliases
 from mainspring.capabilities.hooks.verdict import HookFailure, read_output
@@ -42,7 +42,8 @@ class ControlFailed(Exception):
 class _HookMatcher(Struct, frozen=True, kw_only=True, rename="camel"):
     hook_callback_ids: tuple[str, ...]
     matcher: str | None = None
-    timeout: float | None = None
+    timeout: Annotated[float, Meta(ge=0, le=_PERSON_SECONDS)] | None = None
+    """Seconds; 0 for the default."""
 
 
 class _AgentDefinition(Struct, frozen=True, kw_only=True, rename="camel"):
@@ -117,7 +118,7 @@ class ControlChannel:
         try:
             response = await self._response(control, session)
             answer: StreamMessage = {"subtype": "success", "response": response}
-        except (InvalidInput, msgspec.MsgspecError) as error:
+        except (InvalidInput, msgspec.MsgspecError, RecursionError) as error:
             answer = {"subtype": "error", "error": str(error)}
         self.write(
             {"type": "control_response", "response": {**answer, "request_id": control.request_id}}
@@ -141,7 +142,7 @@ class ControlChannel:
             case "mcp_status":
                 return {"mcpServers": []}
             case _:
-                raise InvalidInput(f"{control.subtype or 'this'} is not supported")
+                raise InvalidInput(f"{control.subtype[:100] or 'this'} is not supported")
         return {}
 
     def _initialize(self, request: Mapping[str, object]) -> None:

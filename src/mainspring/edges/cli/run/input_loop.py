@@ -20,6 +20,7 @@ from prompt_toolkit.enums import EditingMode
 from prompt_toolkit.filters import Condition, has_completions, has_focus, is_searching
 from prompt_toolkit.formatted_text import ANSI, AnyFormattedText, StyleAndTextTuples
 from prompt_toolkit.input import create_input
+from prompt_toolkit.input.typeahead import get_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.key_binding.vi_state import InputMode
 from prompt_toolkit.keys import Keys
@@ -49,6 +50,7 @@ from mainspring.edges.cli.run.line_completion import (
     save_clipboard_image,
 )
 from mainspring.edges.cli.run.output_above import OutputAbove
+from mainspring.edges.cli.run.pager import Pager
 from mainspring.edges.cli.run.questions import TerminalQuestions
 
 _STYLE = Style.from_dict(
@@ -227,6 +229,16 @@ class InputLoop:
                 yield
             finally:
                 self.above.is_owned = self._application.is_running
+
+    async def page(self, lines: Sequence[str]) -> None:
+        """Let the user scroll through lines; what others print meanwhile is shown afterwards."""
+        async with in_terminal():
+            pager = Pager(lines, create_input(), self._application.output)
+            await pager.application.run_async(handle_sigint=False)
+        # keys that came in one piece with the one that left the pager
+        keys = self._application.key_processor
+        keys.feed_multiple(get_typeahead(self._application.input))
+        keys.process_keys()
 
     def toggle_vi(self) -> bool:
         """Returns whether the keys are those of vi now."""

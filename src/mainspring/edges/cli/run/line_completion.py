@@ -19,7 +19,7 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
 
-from mainspring.config import FOLDER
+from mainspring.config import FOLDER, Settings, is_postgres
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.printing import sanitize_line
 from mainspring.edges.cli.run.file_index import FileIndex, index_in_background
@@ -63,6 +63,13 @@ def open_sources(
         status=status,
         pasted=folder / FOLDER / "pasted",
     )
+
+
+def history_file(settings: Settings) -> Path:
+    """Where the messages of this folder's chats are stored."""
+    is_server = is_postgres(settings.store)
+    place = Path(settings.folder) / FOLDER if is_server else Path(settings.store).parent
+    return place / "chat_history"
 
 
 class FileHistory(History):

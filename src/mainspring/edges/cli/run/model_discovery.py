@@ -90,6 +90,13 @@ async def _server_models(url: str) -> list[str]:
                 session.get(f"{url.rstrip('/')}/models", allow_redirects=False) as response,
             ):
                 listing = msgspec.json.decode(await response.read(), type=_ModelListing)
-    except (TimeoutError, OSError, ValueError, aiohttp.ClientError, msgspec.MsgspecError):
+    except (
+        TimeoutError,
+        OSError,
+        ValueError,
+        aiohttp.ClientError,
+        msgspec.MsgspecError,
+        RecursionError,
+    ):
         return []
     return [entry.id for entry in listing.data]

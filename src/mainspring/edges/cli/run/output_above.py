@@ -7,7 +7,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import TextIO
+from typing import BinaryIO, TextIO
 
 _BEGIN_UPDATE, _END_UPDATE = "\x1b[?2026h", "\x1b[?2026l"
 """A terminal that supports synchronized output shows the text between them at once."""
@@ -38,6 +38,11 @@ class OutputAbove:
             self._redraw_soon()
         elif not self.is_held:
             self.flush()
+
+    def signal(self, code: str) -> None:
+        """Write a control sequence that moves nothing, such as the bell."""
+        self._stream.write(code)
+        self._stream.flush()
 
     def flush(self) -> None:
         """Write all that is left, even if it does not end a line."""
@@ -99,6 +104,10 @@ class _AboveStream(TextIO):
 
     def isatty(self) -> bool:
         return True
+
+    @property
+    def buffer(self) -> BinaryIO:
+        return self._real.buffer
 
     def fileno(self) -> int:
         return self._real.fileno()

@@ -36,6 +36,16 @@ def parse_limit(text: str) -> Decimal:
     return amount
 
 
+def _refuse_short_w(is_given: bool) -> bool:
+    """Raises: BadParameter: it is given. In the next release it is short for `--worktree`."""
+    if is_given:
+        raise typer.BadParameter(
+            "it was short for --workspace, and is a worktree for users of Claude Code: write"
+            " --workspace DIR or --worktree [NAME]"
+        )
+    return is_given
+
+
 ModeChoice: TypeAlias = Literal[
     "default", "plan", "acceptEdits", "auto", "dontAsk", "bypassPermissions"
 ]
@@ -103,11 +113,13 @@ class RunArguments:
         str | None,
         typer.Option(
             "--workspace",
-            "-w",
             metavar="DIR",
             help="The folder to work in; the agent can change nothing else. [default: this folder]",
         ),
     ] = None
+    short_w: Annotated[
+        bool, typer.Option("-w", hidden=True, is_eager=True, callback=_refuse_short_w)
+    ] = False
     worktree: Annotated[
         str | None,
         typer.Option(

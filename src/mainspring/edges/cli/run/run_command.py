@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,6 +17,7 @@ from mainspring.core.envelope import Event, encode_line
 from mainspring.core.errors import InvalidInput, LeaseHeld
 from mainspring.core.events import Usage
 from mainspring.core.lazy_module import LazyModule
+from mainspring.core.tagged_text import without_tags
 from mainspring.edges.cli.render.printing import Screen, dollars, plural, print_note
 from mainspring.edges.cli.render.renderer import TerminalRenderer, key_argument
 from mainspring.edges.cli.render.run_activity import RunActivity
@@ -61,6 +63,8 @@ EXIT_STATUS: dict[EndReason, int] = {
 _CARRY_OUT_HINT = 'mainspring run --resume {} --mode default "go"'
 _TICK_SECONDS = 1.0
 """How often the line that shows what a session does is drawn again."""
+_NOTICE_SECONDS = 10.0
+"""After a shorter run the user is still there."""
 _PIPE_SECONDS = 3.0
 """How long to wait for the first data of a pipe, if there is also a prompt."""
 _RESUME_HINT = "continue: mainspring run --resume {}"
@@ -203,8 +207,9 @@ async def run_attended(
         watch(event)
 
     while True:
+        begun = time.monotonic()
         for pending in pending_calls(await session.projection()):
-            renderer.add_call(pending.call.id, pending.call.name, pending.call.input)
+            renderer.add_asked_call(pending.call.id, pending.call.name, pending.call.input)
         try:
             with notices.redirected_to(renderer.note):
                 async with run_in_background(tick):
@@ -217,12 +222,24 @@ async def run_attended(
                     )
         finally:
             renderer.close()
-        if isinstance(result, UserLeft) or (
-            result is not None and result.reason != "requires_action"
-        ):
+        is_over = _is_over(result)
+        _notify(keyboard, begun, is_over=is_over)
+        if is_over:
             return result
         if not is_interactive() or not await approver.ask_all(session):
             return result
+
+
+def _notify(keyboard: Keyboard, begun: float, *, is_over: bool) -> None:
+    if time.monotonic() - begun >= _NOTICE_SECONDS:
+        keyboard.notify("Mainspring is done" if is_over else "Mainspring waits for you")
+
+
+def _is_over(result: RunResult | UserLeft | None) -> bool:
+    """Whether no answer of the user would let the run continue."""
+    return result is not None and (
+        isinstance(result, UserLeft) or result.reason != "requires_action"
+    )
 
 
 async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
@@ -231,7 +248,8 @@ async def read_prompt(prompt: str | None, *, required: bool) -> str | None:
         prompt = await anyio.to_thread.run_sync(read_piped, None, abandon_on_cancel=True)
     elif prompt is not None and is_piped():
         piped = await anyio.to_thread.run_sync(read_piped, _PIPE_SECONDS, abandon_on_cancel=True)
-        prompt = f"{prompt}\n\n<stdin>\n{piped}\n</stdin>" if piped else prompt
+        material = without_tags(piped, "stdin") if piped else ""
+        prompt = f"{prompt}\n\n<stdin>\n{material}\n</stdin>" if piped else prompt
     if required and not prompt:
         raise error_table.NOTHING_ASKED.error(InvalidInput)
     return prompt or None
@@ -322,7 +340,7 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
             await _print_waiting(notes, session)
         case "interrupted_streaming" | "interrupted_tools":
             notes.paragraph(("interrupted", "yellow"))
-        case "model_error":  # the error was printed when it happened
+        case "model_error" | "prompt_too_long":  # the error was printed when it happened
             return
         case reason:
             detail = f": {result.detail}" if result.detail else ""
@@ -333,8 +351,6 @@ async def print_end(notes: Screen, session: Session, result: RunResult) -> None:
 
 
 def _fixes(reason: EndReason) -> tuple[str, ...]:
-    if reason == "prompt_too_long":
-        return error_table.PROMPT_TOO_LONG.fix
     return error_table.LIMIT_REACHED.fix if EXIT_STATUS.get(reason) == LIMIT else ()
 
 

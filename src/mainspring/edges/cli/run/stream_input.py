@@ -61,7 +61,7 @@ def parse_line(line: bytes, number: int) -> InputLine:
     """Raises: InvalidInput."""
     try:
         return _DECODER.decode(line)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         hint = 'a message is {"type": "user", "message": {"role": "user", "content": ...}}'
         wrong = InvalidInput(f"line {number} of standard input: {error}")
         raise with_hints(wrong, hint) from error

@@ -23,7 +23,7 @@ from mainspring.config import Settings
 from mainspring.core.errors import TooLarge
 from mainspring.core.lazy_module import LazyModule
 from mainspring.edges.cli.render.markdown_stream import LiveArea
-from mainspring.edges.cli.render.printing import Screen, print_note
+from mainspring.edges.cli.render.printing import Screen, TerminalCode, print_note
 from mainspring.error_table import with_hints
 from mainspring.log.task_groups import run_in_background
 
@@ -122,6 +122,16 @@ class Keyboard:
             print_note(self._settings, f"{number:>3}  {row}", "")
         answer = (await self.ask(prompt) or "").strip()
         return int(answer) - 1 if answer.isdigit() and 1 <= int(answer) <= len(rows) else None
+
+    def notify(self, text: str) -> None:
+        """Ring, and show a notice where the terminal can (OSC 9): the user may be elsewhere."""
+        if not self._settings.has_notices or not self.can_redraw:
+            return
+        code = TerminalCode(f"\a\x1b]9;{text}\x07")
+        if self.loop is not None:
+            self.loop.above.signal(code)
+        else:
+            Screen(self._settings, stderr=True).raw(code)
 
     @asynccontextmanager
     async def suspended(self) -> AsyncGenerator[None, None]:

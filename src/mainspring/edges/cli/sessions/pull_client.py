@@ -181,7 +181,7 @@ async def error_message(response: aiohttp.ClientResponse) -> str:
     content = await response.content.read(_MAX_ERROR_CHARACTERS)
     try:
         return str(msgspec.json.decode(content)["error"]["message"])
-    except (msgspec.DecodeError, KeyError, TypeError):
+    except (msgspec.DecodeError, KeyError, TypeError, RecursionError):
         return content.decode(errors="replace")[:200]
 
 

@@ -303,7 +303,7 @@ async def _decode_response(response: aiohttp.ClientResponse, type_: type[Any]) -
             raise NetworkRefused("the server's answer is too long")
     try:
         return msgspec.json.decode(content, type=type_)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise NetworkRefused(f"the server's answer cannot be read: {error}") from error
 
 

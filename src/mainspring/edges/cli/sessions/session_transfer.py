@@ -41,7 +41,7 @@ async def pull(
     session: Annotated[str, typer.Argument(metavar="SESSION", help="The session's full id.")],
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="A new folder for its files."),
+        typer.Option("--workspace", metavar="DIR", help="A new folder for its files."),
     ] = None,
     json: JsonOption = False,
 ) -> int:
@@ -80,7 +80,7 @@ async def push(  # parameters: the options of the command
     ] = None,
     workspace: Annotated[
         str | None,
-        typer.Option("--workspace", "-w", metavar="DIR", help="The folder with its files."),
+        typer.Option("--workspace", metavar="DIR", help="The folder with its files."),
     ] = None,
     json: JsonOption = False,
 ) -> int:

@@ -168,7 +168,8 @@ def _print_run(screen: Screen, run: DryRun, *, json: bool) -> None:
     for step in run.steps:
         mark, style = STYLES.get(step.status, ("·", ""))
         gate = "" if step.decision is None else f"  waits; here: {step.decision}"
-        cost = "" if step.estimated_usd is None else f"  ~{dollars_text(step.estimated_usd)}"
+        dollars = dollars_text(step.estimated_usd or "0")
+        cost = f"  ~{dollars}" if dollars else ""
         reason = "" if step.reason is None else f"  {step.reason}"
         screen.line(
             (f"{mark} ", style), (step.node, ""), (f"  {step.kind}{gate}{cost}{reason}", "dim")

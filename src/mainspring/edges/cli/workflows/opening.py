@@ -6,28 +6,31 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import Unpack, cast
 
 import msgspec
 import typer
 from anyio import to_thread
 
-from mainspring.config import Settings, is_postgres
+from mainspring.config import Settings
 from mainspring.core import clock
 from mainspring.core.errors import InvalidInput
 from mainspring.edges.cli.render.printing import Screen, confirm
 from mainspring.edges.cli.run.approval_prompt import is_interactive
 from mainspring.edges.cli.run.session_runner import open_session_runner
 from mainspring.error_table import with_hints
-from mainspring.files.atomic_file import read_bounded
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import all_runs
 from mainspring.runtime.workflows.format.definition import Workflow
+from mainspring.runtime.workflows.project_workflows import (
+    ProjectWorkflows,
+    WorkflowArguments,
+    open_project,
+)
 from mainspring.runtime.workflows.run_files import RunFiles
-from mainspring.runtime.workflows.session_steps import SessionSteps
 from mainspring.runtime.workflows.workflow_files import WorkflowFiles, programs
-from mainspring.wiring.worktrees import open_worktrees
+from mainspring.wiring.workflow_steps import project_places
 
 _SHOWN_CHARS = 400
 """How much of a program is shown before it is trusted; `show` prints all of it."""
@@ -65,21 +68,6 @@ async def collect_files(settings: Settings, name: str) -> RunFiles:
     return await to_thread.run_sync(lambda: files.collect(files.find(name)))
 
 
-def base_branch(folder: Path) -> str | None:
-    """The main branch of a repository, or the one that is checked out. Blocks."""
-    for file, start in (
-        (".git/refs/remotes/origin/HEAD", "ref: refs/remotes/origin/"),
-        (".git/HEAD", "ref: refs/heads/"),
-    ):
-        try:
-            text = (read_bounded(folder / file) or b"").decode("utf-8", "replace").strip()
-        except InvalidInput:  # it is no plain file
-            continue
-        if text.startswith(start):
-            return text.removeprefix(start)
-    return None
-
-
 async def require_few_runs(log: SessionLog, workflow: str, most: int | None) -> None:
     """Raises: InvalidInput: so many runs of a workflow have not ended."""
     if most is None:
@@ -103,24 +91,14 @@ def show_before_trust(settings: Settings, files: RunFiles) -> None:
 
 
 @asynccontextmanager
-async def open_steps(settings: Settings, options: RunOptions) -> AsyncGenerator[SessionSteps, None]:
-    """What runs the nodes: the agent of this folder, with the options of the command."""
+async def open_workflows_here(
+    settings: Settings, options: RunOptions, **arguments: Unpack[WorkflowArguments]
+) -> AsyncGenerator[ProjectWorkflows, None]:
+    """The workflows of this folder, run by its agent with the options of the command."""
     async with open_session_runner(settings, options, None, answered_later=True) as runner:
         runtime = runner.runtime
-        workspace = options.workspace or Path(settings.folder)
-        runtime.options = replace(runtime.options, workspace=workspace.absolute())
-        yield SessionSteps(
-            runtime=runtime,
-            agent=runner.agent,
-            open_worktrees=open_worktrees,
-            worktrees=_worktrees(settings),
-        )
-
-
-def _worktrees(settings: Settings) -> Path:
-    if is_postgres(settings.store):
-        return Path(settings.home, ".mainspring", "workflow-worktrees")
-    return Path(settings.store).parent / "workflow-worktrees"
+        runtime.options = replace(runtime.options, workspace=options.workspace)
+        yield await open_project(runtime, runner.agent, project_places(settings), **arguments)
 
 
 def parse_inputs(workflow: Workflow, pairs: Sequence[str], file: str | None) -> dict[str, object]:
@@ -129,7 +107,7 @@ def parse_inputs(workflow: Workflow, pairs: Sequence[str], file: str | None) -> 
     if file is not None:
         try:
             inputs = msgspec.json.decode(Path(file).read_bytes(), type=dict[str, object])
-        except (OSError, msgspec.DecodeError) as error:
+        except (OSError, msgspec.DecodeError, RecursionError) as error:
             raise InvalidInput(f"{file}: {error}") from error
     for pair in pairs:
         name, separator, text = pair.partition("=")

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeAlias
 
 import typer
-from anyio import to_thread
 
 from mainspring.config import Settings
 from mainspring.core.envelope import Event, encode_line
-from mainspring.core.errors import InvalidInput, LeaseHeld, NotFound
+from mainspring.core.errors import LeaseHeld
 from mainspring.core.events.workflow import NodeAction
 from mainspring.core.sender import local_user
 from mainspring.edges.cli.options import JsonOption
@@ -22,29 +21,25 @@ from mainspring.edges.cli.run.run_arguments import ModeChoice, parse_limit
 from mainspring.edges.cli.session_lookup import find_run, open_existing_log
 from mainspring.edges.cli.workflows.check_commands import print_dry_run
 from mainspring.edges.cli.workflows.opening import (
-    base_branch,
     collect_files,
     find_trusted,
-    open_steps,
+    open_workflows_here,
     parse_inputs,
     require_few_runs,
     workflow_files,
 )
 from mainspring.edges.cli.workflows.run_view import live_printer, print_run
-from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.workflows.engine import (
     RunRequest,
     fork_run,
     read_run,
-    run_files,
-    run_workflow,
     start_run,
 )
-from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL, RunLimits
+from mainspring.runtime.workflows.project_workflows import ProjectWorkflows, read_view
+from mainspring.runtime.workflows.run_context import MAX_STEPS, PARALLEL
 from mainspring.runtime.workflows.run_control import GateReply, answer_gate, control_event
-from mainspring.runtime.workflows.run_state import RunState
-from mainspring.runtime.workflows.run_view import RunView, gate_views, run_view
+from mainspring.runtime.workflows.run_view import RunView, gate_views
 
 DONE, FAILED, WAITS, STOPPED = 0, 1, 3, 130  # statuses; 130 is a shell's after SIGINT
 _EXIT = {"completed": DONE, "failed": FAILED, "cancelled": STOPPED}
@@ -109,14 +104,6 @@ class EngineOptions:
             is_unsandboxed=self.unsandboxed,
         )
 
-    def limits(self) -> RunLimits:
-        cost = None if self.max_cost is None else parse_limit(self.max_cost)
-        return RunLimits(
-            max_steps=self.max_steps or MAX_STEPS,
-            parallel=self.parallel or PARALLEL,
-            max_cost_usd=cost,
-        )
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StartOptions:
@@ -178,28 +165,24 @@ async def run(
         request = RunRequest(files=files, arguments=arguments, inputs=given)
         recorded = start.recorded
         return await print_dry_run(settings, request, recorded, engine.model, json=json)
-    async with open_steps(settings, engine.run_options()) as steps:
+    screen = Screen(settings, stderr=True)
+    async with _project(settings, engine, json=json) as workflows:
+        log = workflows.log
         request = RunRequest(
             files=files,
             arguments=arguments,
             inputs=given,
             run_key=start.key,
-            workspace=steps.runtime.options.workspace,
-            base_branch=start.base or await to_thread.run_sync(base_branch, Path(settings.folder)),
+            workspace=workflows.steps.runtime.options.workspace,
+            base_branch=start.base or workflows.base_branch,
         )
-        await require_few_runs(steps.runtime.log, files.main, start.at_most)
-        run_id, is_new = await start_run(steps.runtime.log, request, local_user(settings.user))
-        await steps.begin(run_id, engine.limits().max_cost_usd)
-        screen = Screen(settings, stderr=True)
+        await require_few_runs(log, files.main, start.at_most)
+        run_id, is_new = await start_run(log, request, workflows.sender)
         if not is_new:
             print_note(
                 settings, f"the run with the key {start.key} exists: {screen.id_text(run_id)}"
             )
-        show = _json_printer(settings) if json else live_printer(screen)
-        state = await run_workflow(
-            steps.runtime.log, run_id, steps, limits=engine.limits(), on_event=show
-        )
-        return await _report(settings, steps.runtime.log, run_id, state, json=json)
+        return _report(settings, await workflows.go_on(run_id), json=json)
 
 
 async def resume(
@@ -297,7 +280,7 @@ async def show(settings: Settings, *, run_id: RunArgument, json: JsonOption = Fa
     """Show a run: its nodes with status, time and cost, and the gates that wait."""
     async with open_existing_log(settings) as log:
         row = await find_run(log, run_id, "workflow")
-        view = await load_view(settings, log, row.id)
+        view = await read_view(workflow_files(settings), log, row.id)
     screen = Screen(settings)
     if json:
         screen.json(view)
@@ -329,18 +312,6 @@ async def logs(
             screen.line((item.path, "bold"), (f"{attempt}  {item.status}", "dim"))
             screen.text("".join(f"{line}\n" for line in (text or item.error or "").splitlines()))
     return DONE
-
-
-async def load_view(settings: Settings, log: SessionLog, run_id: str) -> RunView:
-    state = await read_run(log, run_id)
-    pinned = await run_files(log, state)
-    files = workflow_files(settings)
-    try:
-        current = await to_thread.run_sync(lambda: files.collect(files.find(pinned.main)).hash)
-        changed = current != pinned.hash
-    except (InvalidInput, NotFound):
-        changed = True
-    return run_view(state, run_id, pinned.workflow(pinned.main), changed=changed)
 
 
 @asynccontextmanager
@@ -383,22 +354,26 @@ async def _continue(  # parameters: what each of four commands adds
         await _control(settings, run_id, action, node=node, quiet=True)
     async with _existing(settings, run_id) as full:
         pass
-    async with open_steps(settings, engine.run_options()) as steps:
-        screen = Screen(settings, stderr=True)
-        show = _json_printer(settings) if json else live_printer(screen)
-        await steps.begin(full, engine.limits().max_cost_usd)
+    async with _project(settings, engine, json=json) as workflows:
         try:
-            state = await run_workflow(
-                steps.runtime.log,
-                full,
-                steps,
-                limits=engine.limits(),
-                on_event=show,
-            )
+            return _report(settings, await workflows.go_on(full), json=json)
         except LeaseHeld:
             print_note(settings, "another process runs it and has your message")
             return DONE
-        return await _report(settings, steps.runtime.log, full, state, json=json)
+
+
+def _project(
+    settings: Settings, engine: EngineOptions, *, json: bool
+) -> AbstractAsyncContextManager[ProjectWorkflows]:
+    show = _json_printer(settings) if json else live_printer(Screen(settings, stderr=True))
+    return open_workflows_here(
+        settings,
+        engine.run_options(),
+        max_cost_usd=None if engine.max_cost is None else parse_limit(engine.max_cost),
+        max_steps=engine.max_steps or MAX_STEPS,
+        parallel=engine.parallel or PARALLEL,
+        on_event=show,
+    )
 
 
 def _json_printer(settings: Settings) -> Callable[[Event], None]:
@@ -410,13 +385,10 @@ def _json_printer(settings: Settings) -> Callable[[Event], None]:
     return show
 
 
-async def _report(
-    settings: Settings, log: SessionLog, run_id: str, state: RunState, *, json: bool
-) -> int:
-    view = await load_view(settings, log, run_id)
+def _report(settings: Settings, view: RunView, *, json: bool) -> int:
     screen = Screen(settings)
     if json:
         screen.json(view)
     else:
         print_run(screen, view)
-    return _EXIT.get(state.status, WAITS)
+    return _EXIT.get(view.status, WAITS)

@@ -48,9 +48,11 @@ def print_run(screen: Screen, view: RunView, *, with_evidence: bool = True) -> N
         for item in gate.evidence if with_evidence else ():
             screen.line((f"  {item.title}", "bold"))
             screen.text("".join(f"    {line}\n" for line in item.text.splitlines()))
-        choices = " | ".join(gate.choices)
-        command = f"mainspring workflow respond {screen.id_text(view.id)} {gate.node}"
-        screen.paragraph((f"answer: {command} {choices} [TEXT]", "dim"))
+        name = screen.id_text(view.id)
+        node = "" if len(view.gates) == 1 else f"{gate.node} "
+        first, *others = gate.choices
+        command = f"mainspring workflow respond {name} {node}{first} [TEXT]"
+        screen.paragraph((f"answer: {command}  (or {', '.join(others)})", "dim"))
 
 
 def dollars_text(amount: str) -> str:

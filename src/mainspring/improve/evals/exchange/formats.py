@@ -37,7 +37,7 @@ def read_imported_suite(source: Path, time: datetime) -> ImportedSuite:
             return read_skill_evals(tree, name)
         if "tests" in names:
             return read_promptfoo(tree, name)
-    except (yaml.YAMLError, msgspec.MsgspecError) as error:
+    except (yaml.YAMLError, msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{source}: {error}") from error
     formats = "promptfoo's `tests`, skill-creator's `evals`, Inspect's log, a folder of Harbor"
     raise InvalidInput(f"{source}: its format is none of these: {formats}")

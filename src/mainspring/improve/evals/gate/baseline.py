@@ -52,5 +52,5 @@ def read_baseline(file: Path) -> Baseline | None:
     content = read_bounded(file, max_bytes=50_000_000)
     try:
         return None if content is None else msgspec.json.decode(content, type=Baseline)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{file}: {error}; --save-baseline writes a new one") from error

@@ -75,7 +75,7 @@ def schema_checks(text: str, schema: dict[str, object]) -> list[EvalCheck]:
     source = blocks[0] if len(blocks) == 1 else text
     try:
         value = msgspec.json.decode(source.strip())
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         return [check("is JSON", False, f"{error}: {shorten(text)!r}")]
     problems = list(schema_problems(value, schema))
     return [check("is JSON", True), check("fits the schema", not problems, "; ".join(problems[:5]))]

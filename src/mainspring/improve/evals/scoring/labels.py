@@ -75,7 +75,7 @@ def read_labels(suite_file: SuiteFile) -> list[Label]:
     for number, line in enumerate(content.splitlines(), 1):
         try:
             labels.append(msgspec.json.decode(line, type=Label))
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             raise InvalidInput(f"{file.name}:{number}: {error}") from error
     return labels
 
@@ -139,7 +139,7 @@ def read_calibrations(suite_file: SuiteFile) -> dict[str, Calibration]:
     content = read_bounded(_calibrations_file(suite_file), max_bytes=_MAX_BYTES)
     try:
         return {} if content is None else msgspec.json.decode(content, type=dict[str, Calibration])
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{_calibrations_file(suite_file)}: {error}") from error
 
 

@@ -86,7 +86,7 @@ async def _number(source: NumberSource, context: GradingContext) -> float | str:
     if source.field is not None:
         try:
             return _as_number(_member(msgspec.json.decode(text.strip()), source.field))
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return f"it is not JSON: {shorten(text)!r}"
     if source.pattern is not None:
         match = re2.compile(source.pattern).search(text)

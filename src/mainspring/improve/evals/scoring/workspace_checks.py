@@ -150,7 +150,7 @@ def _result_checks(grader: CommandCheck, result: ExecResult) -> Iterator[EvalChe
 def _is_value(output: str, expected: object) -> bool:
     try:
         return msgspec.json.decode(output.strip()) == expected
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
 
 

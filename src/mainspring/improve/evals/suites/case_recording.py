@@ -94,7 +94,7 @@ def read_case_recording(file: Path) -> CaseRecording:
         raise InvalidInput(f"{file}: there is no such recording")
     try:
         return msgspec.json.decode(content, type=CaseRecording)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{file}: {error}") from error
 
 

@@ -129,7 +129,7 @@ class _SuiteReader:
                 continue
             try:
                 case = msgspec.json.decode(line, type=Case)
-            except msgspec.MsgspecError as error:
+            except (msgspec.MsgspecError, RecursionError) as error:
                 self._problem(number, str(error), display_path)
                 continue
             if self._is_new(case, display_path, number):

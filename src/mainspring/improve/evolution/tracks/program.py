@@ -83,7 +83,7 @@ def read_program(folder: Path, name: str = FILE) -> tuple[ProgramSettings, tuple
         lines = read_bounded(folder / program.cases, max_bytes=_MAX_CASES_BYTES) or b""
         decoder = msgspec.json.Decoder(ProgramCase)
         cases = tuple(decoder.decode(line) for line in lines.splitlines() if line.strip())
-    except (TypeError, yaml.YAMLError, msgspec.MsgspecError) as error:
+    except (TypeError, yaml.YAMLError, msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{folder / name}: {error}") from error
     if not cases:
         raise InvalidInput(f"{folder / program.cases}: there are no cases")
@@ -200,7 +200,7 @@ class ProgramTrials:
         says = str(script.steps[0].get("says", "")) if script.steps else ""
         try:
             rows = {trial.case_id: msgspec.json.decode(says)}
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             rows = {}
         return self._observation(trial, [_Answers(rows, "")])
 
@@ -263,7 +263,7 @@ def _rows(result: ExecResult) -> Iterator[tuple[str, Json]]:
     for line in (result.stdout.head + result.stdout.tail).splitlines():
         try:
             row = msgspec.json.decode(line, type=_Row)
-        except msgspec.DecodeError:  # whatever else it printed
+        except (msgspec.DecodeError, RecursionError):  # whatever else it printed
             continue
         rows[row.id] = _MISSING if row.id in rows else row.output
     yield from ((name, output) for name, output in rows.items() if output is not _MISSING)

@@ -140,7 +140,7 @@ def syntax_problem(path: str, text: str) -> str | None:
                 yaml.safe_load(text)
             case _:
                 pass
-    except (SyntaxError, ValueError, yaml.YAMLError, msgspec.DecodeError) as error:
+    except (SyntaxError, ValueError, yaml.YAMLError, msgspec.DecodeError, RecursionError) as error:
         return f"{type(error).__name__}: {error}"
     if path.endswith("/SKILL.md") and not text.startswith("---\n"):
         return "a skill begins with its name and description between lines of ---"

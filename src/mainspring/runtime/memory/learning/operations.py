@@ -104,7 +104,7 @@ def read_operations(
         items = msgspec.json.decode(answer[max(start, 0) : end + 1], type=_Answer).operations
     except msgspec.ValidationError:
         return OperationPlan((), [_refused(answer, "the answer has not a list of operations")])
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return OperationPlan((), [_refused(answer, "the answer has no JSON object")])
     operations: list[MemoryOperation] = []
     refused: list[RefusedOperation] = []
@@ -112,7 +112,7 @@ def read_operations(
         try:
             operation = msgspec.json.decode(item, type=MemoryOperation)
             problem = _problem(operation, messages, memories)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:
             operation, problem = None, str(error)
         if number > MAX_OPERATIONS:
             problem = f"more than {MAX_OPERATIONS} operations"

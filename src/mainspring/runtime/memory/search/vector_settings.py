@@ -55,7 +55,7 @@ def read_vector_settings(home: Path) -> VectorSettings | None:
         return None
     try:
         return msgspec.json.decode(content, type=VectorSettings)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise InvalidInput(f"{home / _FILE}: {error}") from error
 
 

@@ -24,6 +24,16 @@ TriggerRule: TypeAlias = Literal[
 ]
 KINDS: tuple[NodeKind, ...] = NodeKind.__args__
 TRIGGER_RULES: tuple[TriggerRule, ...] = TriggerRule.__args__
+HOOK_EVENTS = frozenset(
+    (
+        *("PreToolUse", "PostToolUse", "PostToolUseFailure", "Notification", "UserPromptSubmit"),
+        *("SessionStart", "SessionEnd", "Stop", "SubagentStart", "SubagentStop", "PreCompact"),
+        *("PermissionRequest", "Setup", "TeammateIdle", "TaskCompleted", "Elicitation"),
+        *("ElicitationResult", "ConfigChange", "WorktreeCreate", "WorktreeRemove"),
+        "InstructionsLoaded",
+    )
+)
+"""The events that `hooks` of a node may name."""
 EFFORTS = ("minimal", "low", "medium", "high", "xhigh", "max")
 
 AGENT_FIELDS = (
@@ -36,7 +46,7 @@ NODE_KEYS = frozenset(
     (
         *("id", "description", "depends_on", "when", "trigger_rule", "idle_timeout", "retry"),
         *("always_run", "output_type", "input", "isolation", "fan_out", "with", "runtime"),
-        *("deps", "timeout"),
+        *("deps", "timeout", "agent"),
         *KINDS,
         *AGENT_FIELDS,
     )
@@ -134,6 +144,8 @@ class Node(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`fresh`, `shared` (with the node before it) or `resume`."""
     resumes: str | None = None
     """The node whose conversation it continues."""
+    agent: str | None = None
+    """The subagent of the runner that works on it; `None`: the runner's agent."""
     output_format: dict[str, object] | None = None
     output_type: str | None = None
     model: str | None = None

@@ -14,33 +14,39 @@ interactive: true
 mutates_checkout: true
 
 nodes:
-  - id: change
-    prompt: |
-      Make this change in the repository, and nothing else: $ARGUMENTS
-    allowed_tools: [Read, Glob, Grep, Edit, Write]
+  - id: work
+    loop_group:
+      max_iterations: 5
+      until_bash: test $approve.output.decision = approve
+      nodes:
+        - id: change
+          prompt: |
+            Make this change in the repository, and nothing else: $ARGUMENTS
+            If a person has sent your last attempt back, correct it as they say:
+            $LOOP_PREV.approve.output.text
+          allowed_tools: [Read, Glob, Grep, Edit, Write]
 
-  - id: check
-    bash: |
-      git diff --check
-      if [ -f Makefile ] && grep -q '^test:' Makefile; then make test; fi
-      echo "checked"
-    depends_on: [change]
+        - id: check
+          bash: |
+            git diff --check
+            if [ -f Makefile ] && grep -q '^test:' Makefile; then make test; fi
+            echo "checked"
+          depends_on: [change]
 
-  - id: approve
-    approval:
-      message: Merge this change? The evidence below is what was checked.
-      on_reject:
-        prompt: |
-          A person rejected the change for this reason. Correct it, and nothing else:
-          $REJECTION_REASON
-    depends_on: [check]
+        - id: approve
+          approval:
+            message: Merge this change? The evidence below is what was checked.
+            decisions:
+              - {{id: approve, label: merge it}}
+              - {{id: rework, label: send it back; say why}}
+          depends_on: [check]
 
   - id: merge
     bash: |
       git add --all
       git commit --quiet --message "Change: $ARGUMENTS"
       git show --stat --oneline HEAD
-    depends_on: [approve]
+    depends_on: [work]
 """
 
 

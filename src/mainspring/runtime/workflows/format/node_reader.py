@@ -10,6 +10,7 @@ from typing import TypeVar, cast
 
 from mainspring.runtime.workflows.format.definition import (
     EFFORTS,
+    HOOK_EVENTS,
     KINDS,
     TRIGGER_RULES,
     ApprovalChoice,
@@ -99,6 +100,7 @@ class NodeReader:
             isolation=self._one_of("isolation", ("inherit", "worktree")) or "inherit",
             context=context,
             resumes=resumes,
+            agent=self._text("agent"),
             output_format=self._mapping("output_format"),
             output_type=self._text("output_type"),
             model=self._text("model"),
@@ -111,7 +113,7 @@ class NodeReader:
             agents=self._agents(),
             fallback_model=self._text("fallbackModel"),
             mcp=self._text("mcp"),
-            hooks=self._mapping("hooks") or {},
+            hooks=self._hooks(),
         )
 
     def _kind(self) -> NodeKind | None:
@@ -367,6 +369,21 @@ class NodeReader:
                 if not isinstance(fields.get(key), str) or not fields[key]:
                     self._error(f"'agents.{name}.{key}' '{key}' is required")
         return cast("dict[str, dict[str, object]]", raw)
+
+    def _hooks(self) -> dict[str, object]:
+        raw = self._mapping("hooks") or {}
+        for event, matchers in raw.items():
+            if event not in HOOK_EVENTS:
+                self._error(f"'hooks' Unrecognized key(s) in object: '{event}'")
+            entries = cast("list[object]", matchers) if isinstance(matchers, list) else [None]
+            fields = [cast("dict[str, object]", item) for item in entries if isinstance(item, dict)]
+            if len(fields) < len(entries) or any(
+                not isinstance(item.get("response"), dict)
+                or not isinstance(item.get("matcher", ""), str)
+                for item in fields
+            ):
+                self._error(f"'hooks.{event}' must be a list of {{ matcher, response }}")
+        return raw
 
     def _context(self, kind: NodeKind) -> tuple[str, str | None]:
         raw = self.raw.get("context")

@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import cast, get_args
 
+from mainspring.core.hook import HookEventName
 from mainspring.runtime.workflows.format.definition import (
     AGENT_FIELDS,
     NODE_KEYS,
@@ -40,11 +41,8 @@ _NO_EFFECT = {
     "settingSources": "settings of Claude Code",
     "thinking": "use effort",
     "provider": "the model names its provider",
-    "hooks": "hooks of a node are not run; put them into the settings",
-    "mcp": "servers of a node are not started; put them into the settings",
     "always_run": "every run starts all nodes anew, and a resumed run repeats none",
     "persist_session": "each run starts its own conversations",
-    "idle_timeout": "a silent model is noticed by the time limit of its provider",
 }
 """Fields that are accepted but change nothing here, and why."""
 _INTERACTIVE_HINT = (
@@ -140,17 +138,15 @@ def _deprecations(raw: Mapping[str, object], node: Node) -> list[str]:
 
 
 def _ineffective(raw: Mapping[str, object], node: Node) -> list[str]:
-    has_model = node.kind in ("command", "prompt")
-    by_kind = {
-        "loop": ("model", "output_format"),
-        "loop_group": ("model",),
-        "workflow": ("output_format",),
-    }
-    effective = by_kind.get(node.kind, ())
+    has_rework = node.approval is not None and node.approval.on_reject is not None
+    has_model = has_rework or node.kind in ("command", "prompt", "loop")
     found: list[str] = []
     for key in raw:
+        is_used = has_model and (key != "context" or node.kind in ("command", "prompt"))
+        is_used |= key == "output_format" and node.kind == "workflow"  # names its fields
         if key in _NO_EFFECT:
             found.append(f"'{key}' has no effect ({_NO_EFFECT[key]})")
-        elif key in AGENT_FIELDS and not has_model and key not in effective:
+        elif not is_used and key in (*AGENT_FIELDS, "agent", "idle_timeout"):
             found.append(f"'{key}' has no effect on a {node.kind} node")
-    return found
+    events = [name for name in node.hooks if name not in get_args(HookEventName)]
+    return [*found, *(f"hooks of '{name}' never run, since it does not happen" for name in events)]

@@ -156,7 +156,7 @@ def parse_json(text: str) -> object:
     for candidate in (text, *([fenced[1]] if fenced else ())):
         try:
             return msgspec.json.decode(candidate)
-        except (msgspec.DecodeError, UnicodeError):
+        except (msgspec.DecodeError, UnicodeError, RecursionError):
             continue
     return None
 

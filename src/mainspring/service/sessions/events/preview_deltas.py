@@ -132,7 +132,7 @@ class SharedDeltas:
 
             def on_message(text: str) -> None:
                 with suppress(
-                    msgspec.MsgspecError
+                    msgspec.MsgspecError, RecursionError
                 ):  # from a newer version: the log will have the event
                     subscription.deliver(_PIECE_DECODER.decode(text))
 

@@ -119,7 +119,15 @@ _SESSION_ERRORS = frozenset(
         "mcp_authentication_failed_error",
     }
 )
-_WORKFLOW_ERRORS = frozenset({"unknown_error", "timeout_error", "program_error"})
+_WORKFLOW_ERRORS = frozenset(
+    {
+        "unknown_error",
+        "timeout_error",
+        "program_error",
+        "thread_limit_error",
+        "max_workflow_runs_error",
+    }
+)
 
 _THREAD_CREATED = "session.thread_created"
 _CALL_TYPES = frozenset({"agent.custom_tool_use", "agent.mcp_tool_use", "agent.tool_use"})
@@ -367,6 +375,7 @@ def _run_failed(_event_id: str, payload: WorkflowRunFailed, fields: WireEvent) -
 
 
 def _run_ended(_event_id: str, payload: WorkflowRunEnded, fields: WireEvent) -> None:
+    fields.pop("output", None)
     if payload.result.error is not None:
         _known_error_type(fields["result"]["error"], payload.result.error.type, _WORKFLOW_ERRORS)
 

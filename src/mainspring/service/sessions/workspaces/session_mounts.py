@@ -18,10 +18,10 @@ from msgspec import Struct
 
 from mainspring.core.errors import InvalidInput, NotFound, ToolEnvironmentError
 from mainspring.core.ports import Snapshots
+from mainspring.core.workspace_aliases import WORKSPACE_ALIASES, aliased_folder
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.session.rewind import RewindHistory, read_rewind_history
-from mainspring.runtime.session.session_paths import WORKSPACE_ALIASES
 from mainspring.service.memory_stores.mounted_stores import MountedStore
 from mainspring.service.sessions.resource_types import (
     BranchCheckout,
@@ -33,7 +33,7 @@ from mainspring.service.sessions.resource_types import (
     StoreResource,
 )
 
-_ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES), "/")
+_ROOTS = (*(f"{item}/" for item in WORKSPACE_ALIASES if not aliased_folder(item)), "/")
 """The paths of the workspace that clients use; on the machine it is elsewhere."""
 
 OpenSnapshots: TypeAlias = Callable[[Path, str, Path | None], Snapshots]

@@ -42,7 +42,7 @@ class SessionSkills:
     async def of(self, tenant: str, session: SessionRecord) -> dict[AgentSkill, Skill]:
         """The available skills of a session's agent and of the agents that it may call. A session
         keeps its skills even if the uploads are deleted."""
-        place = skills_folder(self.workspaces / session.id)
+        place = skills_folder(self.workspaces / session.workspace_name)
         is_remote = isinstance(session.environment, SelfHostedConfig)
         available: dict[AgentSkill, Skill] = {}
         for reference in skills_of(session.agent):
@@ -54,7 +54,7 @@ class SessionSkills:
 
     async def actor(self, tenant: str, session: SessionRecord) -> ResolvedAgent:
         """The agent of a session, with its skills."""
-        workspace = self.workspaces / session.id
+        workspace = self.workspaces / session.workspace_name
         part = SessionSpec(
             agent=session.agent,
             environment=session.environment,

@@ -39,6 +39,8 @@ class ListWorkflows(ShortPageQuery, frozen=True, kw_only=True):
 
 class ListWorkflowRuns(ShortPageQuery, frozen=True, kw_only=True):
     workflow: str | None = None
+    session_id: str | None = None
+    """Only the runs that the agent of this session has started."""
     statuses: tuple[RunStatus, ...] = ()
 
 
@@ -95,7 +97,8 @@ class WorkflowRunRoutes:
     @route("GET /v1/mainspring/workflow_runs", "List runs of workflows")
     async def list(self, call: ApiCall[ListWorkflowRuns, Empty]) -> Page[RunLine]:
         query = call.query
-        listing = list_query(query, parent=query.workflow, label=query.statuses or None)
+        parent = query.session_id or query.workflow
+        listing = list_query(query, parent=parent, label=query.statuses or None)
         return await self.runs.page(call.who, listing)
 
     @route("POST /v1/mainspring/workflow_runs", "Start a run of a workflow", role="user")
