@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Unpack
 
 from mainspring.capabilities.hooks.static_answers import static_answers
@@ -19,10 +18,8 @@ STEP_PORTS = StepPorts(open_worktrees=open_worktrees, static_answers=static_answ
 
 
 def project_places(settings: Settings) -> projects.ProjectPlaces:
-    home, store = Path(settings.home), Path(settings.store)
-    state = home / ".mainspring" if is_postgres(settings.store) else store.parent
-    worktrees = state / "workflow-worktrees"
-    return projects.ProjectPlaces(Path(settings.folder), home, worktrees, STEP_PORTS)
+    store = None if is_postgres(settings.store) else settings.store
+    return projects.ProjectPlaces(settings.folder, settings.home, store, STEP_PORTS)
 
 
 @asynccontextmanager

@@ -68,10 +68,10 @@ class WorkflowArguments(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class ProjectPlaces:
-    folder: Path
-    home: Path
-    worktrees: Path
-    """The folder for worktrees."""
+    folder: str
+    home: str
+    store: str | None
+    """The file of the log; worktrees are beside it. `None`: it is in no file."""
     ports: StepPorts
 
 
@@ -81,12 +81,17 @@ async def open_project(
     """The workflows of a folder, whose nodes are sessions of `runtime`."""
     if (model := arguments.get("model")) is not None:
         runtime.models.put(agent.model, model)
-    folder = await to_thread.run_sync(places.folder.absolute)
+    home = Path(places.home)
+    state = home / ".mainspring" if places.store is None else Path(places.store).parent
+    folder = await to_thread.run_sync(Path(places.folder).absolute)
     runtime.options = replace(runtime.options, workspace=runtime.options.workspace or folder)
     return ProjectWorkflows(
-        files=WorkflowFiles(root=folder, home=places.home),
+        files=WorkflowFiles(root=folder, home=home),
         steps=SessionSteps(
-            runtime=runtime, agent=agent, ports=places.ports, worktrees=places.worktrees
+            runtime=runtime,
+            agent=agent,
+            ports=places.ports,
+            worktrees=state / "workflow-worktrees",
         ),
         sender=runtime.sender,
         limits=RunLimits(
