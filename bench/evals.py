@@ -113,6 +113,7 @@ async def overhead() -> list[Measure]:
                 run_program=no_program,
                 make_script=lambda _steps, _name: Hello(),
                 place=Path(folder),
+                verdicts=Path(folder, "verdicts"),
                 monotonic=time.monotonic,
             )
             await suite(runner, 100, "warm")

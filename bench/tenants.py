@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from tests.service_e2e.service_processes import TOOLS, staged
 from tests.vault.test_hostile_texts import SHAPES, text_of
 
-ROUNDS, REQUESTS = 1, 60
+ROUNDS, REQUESTS = 5, 300
 MESSAGES, MESSAGE_BYTES = 32, 1_000_000
 MAX_P95_RATIO, MAX_SECONDS = 2.5, 1.0
 

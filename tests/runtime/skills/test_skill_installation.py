@@ -165,7 +165,7 @@ def test_links_and_bombs_in_an_archive_are_refused(home: Path, pins: TrustPins, 
     with pytest.raises(TooLarge):
         install(zip_file(tmp_path / "b.zip", bomb), home, pins)
     (tmp_path / "c.zip").write_bytes(b"PK nothing")
-    with pytest.raises(InvalidInput, match="not a zip archive"):
+    with pytest.raises(InvalidInput, match="not a readable ZIP archive"):
         install(tmp_path / "c.zip", home, pins)
     assert installed_files(home) == ["skills"]
 

@@ -27,15 +27,13 @@ from mainspring.edges.api.routes.run.session_insights import CostRoutes, Insight
 from mainspring.edges.api.routes.run.sessions import SessionRoutes
 from mainspring.edges.cli.render.printing import Screen, print_note
 from mainspring.edges.cli.run.session_runner import SessionRunner, open_session_runner
-from mainspring.edges.cli.workflows.opening import open_steps
+from mainspring.edges.cli.workflows.opening import open_workflows_here
 from mainspring.edges.dashboard.local_access import LocalAccess
 from mainspring.edges.dashboard.local_service import open_local_service
 from mainspring.edges.dashboard.local_sessions import LocalDispatcher, LocalSessions
 from mainspring.edges.dashboard.pages import DashboardPages
 from mainspring.log.task_groups import run_in_background
 from mainspring.runtime.run_options import RunOptions
-from mainspring.runtime.workflows.engine import run_workflow
-from mainspring.runtime.workflows.run_context import RunLimits
 from mainspring.service.service import Service
 from mainspring.service.sessions.cost_reports import Costs
 from mainspring.service.sessions.session_reports import SessionReports
@@ -100,9 +98,8 @@ def _open_runner(settings: Settings, session_id: str) -> AbstractAsyncContextMan
 
 async def _run_workflow(settings: Settings, run_id: str) -> None:
     """Continue a run as `mainspring workflow resume` does. Raises: LeaseHeld, InvalidInput."""
-    async with open_steps(settings, RunOptions()) as steps:
-        await steps.begin(run_id, None)
-        await run_workflow(steps.runtime.log, run_id, steps, limits=RunLimits())
+    async with open_workflows_here(settings, RunOptions()) as workflows:
+        await workflows.go_on(run_id)
 
 
 def _routes(service: Service, access: LocalAccess) -> tuple[Route, ...]:
