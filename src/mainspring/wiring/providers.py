@@ -108,6 +108,29 @@ def default_model(settings: Settings) -> str:
     return OFFLINE_MODEL
 
 
+def is_other_provider(settings: Settings, names: str, chosen: str) -> bool:
+    """Whether a provider that serves none of the `chosen` models, and that can be reached with what
+    the user has set, serves one of `names`. Raises: InvalidInput: a catalog is not valid."""
+    catalog = read_catalog(settings)
+    own = {_provider_name(catalog, item) for item in chosen.split(",")}
+    if settings.model is None and chosen == OFFLINE_MODEL:  # then a local server is used anyway
+        own |= {name for name, provider in PROVIDERS.items() if provider.key is None}
+    others = {_provider_name(catalog, item) for item in names.split(",")} - own
+    return any(_is_reachable(settings, PROVIDERS[name]) for name in others & PROVIDERS.keys())
+
+
+def _provider_name(catalog: Catalog, name: str) -> str:
+    try:
+        return catalog.resolve(name.strip()).partition(":")[0]
+    except InvalidInput:  # it is refused when it is opened, with a hint
+        return ""
+
+
+def _is_reachable(settings: Settings, provider: Provider) -> bool:
+    has_helper = provider.key == ANTHROPIC_KEY_VARIABLE and settings.read_api_key is not None
+    return provider.key is None or bool(settings.secrets.get(provider.key)) or has_helper
+
+
 def hint_for(error: ErrorDetail) -> str | None:
     """What to do about the failure of a model. The error begins with the model's name."""
     name = error.message.partition(":")[0]
