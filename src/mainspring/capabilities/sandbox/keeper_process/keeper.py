@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOCK = "lock"
-_LAUNCH_SECONDS = 15.0  # for namespaces and mounts: far below 1 s, but seconds on a busy machine
+_LAUNCH_SECONDS = 15.0  # for the client that started the keeper to connect
 # Between checks of a running program's limits; double lets 20 ms of excess pass.
 _WATCH_SECONDS = 0.01
 _ATTACHED_WATCH_SECONDS = 0.25
