@@ -12,7 +12,7 @@ from mainspring.log.store import EventRange, IndexedText, LogSearchHit, Row, Ses
 from mainspring.log.upcast import read_payload
 
 _PAGE = 500  # events indexed at once
-_SCOPE_PAGES = 8  # indexed before a search within few sessions; the next one continues
+_SCOPE_PAGES = 8  # of events indexed before a search within few sessions; the next one goes on
 
 
 async def search(

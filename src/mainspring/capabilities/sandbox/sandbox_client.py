@@ -45,7 +45,7 @@ from mainspring.core.ports import (
 _PARTING_SECONDS = 5.0  # to end a keeper, with the wait for a start in progress
 _WELCOME_SECONDS = 15.0  # for a keeper to listen
 _RESTART_SECONDS = 1.0  # before another keeper is started; one that ends may hold the lock
-_ATTEMPTS = 3  # at one program, while keepers end before they have started it
+_ATTEMPTS = 3  # at one program, while keepers end before they start it
 
 
 def close_listener(listener: socket.socket) -> None:
