@@ -41,7 +41,7 @@ _FILLERS = frozenset(
     )
 )
 _MIN_SIMILARITY = 0.6  # of two corrections that ask for the same rule
-_MAX_COMPARED = 50  # corrections; the time grows with the square
+_MAX_COMPARED = 50  # earlier corrections that a new one is compared with
 _MAX_COMMAND = 120  # characters
 _SPECIAL = re.compile(r"[*()\\]")
 _MIN_SESSIONS, _MIN_TIMES = 2, 3  # in which a rule was missing, or so many times in all
