@@ -19,7 +19,7 @@ from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.canary import read_canary
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.agent_selection import AgentSelection
-from mainspring.runtime.settings.model_trust import NamedModel, named_models
+from mainspring.runtime.settings.model_trust import ChosenModel, named_models
 from mainspring.wiring.providers import default_model, is_other_provider, read_catalog
 from mainspring.wiring.sandbox_settings import read_environment
 from mainspring.wiring.settings_files import read_scripts
@@ -87,7 +87,7 @@ def home_place(settings: Settings, name: str) -> Path:
     return Path(settings.home, FOLDER, name, store)
 
 
-def trust_models(settings: Settings, folder: Path) -> list[NamedModel]:
+def trust_models(settings: Settings, folder: Path) -> list[ChosenModel]:
     """Trust the models that a folder's files name, and return them. Raises: InvalidInput."""
     loaded = read_agent(agent_selection(settings).scopes(folder), allows_errors=True)
     named = list(named_models(loaded))

@@ -19,7 +19,7 @@ from mainspring.runtime.settings import project_trust
 from mainspring.runtime.subagent import Subagent
 
 
-class NamedModel(Struct, frozen=True):
+class ChosenModel(Struct, frozen=True):
     """A model that a file names. It is trusted by itself: the rest of the file may change."""
 
     file: Path
@@ -37,10 +37,10 @@ class NamedModel(Struct, frozen=True):
         project_trust.trust_file(key, self.name.encode(), home=home)
 
 
-def named_models(loaded: AgentFolder) -> Iterator[NamedModel]:
+def named_models(loaded: AgentFolder) -> Iterator[ChosenModel]:
     """The models that the files of a folder itself name."""
     if loaded.agent_manifest.model:
-        yield NamedModel(loaded.folder / manifest.FILE, loaded.agent_manifest.model)
+        yield ChosenModel(loaded.folder / manifest.FILE, loaded.agent_manifest.model)
     for subagent in loaded.agent.subagents:
         if (named := _named_by(subagent, loaded.folder)) is not None:
             yield named
@@ -62,7 +62,7 @@ def without_other_providers(
         return loaded
     findings = map(partial(_finding, loaded), refused)
     by_source = loaded.findings_by_source
-    own = NamedModel(loaded.folder / manifest.FILE, loaded.agent_manifest.model)
+    own = ChosenModel(loaded.folder / manifest.FILE, loaded.agent_manifest.model)
     kept = "" if own in refused else own.name
     subagents = [
         replace_struct(item, model=None) if _named_by(item, loaded.folder) in refused else item
@@ -76,15 +76,15 @@ def without_other_providers(
     )
 
 
-def _named_by(subagent: Subagent, folder: Path) -> NamedModel | None:
+def _named_by(subagent: Subagent, folder: Path) -> ChosenModel | None:
     file = Path(subagent.file)
     is_of_folder = subagent.scope == "project" or file.is_relative_to(folder)
     if not (subagent.model and subagent.file and is_of_folder):
         return None
-    return NamedModel(file, subagent.model)
+    return ChosenModel(file, subagent.model)
 
 
-def _finding(loaded: AgentFolder, named: NamedModel) -> Finding:
+def _finding(loaded: AgentFolder, named: ChosenModel) -> Finding:
     is_own = named.file == loaded.folder / manifest.FILE
     return Finding(
         level="warning",

@@ -28,7 +28,7 @@ from mainspring.harness.permissions.tool_names import ALL_TOOLS, BUILTIN_TOOL_NA
 from mainspring.runtime.agent_folder.folder_versions import record_version
 from mainspring.runtime.agent_folder.manifest import FILE
 from mainspring.runtime.agent_folder.new_agent import NewAgent, check_no_agent, write_agent
-from mainspring.runtime.settings.model_trust import NamedModel
+from mainspring.runtime.settings.model_trust import ChosenModel
 from mainspring.runtime.settings.project_trust import is_trusted
 from mainspring.runtime.versions import Version
 from mainspring.wiring.agent_selection import missing_model_reason
@@ -132,7 +132,7 @@ def _create_files(
     if was_trusted:
         trust(place, home=home)  # its author has just confirmed every part of it
     if new_agent.model is not None:
-        NamedModel(place / FILE, new_agent.model).trust(home)
+        ChosenModel(place / FILE, new_agent.model).trust(home)
     return files, record_version(place, clock.now)
 
 
