@@ -74,6 +74,9 @@ def test_an_untrusted_folder_names_no_provider_that_the_user_did_not_choose(
     assert "openrouter:theirs/dear" in warned
     assert "helper.md" in warned
     assert "mainspring policy trust" in warned
+    report = mainspring("validate", **variables).stdout
+    assert "✓ model openrouter" not in report
+    assert "choice of openrouter:theirs/dear" in report
     assert {*models_of("model: ollama:test, openrouter:theirs/dear\n", "")[0]} == {"test"}
     models, warned = models_of("model: ollama:big\n", "model: ollama:small\n")
     assert models == ["big", "small", "big"]

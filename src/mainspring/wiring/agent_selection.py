@@ -104,6 +104,7 @@ def validate(settings: Settings, folder: str | None = None) -> FolderReport:
         describe_hooks=hook_config.describe_hooks,
         check_environment=read_environment,
         missing_model=partial(missing_model_reason, settings),
+        restrict_models=agents.without_other_providers,
         read_scripts=read_scripts,
         is_pinned=agents.is_pinned,
         home=agents.home,

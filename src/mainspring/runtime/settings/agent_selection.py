@@ -89,7 +89,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
             instruction_files=_readable_disk(loaded.policy),
             limits_for=lambda own: _instruction_limits(model_for(own), facts),
         )
-        agent_folder = self._without_other_providers(agent_folder, chosen)
+        agent_folder = self.without_other_providers(agent_folder, chosen)
         limits = agent_folder.agent.limits
         if options.max_turns is not None:
             limits = replace(limits, max_turns=options.max_turns)
@@ -111,7 +111,11 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         style = loaded.preferences.output_style
         return agent_folder if style is None else _with_style(agent_folder, scopes, style)
 
-    def _without_other_providers(self, loaded: AgentFolder, chosen: str | None) -> AgentFolder:
+    def without_other_providers(
+        self, loaded: AgentFolder, chosen: str | None = None
+    ) -> AgentFolder:
+        """Without the models that the folder may not choose. `chosen`: the model that the user has
+        chosen instead of the default one."""
         own = chosen or self.default_model
         return without_other_providers(
             loaded,

@@ -21,7 +21,7 @@ from mainspring.harness.permissions.tool_names import (
     is_tool_name,
 )
 from mainspring.runtime.agent_folder import manifest
-from mainspring.runtime.agent_folder.agent_loader import read_agent
+from mainspring.runtime.agent_folder.agent_loader import AgentFolder, read_agent
 from mainspring.runtime.agent_folder.mcp_file import read_mcp
 from mainspring.runtime.agent_folder.plugins import installed_plugins
 from mainspring.runtime.agent_folder.validation import (
@@ -145,6 +145,8 @@ class FolderChecks:
     check_environment: Callable[[Mapping[str, object]], object]
     """Raises: InvalidInput: these settings of a sandbox are not valid."""
     missing_model: MissingModel
+    restrict_models: Callable[[AgentFolder], AgentFolder]
+    """Removes the models that an untrusted folder may not choose, and says so."""
     read_scripts: ReadScripts
     is_pinned: IsPinned
     home: Path
@@ -161,7 +163,9 @@ def validate_folder(scopes: Scopes, checks: FolderChecks) -> FolderReport:
         InvalidInput: there is no such folder.
     """
     is_pinned = checks.is_pinned
-    agent_folder = read_agent(scopes, is_pinned=is_pinned, allows_errors=True)
+    agent_folder = checks.restrict_models(
+        read_agent(scopes, is_pinned=is_pinned, allows_errors=True)
+    )
     plugins = installed_plugins(scopes.folder, scopes.home, disabled=checks.disabled_plugins)
     servers = read_mcp(scopes, checks.variables, plugins=plugins.servers)
     parts = check_folder(
