@@ -30,7 +30,7 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import RecordRow, RecordWithContent
 from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
 
-_MAC_BYTES = 32  # of HMAC-SHA-256
+_MAC_BYTES = 32  # of keyed BLAKE2b
 _PAGE = 2000  # events verified at once
 _VERIFIED = 10_000  # sessions remembered as verified
 _REDACTED = next(iter(event_types(EventsRedacted)))

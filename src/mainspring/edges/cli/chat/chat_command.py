@@ -48,6 +48,7 @@ from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_updates import record_updates
 from mainspring.runtime.slash_commands import (
     PROMPT_PREFIX,
+    REPLACEABLE,
     CommandContext,
     ParsedSlashCommand,
     available_commands,
@@ -355,6 +356,8 @@ class _Chat:
                "guide": self._guide, "bashes": partial(self._shells.show, self._notes),
                "clear": self._clear, "fork": self._fork}  # fmt: skip
         match command.name:
+            case name if name in REPLACEABLE and is_agent_command(self.agent, message):
+                return await self._run_agent_command(command, message)
             case "exit":
                 return 0
             case "help" | "":
