@@ -217,10 +217,7 @@ class ThreadServers:
 
 
 def read_project_servers(settings: Settings, loaded: LoadedPolicy | None = None) -> ProjectServers:
-    """`loaded`: the settings files of the folder, if they have been read.
-
-    Raises: InvalidInput: the settings cannot be read.
-    """
+    """`loaded`: what was read of the folder. Raises: InvalidInput: the settings cannot be read."""
     folder, home = Path(settings.folder).resolve(), Path(settings.home)
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
     loaded = loaded or load_policy(folder, home=home)
