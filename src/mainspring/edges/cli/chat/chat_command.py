@@ -447,8 +447,7 @@ class _Chat:
         chat = chat_sessions.ChatSessions(
             self._settings, self._notes, self._runner.runtime.log, self._keyboard
         )
-        picked = await chat.run(command.name, command.arguments, current)
-        if picked is not None:
+        if (picked := await chat.run(command.name, command.arguments, current)) is not None:
             await self._continue_with(picked)
 
     async def _continue_with(self, picked: PickedSession) -> None:
