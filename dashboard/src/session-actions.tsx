@@ -77,7 +77,7 @@ function CaseDialog({ id, onClose }: { id: string; onClose: () => void }) {
     try {
       const added = await post<{ file: string; case_id: string }>(`/v1/sessions/${encodeURIComponent(id)}/eval_case`, {
         suite: suite.value.trim(),
-        case_id: name.value.trim(),
+        case: name.value.trim(),
       });
       toast(`${added.case_id} was added to ${added.file}; give it graders`);
       onClose();

@@ -15,7 +15,7 @@ import anyio
 if TYPE_CHECKING:
     from anyio.abc import Process
 
-_REAP_SECONDS = 5.0  # for a killed program to disappear; the kernel needs milliseconds
+_REAP_SECONDS = 5.0  # for a killed program to disappear; then it is not waited for
 
 
 @asynccontextmanager

@@ -98,7 +98,7 @@ async def test_versions_are_negotiated_with_servers(supported: list[str], era: s
 
     async with scripted_client(respond) as (client, _):
         if era is None:
-            with pytest.raises(McpFailed, match="other versions"):
+            with pytest.raises(McpFailed, match="none of these versions"):
                 await client.connect()
         else:
             assert (await client.connect()).era == era

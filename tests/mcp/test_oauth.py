@@ -229,7 +229,12 @@ async def test_a_user_enters_a_device_code_on_another_machine(server: Authorizin
         ),
         ({"verification_uri": "javascript:alert(1)"}, [], {}, "not https"),
         ({"verification_uri": "http://evil.example/enter"}, [], {}, "not https"),
-        ({}, [], {"device_authorization_endpoint": None}, "no device codes: use --paste"),
+        (
+            {},
+            [],
+            {"device_authorization_endpoint": None},
+            "does not support device codes: use --paste",
+        ),
         ({}, [], {"device_authorization_endpoint": "http://evil.example/d"}, "not https"),
     ],
 )

@@ -13,6 +13,7 @@ from tests.row_checks import for_each
 import mainspring
 from mainspring import Agent, Tool, error_table, run
 from mainspring.capabilities.providers.catalog import Catalog, ModelListing
+from mainspring.capabilities.providers.provider_table import PROVIDERS
 from mainspring.capabilities.sandbox.backend_selection import BackendName
 from mainspring.capabilities.sandbox.sandbox_environment import SandboxEnvironment
 from mainspring.config import read_settings
@@ -30,7 +31,6 @@ from mainspring.service.schedules.cron import SchedulePolicy
 from mainspring.service.webhooks.webhook_events import EVENT_TYPES
 from mainspring.testing import Scripted, says
 from mainspring.tools import Traits
-from mainspring.wiring.providers import PROVIDERS
 from mainspring.wiring.service_assembly import open_service
 
 ROOT = Path(__file__).parents[2]

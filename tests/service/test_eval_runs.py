@@ -114,7 +114,7 @@ async def test_a_session_becomes_a_case_of_a_suite_in_the_folder_only(world: Wor
     for name in ("../keys", "a/b", ".hidden", ""):
         with pytest.raises(anthropic.BadRequestError):
             await post(world.client, path, suite=name)
-    added = await post(world.client, path, suite="greeting", case_id="farewell")
+    added = await post(world.client, path, suite="greeting", case="farewell")
     assert added["file"] == "evals/greeting.yaml"
     cases = named_suite(world.agent.folder, "greeting", field="suite").suite.cases
     assert [case.id for case in cases] == ["case-0", "case-1", "farewell"]

@@ -129,7 +129,7 @@ def test_pending_inbox_events_are_unprocessed(kind: str):
     made = wire_pending_event(item, SAMPLES[kind], main_thread_id="sthr_main")
     parse_as(made, BaseModel)
     assert made["id"] == "sevt_9"
-    is_accepted = kind == "user.define_outcome" or kind.startswith("session.")
+    is_accepted = kind == "user.define_outcome" or kind.startswith(("session.", "workflow_run."))
     assert (made["processed_at"] is None) is not is_accepted
 
 

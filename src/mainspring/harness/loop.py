@@ -39,7 +39,7 @@ from mainspring.harness.turn import take_turn
 from mainspring.log.task_groups import background_tasks, retry_unavailable
 
 WAKES_WITHOUT_PROGRESS = 5  # then the session ends with an error instead of waking for ever
-FEEDBACK_IN_A_ROW = 3  # of hooks that refuse to end; then the run ends all the same
+FEEDBACK_IN_A_ROW = 3  # times that hooks refuse an end; then they are not asked again
 
 
 async def run(context: ThreadContext) -> Ended | None:
@@ -66,8 +66,8 @@ async def _run(context: ThreadContext, ended: Ended | None) -> Ended:
                 ended = step
             case None:
                 pass
-        # Input is read between two steps only: no call is half done then, so an interrupt or a new
-        # mode never leaves a call without a result.
+        # Input is recorded between two steps only, so no message or mode changes a round that runs.
+        # An interrupt stops the step at once; it is recorded here, and the next step settles calls.
         if ended is None:
             ended = await receive_during_run(context, if_changed=True)
         elif await _has_new_input(context, ended):
@@ -118,8 +118,8 @@ def _begin(context: ThreadContext) -> Ended | None:
             owner=context.writer.lease.owner, epoch=context.writer.lease.epoch, attempt=attempt
         )
     )
-    # After the note of the attempt: a crash while we recover counts, so a session that kills
-    # its worker is not woken for ever.
+    # Each attempt without progress is counted in the log, so a session that kills its worker is
+    # not woken for ever.
     context.note(*recovery_events(thread, partial(in_doubt_policy, context.toolbox)))
     if attempt > WAKES_WITHOUT_PROGRESS:
         return Ended("recovery_exhausted", f"woken {attempt - 1} times without progress")
@@ -167,8 +167,8 @@ async def _has_more_input(context: ThreadContext) -> bool:
 
 async def _next_step(context: ThreadContext) -> Step | None:
     thread = context.thread
-    # The order is the invariant: a request is well formed only when no call is open, compaction
-    # must not drop an open call, and only a thread without open work may end.
+    # The order is the invariant: open calls are settled before anything else, so every request is
+    # well formed and compaction meets no open call; only an answered thread may end.
     if thread.interrupted:
         return _interrupt(context)
     if thread.unsettled_calls():

@@ -36,10 +36,10 @@ from mainspring.harness.stop_reasons import Continue, Ended, Step
 from mainspring.harness.thread_context import ThreadContext
 from mainspring.harness.tool_calls.tool_pipeline import begin_speculative
 
-# Tokens; nearly all replies are shorter, and a lower cap leaves more room for input.
+# Tokens of a reply at first: a lower cap reserves less of the window and of the budget.
 OUTPUT_CAP = 8_000
 ESCALATED_CAP = 64_000  # tokens, after a reply that reached the first cap
-CONTINUATIONS = 3  # of a reply that reaches that, too
+CONTINUATIONS = 3  # of a reply that is cut there, too, or that the provider pauses
 BROKEN_STREAMS = 2
 """How often a request is sent again because the connection broke in the middle of a reply."""
 SHORTEST_REPLY = 500  # tokens that must be free for a reply

@@ -21,7 +21,7 @@ from mainspring.core.sender import Sender
 from mainspring.log.session_lease import hold_session
 from mainspring.log.session_log import SessionLog
 
-_TRIES = 300  # appends to a list that others write, too
+_TRIES = 300  # 0.05 s apart, while another process adds to the list
 Created = TypeVar("Created", DreamCreated, EvalRunCreated, EvolutionCreated)
 
 

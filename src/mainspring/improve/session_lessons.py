@@ -25,7 +25,7 @@ from mainspring.runtime.memory.learning.extraction import (
 
 MIN_SIGHTINGS = 3
 """The fewest sessions that must show a behaviour."""
-_MIN_SUCCESS = 0.75  # of the sessions in which a procedure was used
+_MIN_SUCCESS = 0.75  # mean reward of the sessions in which a procedure was used
 _MIN_STEPS, _MAX_STEPS = 3, 6  # shorter ones are habits, longer ones seldom repeat exactly
 _MAX_COMMAND = 200  # characters
 _BAD_HABITS = re.compile(

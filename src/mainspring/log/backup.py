@@ -29,7 +29,7 @@ from mainspring.log.verify import verify
 
 _PAGE: Final = 500  # events read at once
 _CHUNK: Final = 1 << 20  # bytes written at once
-_LEVEL: Final = 6  # zlib's default, near its best ratio for JSON
+_LEVEL: Final = 6  # zlib's default
 _NO_LIMIT: Final = 2**31 - 1  # more sessions than a store can have
 _RESTORE_OWNER: Final = "restore"
 

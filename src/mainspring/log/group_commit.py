@@ -17,7 +17,7 @@ from msgspec import Struct
 
 Job = TypeVar("Job")
 
-_ALONE_SECONDS = 0.025  # since another writer was seen; until then a commit waits for company
+_ALONE_SECONDS = 0.025  # a lone writer lets other tasks join its commit only so often
 
 
 class _Batch(Struct, Generic[Job]):

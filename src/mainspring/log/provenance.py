@@ -1,9 +1,10 @@
 """What this installation wrote itself: the one place where that is decided.
 
 A store is a file that anybody can copy, commit or replace. So each session, each event that waits
-in an inbox and each record carries a message authentication code (MAC) with the installation's key,
-which is not in the store. What has none, or a wrong one, is foreign: it can be read and exported as
-text, but it cannot be continued, answered or obeyed until somebody adopts it.
+in an inbox, each record and each version of a memory carries a message authentication code (MAC)
+with the installation's key, which is not in the store. What has none, or a wrong one, is foreign:
+it can be read and exported as text, but it cannot be continued, answered or obeyed until somebody
+adopts it.
 
 A session's MAC covers its id and the hash of its last event, and with it the whole chain, with the
 events of its parents: rules, hooks, mode, workspace and agent are pinned in events, or in blobs
@@ -30,7 +31,7 @@ from mainspring.log.lru_cache import LruCache
 from mainspring.log.records import RecordRow, RecordWithContent
 from mainspring.log.store import EventRange, Head, InboxItem, Row, SessionRow, Store
 
-_MAC_BYTES = 32  # of HMAC-SHA-256
+_MAC_BYTES = 32  # of keyed BLAKE2b
 _PAGE = 2000  # events verified at once
 _VERIFIED = 10_000  # sessions remembered as verified
 _REDACTED = next(iter(event_types(EventsRedacted)))
@@ -80,6 +81,13 @@ class Provenance:
 
     def record_mac(self, row: RecordRow) -> bytes:
         return self._mac(b"record", _record_fields(row))
+
+    def note_mac(self, fields: tuple[object, ...]) -> str:
+        """For a version of a memory in a folder, as text: its ledger is a file of text."""
+        return self._mac(b"note", fields).hex()
+
+    def is_own_note(self, fields: tuple[object, ...], mac: str) -> bool:
+        return _equal(mac.encode(), self.note_mac(fields).encode())
 
     def _mac(self, kind: bytes, fields: tuple[object, ...]) -> bytes:
         # JSON, so that fields cannot run into each other

@@ -24,11 +24,11 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
 REDACTED = "[redacted]"
-_RUN_WORDS = 5  # equal words in a row that make a text recognisable
+_RUN_WORDS = 5  # in a row that must be equal; fewer would redact common phrases
 _MIN_ONE_WORD = 8
 """The minimum length of a text that is a single word."""
 _WORD = re.compile(r"[^\W_]+")
-_PAGE = 200  # events rewritten at once
+_PAGE = 200  # sessions read at once
 _UNCHANGED_KEYS = frozenset(("type", "hash", "event_id", "tool_use_id", "session_id", "thread_id"))
 
 

@@ -11,8 +11,8 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import EventRange, IndexedText, LogSearchHit, Row, SessionScope
 from mainspring.log.upcast import read_payload
 
-_PAGE = 500  # hits read at once
-_SCOPE_PAGES = 8  # until a search within few sessions gives up
+_PAGE = 500  # events indexed at once
+_SCOPE_PAGES = 8  # of events indexed before a search within few sessions; the next one goes on
 
 
 async def search(

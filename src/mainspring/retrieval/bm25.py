@@ -16,7 +16,7 @@ from mainspring.retrieval.requests import ActionRequest, action_of, parse_reques
 from mainspring.retrieval.stems import STOP_WORDS, name_words, stem
 from mainspring.retrieval.thesaurus import related_stems
 
-_K1 = 1.0  # of BM25; texts about tools are short, so a repeated word means little
+_K1 = 1.0  # of BM25: how fast a repeated word stops counting; texts of tools are short
 _B = 0.6  # the length of a description means little
 _FIELD_WEIGHTS = (3.0, 4.0, 1.0, 0.5, 0.2)  # of a group, a name, a lead, a text and keywords
 _RELATED_WEIGHT = 0.5  # of a related word beside the word itself
@@ -25,16 +25,16 @@ _OTHER_MEANING = 0.3  # a request means one thing, so its other possible meaning
 _PART_OF_MEANING = 3  # the power of the share of a meaning that a text has
 _COVERAGE_WEIGHT = 0.6  # how much of the request a text answers
 _NAME_WEIGHT = 0.5  # how much of its name is in the request
-_SAME_ACTION = 1.3  # a tool that does what is asked; the product of both must not beat a whole word
-_OTHER_ACTION = 0.85  # a tool that does something else to the same things
-_GROUP_WEIGHT = 0.1  # of the best texts of a group, for all its texts
+_SAME_ACTION = 1.3  # the factor of a tool that does what is asked
+_OTHER_ACTION = 0.85  # the factor of a tool that does something else to the same things
+_GROUP_WEIGHT = 0.1  # of the mean score of a group's best texts, added to each of its texts
 _GROUP_BEST = 3  # texts that speak for their group
 _REPEATED = 0.87  # for each better text of the same group that matches the same words
-_COMPARED = 60  # texts that are compared by vectors; half loses some, double costs twice as much
-_VECTOR_WEIGHT = 5.0  # of a cosine beside scores of 5 to 30
+_COMPARED = 60  # best texts of which repetitions are moved down; the rest keeps its order
+_VECTOR_WEIGHT = 5.0  # the score of a cosine of 1
 _ENCODED_CHARACTERS = 200  # the rest of a text is about details
 _EXACT = 1000.0  # above every other score: somebody has typed the name
-_LEAD_WORDS = 3  # of a description, which say what it is
+_LEAD_WORDS = 3  # that a sentence needs to count as the lead
 _PURPOSE = re.compile(r"\b(?:Purpose|Description|Summary): ")
 _HEADING = re.compile(r" (?:Error Responses|Usage Example|Args|Arguments|Returns|Examples?):")
 

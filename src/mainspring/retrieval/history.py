@@ -7,7 +7,7 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import LogSearchHit, SessionScope
 from mainspring.retrieval.stems import content_words, stem
 
-_MIN_PREFIX = 3  # characters; shorter prefixes match half of the log
+_MIN_PREFIX = 3  # characters; shorter roots are the beginning of too many words
 
 
 async def search_history(

@@ -47,13 +47,13 @@ LAYOUT = 5
 """The version of the tables; an index with another version is rebuilt."""
 _WITHOUT_VECTORS = "/words"
 """Added to the hash of a container that has no vectors yet, so that it is indexed again."""
-# Candidates that are scored; half loses answers, double costs twice as much.
+# The best by words: in a small index, in a large one; and the nearest by vectors in a large one.
 _SEEDS, _SEEDS_OF_LARGE, _NEAR_OF_LARGE = 150, 90, 40
 _COMMON_SHARE = 0.05
 """In a large index, a word in a larger share of the passages is too common to find candidates."""
 _LARGE = 5_000
 """A number of passages. With fewer, all words find candidates, which is slightly better."""
-_MIN_RARE = 3  # words that find candidates even if all are common
+_MIN_RARE = 3  # words of a question; with fewer, its common words find candidates, too
 ARRAYS_FROM = 1_000
 """The number of passages from which they are searched in memory, if numpy is installed."""
 _DAY_SLACK = 3  # as in `passages.py`

@@ -9,7 +9,7 @@ from typing import Protocol
 from mainspring.retrieval.passages import CorpusStatistics, PassageRow
 
 MAX_DATED = 200  # passages of the days that a question names
-MAX_CONTAINERS = 500  # whose passages are candidates
+MAX_CONTAINERS = 500  # whose scores count; others have none
 SAMPLE = 500
 """The number of newest passages from which a store takes the mean length."""
 

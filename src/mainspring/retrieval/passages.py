@@ -21,13 +21,13 @@ from mainspring.retrieval.thesaurus import related_stems
 
 SPAN = 2
 """The number of passages on either side that belong to the surroundings of one."""
-K1 = 0.9  # of BM25 for single passages (`bench/run.py memory` fits the weights around it)
+K1 = 0.9  # of BM25: how fast a repeated word stops counting; the weights are fitted to it
 OWN_B, WINDOW_B = 0.3, 0.4  # of BM25: how much length counts, of a passage and of its surroundings
 DAY_SLACK = 3  # days: "last week" is seldom exact
-MAX_DEEP = 80  # candidates with all features; half loses answers, double costs twice as much
-CONTAINER_K1, CONTAINER_B = 1.2, 0.75  # SQLite's own constants of `bm25()`
-_LEAST_RARITY = 1e-6
-"""The three constants of BM25 in SQLite's word index, which scores containers of a store."""
+MAX_DEEP = 80  # best candidates that get their pairs of words counted, which is slow
+CONTAINER_K1, CONTAINER_B, _LEAST_RARITY = 1.2, 0.75, 1e-6
+"""The constants of `bm25()` in SQLite's word index, which scores containers of a store: how fast a
+repeated word stops counting, how much length counts, and the least weight of a common word."""
 WINDOW_LENGTH = (2 * SPAN + 1) * 0.9
 NEAR: Mapping[int, float] = {-1: 0.7, 1: 0.4, -2: 0.4, 2: 0.25, -3: 0.25, 3: 0.15, -4: 0.15}
 """The weights of words in the passages around one, by their distance before or after it."""

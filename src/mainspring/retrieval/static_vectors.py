@@ -21,7 +21,7 @@ from mainspring.core.errors import InvalidInput
 
 Matrix: TypeAlias = NDArray[np.float32]
 _PIECES = re.compile(r"[^\W_]+|[^\w\s]|_")
-_MAX_CACHED_WORDS = 200_000  # with their rows
+_MAX_CACHED_WORDS = 200_000  # words whose rows of the table are remembered
 _MAX_HEADER = 100_000_000  # bytes of a foreign file's header
 _TYPES = {"F32": np.float32, "F16": np.float16, "I8": np.int8}
 

@@ -16,7 +16,7 @@ _CORRECTION = re.compile(
     re.IGNORECASE,
 )
 _WEAK = frozenset(map(stem, ("again", "still", "wrong", "said", "told", "meant", "please", "not")))
-_MIN_SHARED = 1  # rare words that a correction shares with what it corrects
+_MIN_SHARED = 1  # words that make it a correction of the same thing again
 
 
 class Corrections:

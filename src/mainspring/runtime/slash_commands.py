@@ -197,9 +197,15 @@ def unescape_message(message: str) -> str:
     return message[1:] if message.startswith("//") else message
 
 
+REPLACEABLE = frozenset(("init", "review"))
+"""Commands that are only a message to the agent: a skill of that name is used instead."""
+
+
 def available_commands(agent: Agent) -> list[SlashCommand]:
-    """The built-in commands, then the agent's; a built-in command cannot be replaced."""
-    built_in_names = {command.name for command in COMMANDS}
+    """The built-in commands, then the agent's, which replace none but those of `REPLACEABLE`."""
+    own_names = {skill.name for skill in agent.skills if skill.for_user}
+    built_in = [item for item in COMMANDS if item.name not in REPLACEABLE & own_names]
+    built_in_names = {command.name for command in built_in}
     skill_commands = [
         SlashCommand(
             name=skill.name,
@@ -210,7 +216,7 @@ def available_commands(agent: Agent) -> list[SlashCommand]:
         for skill in agent.skills
         if skill.for_user and skill.name not in built_in_names
     ]
-    return [*COMMANDS, *skill_commands]
+    return [*built_in, *skill_commands]
 
 
 def similar_names(name: str, commands: Iterable[SlashCommand]) -> list[str]:

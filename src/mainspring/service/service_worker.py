@@ -56,7 +56,7 @@ _PRODUCTION_SECONDS = 300.0  # between gradings of real sessions
 _DAILY_SECONDS = 24 * 3600.0  # between sweeps of what has expired
 FIRST_OUTAGE_SECONDS = 30.0
 """When a session runs again that no model has answered; doubled each time, up to the maximum."""
-MAX_OUTAGE_SECONDS = 900.0  # of the store, before the process ends and is started again
+MAX_OUTAGE_SECONDS = 900.0  # the longest pause before a session runs again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,10 +15,12 @@ from mainspring.core import ids
 from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent import Agent
+from mainspring.runtime.agent_folder.agent_loader import read_agent
 from mainspring.runtime.agent_folder.canary import read_canary
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.settings.agent_selection import AgentSelection
-from mainspring.wiring.providers import default_model, read_catalog
+from mainspring.runtime.settings.model_trust import ChosenModel, named_models
+from mainspring.wiring.providers import default_model, is_other_provider, read_catalog
 from mainspring.wiring.sandbox_settings import read_environment
 from mainspring.wiring.settings_files import read_scripts
 
@@ -40,6 +42,8 @@ def agent_selection(settings: Settings) -> AgentSelection:
         folder=Path(settings.folder),
         home=Path(settings.home),
         default_model=default_model(settings),
+        is_other_provider=partial(is_other_provider, settings),
+        copies=evolution_place(settings),
         read_scripts=read_scripts,
     )
 
@@ -81,6 +85,15 @@ def home_place(settings: Settings, name: str) -> Path:
     the folder of a store can come with a repository."""
     store = hashlib.sha256(os.path.abspath(settings.store).encode()).hexdigest()[:16]
     return Path(settings.home, FOLDER, name, store)
+
+
+def trust_models(settings: Settings, folder: Path) -> list[ChosenModel]:
+    """Trust the models that a folder's files name, and return them. Raises: InvalidInput."""
+    loaded = read_agent(agent_selection(settings).scopes(folder), allows_errors=True)
+    named = list(named_models(loaded))
+    for model in named:
+        model.trust(Path(settings.home))
+    return named
 
 
 def validate(settings: Settings, folder: str | None = None) -> FolderReport:

@@ -14,6 +14,7 @@ from mainspring.config import Settings, is_postgres
 from mainspring.core import clock, ids
 from mainspring.core.tool import Tool
 from mainspring.harness.permissions.policy import remove_denied
+from mainspring.log.provenance import Provenance
 from mainspring.retrieval.passage_index import PassageIndex
 from mainspring.runtime import memory_setup
 from mainspring.runtime.knowledge.knowledge_folder import KnowledgeFolder
@@ -34,7 +35,7 @@ from mainspring.runtime.session_context import Models, SetupRequest
 from mainspring.runtime.utility.utility_table import UtilityTable
 from mainspring.wiring.providers import embedding_endpoint
 from mainspring.wiring.settings_files import load_policy
-from mainspring.wiring.user_vault import known_secrets, user_vault
+from mainspring.wiring.user_vault import known_secrets, store_key, user_vault
 
 
 def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, MemoryFolder]:
@@ -47,6 +48,7 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
 
     places = memory_places(Path(settings.folder), Path(settings.home))
     quota, seal = read_quota(settings.environment), memory_seal(settings)
+    provenance = cache(lambda: Provenance(store_key(settings)))
     return {
         scope: MemoryFolder(
             place,
@@ -58,6 +60,7 @@ def memory_folders(settings: Settings, own: Path | None = None) -> dict[str, Mem
                 index_above=own is None and scope == AGENT,
                 content_seal=seal,
                 is_of_person=scope == USER,
+                provenance=provenance,
             ),
         )
         for scope, place in zip(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
@@ -22,77 +22,26 @@ from mainspring.capabilities.providers.http_client import HttpClient
 from mainspring.capabilities.providers.model_registry import HelperKeyModel, ModelRegistry
 from mainspring.capabilities.providers.openai_chat.client import CHAT
 from mainspring.capabilities.providers.openai_responses.client import RESPONSES
+from mainspring.capabilities.providers.provider_table import (
+    ANTHROPIC_KEY_VARIABLE,
+    PROVIDERS,
+    Provider,
+)
 from mainspring.capabilities.providers.retry import OutagePolicy, Timing
 from mainspring.capabilities.providers.router import RouterSettings
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL, demo_model
 from mainspring.config import Settings
 from mainspring.core.errors import InvalidInput
-from mainspring.core.events import ErrorDetail
 from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import Model
 from mainspring.files.atomic_file import read_bounded
 from mainspring.runtime.settings.project_trust import MODELS_FILE, is_trusted_file
-from mainspring.wiring.settings_files import ANTHROPIC_KEY_VARIABLE
 
 if TYPE_CHECKING:
     from mainspring.capabilities.providers import embeddings
 else:
     embeddings = LazyModule("mainspring.capabilities.providers.embeddings")
 
-
-class Provider(Struct, frozen=True, kw_only=True):
-    speaks: Literal["anthropic", "chat", "responses"]
-    url: str
-    key: str | None = None
-    """The variable that holds its key; local servers need none."""
-    address: str | None = None
-    """The variable that overrides `url`."""
-    model: str | None = None
-    """The default model."""
-    small: str | None = None
-    """A cheap model for simple work."""
-
-
-PROVIDERS: Mapping[str, Provider] = {
-    "anthropic": Provider(
-        speaks="anthropic",
-        url="https://api.anthropic.com/v1",
-        key=ANTHROPIC_KEY_VARIABLE,
-        address="ANTHROPIC_BASE_URL",
-        model="sonnet",
-        small="haiku",
-    ),
-    "openai": Provider(
-        speaks="responses",
-        url="https://api.openai.com/v1",
-        key="OPENAI_API_KEY",
-        address="OPENAI_BASE_URL",
-        model="gpt",
-        small="openai:gpt-5-mini",
-    ),
-    "gemini": Provider(
-        speaks="chat",
-        url="https://generativelanguage.googleapis.com/v1beta/openai",
-        key="GEMINI_API_KEY",
-        address="GEMINI_BASE_URL",
-        model="gemini",
-        small="gemini:gemini-3.5-flash-lite",
-    ),
-    "openrouter": Provider(
-        speaks="chat",
-        url="https://openrouter.ai/api/v1",
-        key="OPENROUTER_API_KEY",
-        address="OPENROUTER_BASE_URL",
-    ),
-    "ollama": Provider(speaks="chat", url="http://127.0.0.1:11434/v1", address="OLLAMA_BASE_URL"),
-    "vllm": Provider(speaks="chat", url="http://127.0.0.1:8000/v1", address="VLLM_BASE_URL"),
-    "lmstudio": Provider(
-        speaks="chat", url="http://127.0.0.1:1234/v1", address="LMSTUDIO_BASE_URL"
-    ),
-    "llamacpp": Provider(
-        speaks="chat", url="http://127.0.0.1:8080/v1", address="LLAMACPP_BASE_URL"
-    ),
-}
 
 _WIRE_FORMATS = {"anthropic": ANTHROPIC, "chat": CHAT, "responses": RESPONSES}
 
@@ -108,54 +57,27 @@ def default_model(settings: Settings) -> str:
     return OFFLINE_MODEL
 
 
-def hint_for(error: ErrorDetail) -> str | None:
-    """What to do about the failure of a model. The error begins with the model's name."""
-    name = error.message.partition(":")[0]
-    provider = PROVIDERS.get(name)
-    if error.failure is None or provider is None:
-        return None
-    hint = _HINTS.get(error.failure)
-    if provider.key is None:
-        hint = _LOCAL_HINTS.get(error.failure, hint)
-    if hint is None:
-        return None
-    start = "`ollama serve` starts it" if name == "ollama" else f"start the {name} server"
-    load = "`ollama pull NAME` gets it" if name == "ollama" else f"load it in the {name} server"
-    return hint.format(key=provider.key, address=provider.address, start=start, load=load)
+def is_other_provider(settings: Settings, names: str, chosen: str) -> bool:
+    """Whether a provider that serves none of the `chosen` models, and that can be reached with what
+    the user has set, serves one of `names`. Raises: InvalidInput: a catalog is not valid."""
+    catalog = read_catalog(settings)
+    own = {_provider_name(catalog, item) for item in chosen.split(",")}
+    if settings.model is None and chosen == OFFLINE_MODEL:  # then a local server is used anyway
+        own |= {name for name, provider in PROVIDERS.items() if provider.key is None}
+    others = {_provider_name(catalog, item) for item in names.split(",")} - own
+    return any(_is_reachable(settings, PROVIDERS[name]) for name in others & PROVIDERS.keys())
 
 
-_FALLBACK = "--model A,B names a model that answers if A does not"
-_HINTS: Mapping[str, str] = {
-    "unauthorized": "{key} is wrong or revoked: export the right one",
-    "forbidden": "the key in {key} may not use this model: choose another with --model, or have it"
-    " allowed at the provider",
-    "not_found": "the provider has no such model: `mainspring models ls` lists names",
-    "billing": "add credit at the provider, or choose another model with --model",
-    "rate_limited": f"the limit of your account is reached: try again later; {_FALLBACK}",
-    "overloaded": f"the provider has too much to do: try again later; {_FALLBACK}",
-    "server": f"the provider has a problem: try again later; {_FALLBACK}",
-    "timeout": "the provider or the network is too slow: check the network and HTTPS_PROXY;"
-    f" {_FALLBACK}",
-    "refused": "no server listens there: check {address} and HTTPS_PROXY",
-    "connection": "the connection was lost: check the network and HTTPS_PROXY",
-    "unresolved": "check the network, and the name of the host in {address}",
-    "certificate": "SSL_CERT_FILE names the certificate of your company's authority; if {address}"
-    " is set, check it",
-    "prompt_too_long": "use a model with a larger context window, or start a new session",
-    "media_too_large": "send a smaller image or document",
-    "invalid_request": "`mainspring models test NAME` sends the model a small request",
-}
-_LOCAL_HINTS: Mapping[str, str] = {
-    "unauthorized": "the server at {address} asks for a key; OPENROUTER_BASE_URL and"
-    " OPENROUTER_API_KEY are for servers with keys",
-    "forbidden": "the server at {address} does not let you use it",
-    "not_found": "the server has no such model, or {address} lacks /v1: {load}",
-    "rate_limited": f"the server has too many requests: try again later; {_FALLBACK}",
-    "server": f"see the log of the server; {_FALLBACK}",
-    "refused": "{start}; {address} names another address",
-    "timeout": "the server at {address} is too slow, or not there",
-    "prompt_too_long": "start the server with a larger context, or use another model",
-}
+def _provider_name(catalog: Catalog, name: str) -> str:
+    try:
+        return catalog.resolve(name.strip()).partition(":")[0]
+    except InvalidInput:  # it is refused when it is opened, with a hint
+        return ""
+
+
+def _is_reachable(settings: Settings, provider: Provider) -> bool:
+    has_helper = provider.key == ANTHROPIC_KEY_VARIABLE and settings.read_api_key is not None
+    return provider.key is None or bool(settings.secrets.get(provider.key)) or has_helper
 
 
 _LOG = logging.getLogger("mainspring.models")

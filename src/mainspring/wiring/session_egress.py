@@ -14,6 +14,7 @@ from mainspring.capabilities.network.placeholders import Placeholders
 from mainspring.capabilities.network.rules import EgressRules
 from mainspring.capabilities.network.web_client import WebFetch
 from mainspring.capabilities.network.web_search import parse_search_provider
+from mainspring.capabilities.providers.provider_table import PROVIDERS
 from mainspring.capabilities.tools.web_fetch import web_fetch
 from mainspring.capabilities.vault.known_values import KnownValues
 from mainspring.config import Settings
@@ -25,7 +26,6 @@ from mainspring.core.ports import Credential, Search
 from mainspring.core.tool import Tool
 from mainspring.log.session_log import SessionLog
 from mainspring.runtime.run_options import WebFetchLimits
-from mainspring.wiring.providers import PROVIDERS
 
 __all__ = ["WebFetch", "open_egress", "search_provider", "web_fetch_tool"]
 _MODEL_API = "anthropic"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from mainspring.capabilities.providers.provider_table import ANTHROPIC_KEY_VARIABLE
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
 from mainspring.runtime.agent_folder.mcp_edits import WritableScope
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 else:
     command = LazyModule("mainspring.capabilities.hooks.command")
     scripts = LazyModule("mainspring.capabilities.hooks.scripts")  # most projects have none
-
-ANTHROPIC_KEY_VARIABLE = "ANTHROPIC_API_KEY"
 
 
 def read_scripts(commands: Iterable[str], folder: Path) -> dict[str, bytes]:

@@ -293,9 +293,9 @@ def test_fifos_and_oversized_files_are_refused(home: Path, pins: TrustPins, tmp_
     ("source", "why"),
     [
         ("nowhere", "there is no such folder"),
-        ("ext::sh -c 'touch pwned'", "not a path"),
-        ("http://x.test/a.git", "not a path"),
-        ("https://user:hunter2@x.test/a b", "not a path"),
+        ("ext::sh -c 'touch pwned'", "neither a path"),
+        ("http://x.test/a.git", "neither a path"),
+        ("https://user:hunter2@x.test/a b", "neither a path"),
         ("https://x.test/a.git#--upload-pack=x", "not a branch"),
         ("https://x.test/a.git#a..b", "not a branch"),
     ],

@@ -27,7 +27,7 @@ from mainspring.core.errors import InvalidInput, NetworkRefused
 from mainspring.log.task_groups import run_in_background
 from mainspring.processes import start_process
 
-_SECONDS = 600.0  # for a whole clone; half cuts off large repositories on a slow line
+_SECONDS = 600.0  # for a whole clone; then it fails with an error
 # Between looks at the size; a clone grows past its limit by a second at most.
 _SIZE_CHECK_SECONDS = 1.0
 _MAX_ERROR_BYTES = 500  # of git's message, whose end says what failed

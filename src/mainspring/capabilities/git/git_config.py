@@ -18,8 +18,8 @@ from mainspring.capabilities.git.untrusted_git import RunProgram, config_entries
 from mainspring.core.errors import InvalidInput, ToolEnvironmentError
 from mainspring.files.atomic_file import read_bounded
 
-_MAX_FILES = 100  # included files; real configurations have fewer than ten
-_MAX_WORDS = 200  # of one alias or command; longer ones are judged as unknown
+_MAX_FILES = 100  # configurations read for one repository; more is an error
+_MAX_WORDS = 200  # of one value that are looked up as files; later ones are not
 _HARMLESS_SETTINGS = re.compile(
     r"(?:user|author|committer|color|branch|url|safe|extensions|pull|push|fetch|advice)\..*"
     r"|core\.(?:worktree|bare|repositoryformatversion|filemode|logallrefupdates|symlinks|ignorecase"

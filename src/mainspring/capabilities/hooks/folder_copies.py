@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from mainspring.capabilities.hooks.scripts import Scripts, UntrustedScript, copied_scripts, digest
 
-# Of one file that a hook brings along; larger ones are data, not programs.
+# Read of one file that a hook brings along; a longer one cannot have its hash.
 _MAX_FILE_BYTES = 64_000_000
 _MARK = "\N{INVISIBLE SEPARATOR}"
 """Marks a path of the copy while the other paths of a command are replaced."""

@@ -37,7 +37,7 @@ from mainspring.core.errors import MainspringError
 from mainspring.core.events import HookRan
 from mainspring.core.hook import HookEvent, HookEventName, HookResult
 
-MAX_RESPONSE_BYTES = 1_000_000  # of a hook's answer: JSON of a few hundred bytes in practice
+MAX_RESPONSE_BYTES = 1_000_000  # of a hook's answer, which is a small JSON object
 _HEADER_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 
@@ -253,7 +253,7 @@ class HandlerCall:
 Wake: TypeAlias = Callable[[str], Awaitable[None]]
 """Sends a message to the session, also if it is idle."""
 
-MAX_AT_ONCE = 16  # hooks of one event; more would start dozens of processes for one call
+MAX_AT_ONCE = 16  # hooks in the background; another one fails without being started
 _TAKES_CONTEXT = frozenset[HookEventName](
     (
         *("SessionStart", "UserPromptSubmit"),

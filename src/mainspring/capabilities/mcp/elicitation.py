@@ -40,10 +40,10 @@ Questions: TypeAlias = tuple[PersonQuestion, ...]
 Perform: TypeAlias = Callable[[Callable[[str], None], StoredRounds], Awaitable[CallResult]]
 """Calls the server, with a callback for progress and the stored input rounds. Raises: McpFailed."""
 
-_MAX_CALLS = 64  # open calls of one server whose questions are kept
+_MAX_CALLS = 64  # open calls whose questions are kept; one more drops the oldest
 _MAX_FIELDS = 50  # of one form; a person does not fill in more
 _MAX_MESSAGE_CHARS = 4_000  # of a question; more is not read by anybody
-_MAX_URL_CHARS = 2_000  # browsers accept about 2,000
+_MAX_URL_CHARS = 2_000  # of the page that a person is sent to; the person reads it first
 _FIELD_TYPES = ("string", "number", "integer", "boolean", "array")
 _MAX_NAME_CHARS = 200  # of a field, which is shown on a line
 _MAX_QUESTIONS = 20

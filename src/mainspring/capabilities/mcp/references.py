@@ -22,7 +22,7 @@ _PROMPT = re.compile(r"/mcp__(?P<server>[A-Za-z0-9_-]+?)__(?P<prompt>[A-Za-z0-9_
 _RESOURCE = re.compile(r"(?:^|(?<=\s))@(?P<server>[A-Za-z0-9_-]{1,64}):(?P<uri>\S{1,2000})")
 _MAX_RESOURCES = 10  # attached to one message; each is read from its server first
 _MAX_CHARS = 100_000  # of one resource, about 25,000 tokens
-_MAX_LISTED = 200  # names offered for completion
+_MAX_LISTED = 200  # resources of a server that a list shows
 
 
 def message_context(

@@ -56,7 +56,7 @@ from mainspring.core.ids import new_id
 from mainspring.core.ports import ExecRequest
 from mainspring.core.tool import Tool
 
-_SERVER_SECONDS = 30 * 24 * 3600.0  # a program of a server may run as long as its session: 30 days
+_SERVER_SECONDS = 30 * 24 * 3600.0  # of a server's program, which should end with its session
 
 
 OpenAddress = Callable[[Literal["http", "sse", "ws"], str, ServerAuth], Awaitable[Transport]]

@@ -44,10 +44,10 @@ McpFailed."""
 
 MAX_NAME = 64
 """Some providers do not accept longer tool names."""
-_MAX_SERVER_NAME = 32  # characters: with its prefix a tool's name has at most 64 (the API's limit)
+_MAX_SERVER_NAME = 32  # characters: half of `MAX_NAME`, so that a tool's own name has room
 _MAX_SCHEMA_BYTES = 64 << 10  # of one tool's schema, about 16,000 tokens
 _MAX_RESULT_CHARS = 100_000  # about 25,000 tokens, Claude Code's limit for a tool of MCP
-_MAX_IMAGE_CHARS = 7_000_000  # of base64: 5 MB, the API's limit for an image
+_MAX_IMAGE_CHARS = 7_000_000  # of base64: about 5 MB, the Messages API's limit for an image
 _IMAGES = frozenset(("image/png", "image/jpeg", "image/gif", "image/webp"))
 _MORE_KEYS = (
     "nextCursor",

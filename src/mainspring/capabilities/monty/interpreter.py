@@ -17,7 +17,7 @@ from mainspring.core.errors import OutsideWorkspace, ToolEnvironmentError
 from mainspring.core.ports import FileState, Workspace
 from mainspring.core.tool import ToolResult
 
-_MAX_BYTES = 10_000_000  # of all values that cross over in one run
+_MAX_BYTES = 10_000_000  # of one file that a program reads
 
 
 class ReadOnlyFiles:

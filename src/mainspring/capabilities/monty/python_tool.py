@@ -52,7 +52,7 @@ class CodeInterpreter(Protocol):
         ...
 
 
-_MAX_CODE_BYTES = 100_000  # of a program that a model writes; real ones have a few kilobytes
+_MAX_CODE_BYTES = 100_000  # of a program that a model writes
 _SANDBOX_SECONDS = 120.0  # for a program that runs in the sandbox instead, as `bash` has
 # fmt: off
 _KNOWN = frozenset((

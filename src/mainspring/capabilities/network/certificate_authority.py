@@ -19,9 +19,9 @@ from mainspring.capabilities.network.rules import ipv4_address
 from mainspring.core.clock import Clock
 
 _BACKDATED = timedelta(days=1)  # for clocks that are behind
-# Programs refuse certificates of more than 398 days; sessions are shorter.
+# Of a host's certificate: some programs refuse those of more than 398 days.
 _VALIDITY = timedelta(days=300)
-_MOST_CONTEXTS = 256  # TLS contexts in memory, about 50 kB each
+_MOST_CONTEXTS = 256  # TLS contexts in memory, one for each host
 
 
 class CertificateAuthority:

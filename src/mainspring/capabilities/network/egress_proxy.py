@@ -57,7 +57,7 @@ _BUNDLES = (
 )
 _NOT_PROXIED = "localhost,127.0.0.1,::1"
 _AUTHORITY = re.compile(r"([^:@/?#\[\]]+)(?::([0-9]{1,5}))?")
-_PARTING_SECONDS = 0.5  # for the last bytes of a closed connection
+_PARTING_SECONDS = 0.5  # for a clean end of TLS; then the connection is cut
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

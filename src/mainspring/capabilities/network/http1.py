@@ -29,7 +29,7 @@ _HOP_BY_HOP = frozenset(
     b" proxy-authorization proxy-connection transfer-encoding upgrade".split()
 )
 _HOST_PART = re.compile(r"[/?#]")
-_PIECE = 1 << 16  # bytes read at once; larger pieces are not faster
+_PIECE = 1 << 16  # bytes read at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

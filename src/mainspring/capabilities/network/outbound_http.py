@@ -209,7 +209,7 @@ class HttpPoster:
 
 
 _ISSUER_SECONDS = 10.0  # for an identity provider to answer
-_MAX_ISSUER_BYTES = 1 << 20  # of its keys; real ones have a few kilobytes
+_MAX_ISSUER_BYTES = 1 << 20  # of one document of the provider; the rest is not read
 
 
 async def fetch_issuer_keys(url: str) -> bytes:

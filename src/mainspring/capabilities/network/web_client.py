@@ -26,7 +26,7 @@ from mainspring.core.events import NetworkRequested
 from mainspring.core.ports import FetchResponse
 
 _REDIRECTS = (301, 302, 303, 307, 308)  # the statuses that name a new place (RFC 9110, 15.4)
-_MOST_HOPS = 5  # browsers follow 20; pages need one or two, and each is checked
+_MOST_HOPS = 5  # redirects of one page, each of which is checked
 _LONGEST_URL = 4096  # characters; longer ones carry data out
 _HEADERS = {
     "Accept": "text/html, text/markdown, text/plain, application/json;q=0.9, */*;q=0.5",

@@ -24,7 +24,7 @@ from mainspring.capabilities.providers.retry import RetryPolicy, Timing, retry_d
 from mainspring.core import ids
 from mainspring.core.errors import ProviderFailed
 
-_MAX_TEXTS = 128  # of one request; providers accept 128 to 2,048
+_MAX_TEXTS = 128  # of one request; OpenAI accepts 2,048, some providers fewer
 _MAX_BATCH_CHARACTERS = 200_000  # of one request, about 50,000 tokens
 _MAX_CHARACTERS = 8_000
 """The limit of one text: models accept about 2,000 tokens and more."""

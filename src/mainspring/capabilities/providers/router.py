@@ -50,7 +50,7 @@ from mainspring.core.model import (
 )
 
 _MAX_BROKEN_STREAMS = 2  # in a row, before another model is tried
-_PROBE_SECONDS = 1.0  # the first pause before a model that failed is tried again
+_PROBE_SECONDS = 1.0  # the pause that an error names if no other is known
 
 
 class RouterSettings(Struct, frozen=True, kw_only=True):

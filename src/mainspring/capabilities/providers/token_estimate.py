@@ -28,10 +28,10 @@ from mainspring.core.model import (
 
 _BYTES_A_TOKEN = 3
 """English is closer to 4 and code to 3.3; an estimate that is too high never stops too late."""
-_BLOCK_TOKENS = 6  # around each block; an estimate, which the provider's count replaces
+_BLOCK_TOKENS = 6  # around a message, a call or a result: an estimate
 # Of an image of the largest size that is not scaled down (about 1.15 megapixels).
 _IMAGE_TOKENS = 1600
-_PDF_BYTES_A_TOKEN = 12  # of a text PDF, a rough mean: the provider's count replaces it
+_PDF_BYTES_A_TOKEN = 12  # a guess, since a PDF's size says little about its text
 
 
 def text_tokens(text: str) -> int:

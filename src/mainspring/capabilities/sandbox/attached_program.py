@@ -15,7 +15,7 @@ from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest
 
 _PIECE = 1 << 16  # bytes read at once, the size of a pipe
-# For a server to end; half cuts off those that save state, double delays the end.
+# To close the connection and end the sandbox of a server; then the rest is left behind.
 _CLOSE_SECONDS = 15.0
 _MAX_ERROR_CHARS = 4_000  # of what a failed program wrote; the cause is at its end
 

@@ -25,7 +25,7 @@ from mainspring.capabilities.sandbox.sandbox_client import KeeperSandbox
 from mainspring.core.errors import SandboxFailed
 from mainspring.core.ports import ExecRequest
 
-_SECONDS = 30.0  # for three short programs; on a busy machine each takes seconds
+_SECONDS = 30.0  # for all attempts with the start of the sandbox; half for the program
 _OUTSIDE_MODE = 0o777  # any uid could write here, so that only the sandbox can prevent it
 _PRIVATE_MODE = 0o700
 """For programs that only a uid of their own keeps from files outside."""

@@ -17,7 +17,7 @@ _BLOCK = 512  # bytes: the unit of st_blocks (stat(2))
 _OWN_PROCESSES = 8
 """The launcher, the agent, and their short-lived children."""
 _SLICE_SECONDS = 0.01  # of walking a tree at once, so that the keeper stays responsive
-_PAUSE_SECONDS = 0.05  # at least, between two checks; half doubles the cost of an idle program
+_PAUSE_SECONDS = 0.05  # at least, between two checks; half doubles their cost while files are few
 _REST = 10
 """A check is followed by a pause of this many times its duration."""
 

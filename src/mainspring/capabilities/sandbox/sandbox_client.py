@@ -42,10 +42,10 @@ from mainspring.core.ports import (
     ignore_output,
 )
 
-_PARTING_SECONDS = 5.0  # for the keeper to close; then it is left to `stale_keepers.py`
-_WELCOME_SECONDS = 15.0  # for a keeper that is busy launching
-_RESTART_SECONDS = 1.0  # between attempts at a keeper that ends as we connect
-_ATTEMPTS = 3  # such a race is lost once at most, unless something else is wrong
+_PARTING_SECONDS = 5.0  # to end a keeper, with the wait for a start in progress
+_WELCOME_SECONDS = 15.0  # for a keeper to listen
+_RESTART_SECONDS = 1.0  # before another keeper is started; one that ends may hold the lock
+_ATTEMPTS = 3  # at one program, while keepers end before they start it
 
 
 def close_listener(listener: socket.socket) -> None:
@@ -92,8 +92,8 @@ class KeeperSandbox:
         for _ in range(_ATTEMPTS):
             async with await self._connect() as connection:
                 record = await connection.perform(name, message, on_output)
-            # Only a program without a record is tried again: the keeper writes its record before it
-            # starts the program, so nothing runs twice.
+            # Only a program without a record is tried again: the keeper writes down that it starts
+            # before it does, so nothing runs twice.
             if record is None:  # the keeper is gone: had the program started?
                 record = await to_thread.run_sync(self._stored, name)
             if record is not None:
@@ -293,7 +293,7 @@ def _parse_captured(head: bytes, tail: bytes, size: bytes) -> CapturedOutput:
     return CapturedOutput(head=head, tail=tail, size=int(size))
 
 
-_MAX_SERVICES = 4  # of one session; each is a process tree that outlives a call
+_MAX_SERVICES = 4  # of one sandbox; each is a process tree that outlives a call
 SERVICES = "services"
 
 

@@ -47,7 +47,7 @@ from mainspring.core.ports import Credential
 
 Serve: TypeAlias = Callable[[socket.socket], Awaitable[None]]
 _LOG = logging.getLogger("mainspring.sandbox")
-_MAX_NETWORK_FACTS = 200  # refused hosts remembered for the messages of one session
+_MAX_NETWORK_FACTS = 200  # requests of programs that wait to be written to the log
 MAX_IDLE = 8  # sandboxes kept between runs; each is a few processes and a mount tree
 _UNSANDBOXED_LIFETIME = timedelta(hours=8)  # a working day; then a person has to say it again
 

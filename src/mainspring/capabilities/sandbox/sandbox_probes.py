@@ -20,7 +20,7 @@ from mainspring.capabilities.sandbox.backends.landlock_rules import ENOUGH_ABI, 
 from mainspring.core.errors import SandboxFailed
 from mainspring.files.session_owner import available_uids, missing_capabilities
 
-_SECONDS = 10  # for one probe, which takes milliseconds
+_SECONDS = 10  # for one probe
 _CONTAINER_MARKS = {"/.dockerenv": "docker", "/run/.containerenv": "podman"}
 _NO_COMMANDS = "agents cannot run commands here: no isolation, no execution"
 _SECCOMP = Path("/proc/sys/kernel/seccomp/actions_avail")

@@ -29,7 +29,7 @@ from mainspring.core.events import KnownPayload
 from mainspring.core.ports import ExecRequest, ExecResult, SandboxInfo, ignore_output
 
 _LOG = logging.getLogger("mainspring.sandbox")
-_CLOSE_SECONDS = 30.0  # twice what the keeper needs to end every program
+_CLOSE_SECONDS = 30.0  # for all that a session holds: servers, proxy and sandbox
 _WATCH_SECONDS = 1.0  # between looks at whether a guarded name has appeared
 GIT_VARIABLES = {
     "GIT_CONFIG_COUNT": "2",

@@ -19,7 +19,7 @@ CHANGED = "the workspace was changed while its sandbox was set up"
 """A message in the launcher's log: another attempt may succeed."""
 
 _LENGTH = 4  # bytes before each part
-MAX_FRAME = 64 * 1024 * 1024  # bytes: input or output of one program; the keeper holds two of them
+MAX_FRAME = 64 * 1024 * 1024  # bytes of one message: a program's input or output
 
 
 def pack(fields: Iterable[bytes]) -> bytes:

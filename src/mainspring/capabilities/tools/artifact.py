@@ -21,7 +21,7 @@ StoreFile: TypeAlias = Callable[[bytes, str], Awaitable[BlobSource]]
 """Stores bytes of a media type for later download, and returns their location."""
 
 _MAX_FILES = 50  # of one artifact
-_MAX_NAME = 200  # characters
+_MAX_NAME = 200  # bytes
 # The machine's own tables of types differ between systems; published types must not depend on them.
 _TYPES = mimetypes.MimeTypes(filenames=())
 _MORE_TYPES = {".md": "text/markdown", ".yaml": "application/yaml", ".yml": "application/yaml"}

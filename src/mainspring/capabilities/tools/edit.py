@@ -25,7 +25,7 @@ from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.results import ToolError
 
-_MAX_LINES = 4000  # compared for "did you mean"; the time grows with the square
+_MAX_LINES = 4000  # of a file compared for "did you mean"; later ones are not
 _MAX_CHARS = 300  # of a line in the answer
 _MIN_SIMILARITY = 0.6  # below it the suggestion misleads (difflib's own default is 0.6)
 _NUMBERED = re.compile(r"^\s*\d+\t")

@@ -22,7 +22,7 @@ from msgspec import Struct
 from mainspring.core.errors import InvalidInput
 from mainspring.processes import start_process
 
-_MAX_CHARS = 5000  # of a pattern or path
+_MAX_CHARS = 5000  # of a regular expression
 
 
 def compile_regex(expression: str, *, ignore_case: bool = False) -> re2.Pattern[bytes]:
@@ -44,7 +44,7 @@ def compile_regex(expression: str, *, ignore_case: bool = False) -> re2.Pattern[
 
 MAX_FILE_BYTES = 50_000_000  # larger files are data
 _MAX_OUTPUT_BYTES = 16_000_000  # of ripgrep, before it is cut for the model
-_SNIFFED_BYTES = 8192  # that decide whether a file is binary, as git and ripgrep do
+_SNIFFED_BYTES = 8192  # a file with a NUL among them is binary, unless it is UTF-16
 _WIDE = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DESCRIPTORS = "/dev/fd"
 

@@ -49,7 +49,7 @@ def _segments(glob: str) -> tuple[Segment, ...]:
 
 VERSION_CONTROL = frozenset({".git", ".hg", ".svn", ".jj"})
 """Folders that are searched only if the search starts in them."""
-MAX_WALKED = 200_000  # paths; twice as many as the Linux kernel has
+MAX_WALKED = 200_000  # paths; with more, the answer says that the rest was not searched
 _MAX_RESULTS = 1000  # paths, about 15,000 tokens
 
 

@@ -36,7 +36,7 @@ from mainspring.function_tools.define import tool
 
 Mode: TypeAlias = Literal["content", "files_with_matches", "count"]
 
-TIME_LIMIT_SECONDS = 20.0  # ripgrep reads gigabytes in it; a person waits
+TIME_LIMIT_SECONDS = 20.0  # a person waits; the answer says that the search was stopped
 MAX_LINES = 2000  # of an answer, before its limit in characters
 _MAX_MATCHES = {"content": MAX_LINES, "files_with_matches": 1, "count": 1_000_000}
 _MAX_CONTEXT = 20  # lines around a match

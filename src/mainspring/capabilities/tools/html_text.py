@@ -110,7 +110,7 @@ _BLOCKS = frozenset((
 # fmt: on
 _HEADINGS = {f"h{level}": "#" * level for level in range(1, 7)}
 _EMPHASIS = {"b": "**", "strong": "**", "i": "_", "em": "_"}
-_MAX_DEPTH = 200  # of nested elements, against an exhausted stack; pages have about 30
+_MAX_DEPTH = 200  # of nested lists that are remembered; a page may open them without end
 
 
 def html_to_text(html: str, url: str) -> str:

@@ -30,7 +30,7 @@ _ESCAPES = re.compile(
 )
 _BEGUN = re.compile(r"\x1b(?:\[[0-?]*[ -/]*|\][^\x07\x1b]*\x1b?|[PX^_][^\x1b]*\x1b?|[ -/]*)\Z|\r\Z")
 _CONTROLS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]")
-_MAX_INCOMPLETE = 200  # bytes of a character or sequence that is cut at the end of a piece
+_MAX_INCOMPLETE = 200  # characters of an escape sequence that a later piece may end
 
 
 def strip_escapes(text: str) -> str:

@@ -15,7 +15,7 @@ from mainspring.core.tool import Tool, ToolResult
 from mainspring.function_tools.define import tool
 from mainspring.function_tools.wrap import with_short_schema
 
-MAX_TASKS = 200  # of a thread; the list is in every request
+MAX_TASKS = 200  # of a thread
 MAX_NOTES = 20  # of one task
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]", "failed": "[!]"}
 

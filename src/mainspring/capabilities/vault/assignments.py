@@ -145,7 +145,7 @@ _CLASSES = bytes.maketrans(
         for item in range(256)
     ),
 )
-_SHORTEST_RANDOM = 12  # characters; in fewer, chance looks like a word too often
+_SHORTEST_RANDOM = 12  # bytes; in fewer, chance looks like a word too often
 _DIGITS = re.compile(rb"[0-9]+")
 
 

@@ -33,13 +33,13 @@ from mainspring.capabilities.vault.traced_decoding import (
     original_span,
 )
 
-_SHORTEST_DECODED = 6  # characters; shorter pieces occur by chance in encoded text
+_SHORTEST_DECODED = 6  # bytes; shorter pieces occur by chance in encoded text
 _LONGEST = 4096
 """Longer values are searched for in parts."""
-_HEAD = 12  # characters that must match before a whole value is compared
-_WINDOW = 512  # characters looked at for a value in pieces
-_MOST_HELD = 16 << 10  # characters of a stream held back for a value that may go on
-_MARGIN = 64  # characters around a window, so that no value is cut
+_HEAD = 12  # bytes that must match before a whole value is compared
+_WINDOW = 512  # bytes at the end of a stream that are decoded first; then 4 times more
+_MOST_HELD = 16 << 10  # bytes at the end of a stream that are decoded at most
+_MARGIN = 64  # bytes that the decoded end must have beyond the longest value
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ _OF_PROSE = compile_pattern(
 
 
 _NAME_BEFORE = compile_pattern(rb"(?:^|\\[nrt]|\[[0-9;]*m|[^\w.-])([\w.-]*)$")
-_LONGEST_NAME = 40  # characters of the name before a password
+_LONGEST_NAME = 40  # bytes of the name before a password
 _LINE_END = compile_pattern(rb"$|[\r\n\x1b\"'\\]|[ \t]+(?:[#\r\n]|//|$)")
 _PAIR_END = compile_pattern(rb"$|[\s\x1b\"'\\;&]")
 

@@ -343,7 +343,7 @@ _PUBLIC = compile_pattern(
     rb"BEGIN [A-Z0-9 ]*(?:CERTIFICATE|PUBLIC|SIGNATURE|MESSAGE|REQUEST|CRL|PARAMETERS|PKCS7|CMS)"
 )
 _HEXADECIMAL = compile_pattern(rb"[0-9a-fA-F\s]+")
-_LOOK_BEHIND = 400  # characters before a token that may say what it is
+_LOOK_BEHIND = 400  # bytes before the lines of a key, which may say that it is public
 
 
 def _is_private(encoded: bytes) -> bool:

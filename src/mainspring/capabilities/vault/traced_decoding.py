@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 _DEPTH = 5
 """How many times text may be encoded."""
-_LONGEST_ESCAPE = 64  # characters of one escape sequence in any of the encodings
+_LONGEST_ESCAPE = 64  # bytes of one escape sequence in any of the encodings
 
 _ESCAPE = (
     rb"%(?:25)*(?P<byte>[0-9a-fA-F]{2})"

@@ -44,7 +44,7 @@ if sys.platform != "win32":
 T = TypeVar("T")
 
 _ID = re.compile(r"[0-9a-f]{64}")
-_MAX_CONTENT_BYTES = 1_000_000  # of a file whose content is kept; larger ones are named only
+_MAX_CONTENT_BYTES = 1_000_000  # of a file that is shown; larger ones are left out
 _LOCK_SECONDS = 120.0  # another process may be taking a snapshot of a large folder
 _RETRY_SECONDS = 0.02  # between attempts at that lock
 

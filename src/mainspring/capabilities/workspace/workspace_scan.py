@@ -33,7 +33,8 @@ from mainspring.core.errors import ToolEnvironmentError
 _FILE_MODE = 0o777
 _FOLDER_MODE = 0o1777  # all users may create files here, and only owners remove theirs
 
-# A file changed within it may change again without a new time; ext4 ticks every 4 ms.
+# A file changed within it may change again without a new time: the kernel's clock for files ticks
+# every few milliseconds.
 _TICK_NS = 50_000_000
 _COARSE_TICK_NS = 2_000_000_000  # of file systems that count in 1 s or 2 s (FAT, some network ones)
 

@@ -63,7 +63,7 @@ async def access_log(request: HandledRequest) -> None:
 
 
 _AUDIT_LOG = logging.getLogger("mainspring.audit")
-_MAX_ID_CHARS = 256  # of a client's request id
+_MAX_ID_CHARS = 256  # of each id and address in an audit entry
 _UNAUTHENTICATED_RATE = Rate(120)
 """Entries per minute for unauthenticated requests, which must not fill the disk."""
 

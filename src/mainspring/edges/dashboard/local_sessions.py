@@ -25,7 +25,7 @@ from mainspring.service.views.local_records import LOCAL_TENANT
 
 _LOG = logging.getLogger("mainspring.ui")
 _MAX_RUNNING = 4  # sessions at once on one laptop
-_POLL_SECONDS = 0.5  # between looks for messages that another process wrote
+_POLL_SECONDS = 0.5  # between looks for sessions that have changed
 _MAX_FIRST = 300
 """Sessions that are looked through for questions at the start; older ones rarely wait."""
 OpenRunner = Callable[[str], AbstractAsyncContextManager[SessionRunner]]

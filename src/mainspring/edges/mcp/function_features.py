@@ -47,7 +47,7 @@ from mainspring.core.errors import InvalidInput
 from mainspring.core.tool import Call, Tool, ToolResult
 from mainspring.function_tools.served_functions import FunctionPrompt, FunctionResource
 
-_MAX_STEPS = 1_000  # progress notices of one call
+_MAX_STEPS = 1_000  # progress messages of one call that wait; further ones are dropped
 _LOG = logging.getLogger("mainspring.mcp.server")
 
 

@@ -44,7 +44,7 @@ from mainspring.service.storage.repository import ListQuery
 
 _MAX_AGENTS = 200  # of a tenant that become tools
 _MAX_APPROVALS = 200  # listed at once
-_GRACE_SECONDS = 5.0  # for a session to settle after its client is gone
+_GRACE_SECONDS = 5.0  # to interrupt a session after its client is gone
 _ENDS = (events.StatusIdle, events.StatusTerminated)
 
 

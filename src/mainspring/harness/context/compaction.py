@@ -73,9 +73,9 @@ def _visible_texts(context: ThreadContext) -> Iterator[str]:
                 yield block.text
 
 
-_KEPT_ROUNDS = 4  # half loses what the model works on; double leaves little to compact
+_KEPT_ROUNDS = 4  # the newest rounds, which stay whole: what the model works on now
 _MAX_STATE_BYTES = 4_000  # about 1,000 tokens of every later request
-_REACTIVE_TRIES = 2  # after a refusal for length; a third one cannot become shorter
+_REACTIVE_TRIES = 2  # after a refusal for length: first as usual, then harder
 
 
 class CompactionThresholds(Struct, frozen=True):

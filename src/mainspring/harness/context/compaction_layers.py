@@ -21,7 +21,7 @@ from mainspring.harness.context.conversation_digest import (
 from mainspring.harness.context.messages import drop_result, has_media, message_bytes, result_bytes
 from mainspring.harness.context.transcript import SNIPPED_NOTE, Transcript
 
-_REFERENCED_ROUNDS = 4  # in which a mention keeps an older result; as many as are kept whole
+_REFERENCED_ROUNDS = 4  # older rounds that stay because newer ones mention their names
 _SEPARATORS = str.maketrans(dict.fromkeys("\"'`()[]{}<>,;:=", " "))
 
 
@@ -122,7 +122,7 @@ def results(transcript: Transcript) -> dict[str, ToolResultBlock]:
     return by_call
 
 
-_KEPT_RUNS = 2  # of the same command: the newest result, and one to compare it with
+_KEPT_RUNS = 2  # finished tasks that stay, the newest ones
 _MIN_GAIN_BYTES = 400
 """Freeing less is not worth the loss of the prompt cache."""
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 else:
     yaml = LazyModule("yaml")  # many sessions read no file with frontmatter
 
-MAX_CHARS = 100_000  # of one frontmatter; real ones have hundreds
+MAX_CHARS = 100_000  # of one frontmatter; a longer one is an error
 _MAX_DEPTH = 20  # against an exhausted stack
 _MAX_DIGITS = 15  # of an integer that JSON keeps exact
 _OPENING = re.compile(r"(?:[ \t]*\n){0,20}---[ \t]*\n")

@@ -110,7 +110,7 @@ def _globs(head: Mapping[str, object], key: str) -> tuple[str, ...]:
 
 
 _HEADING = re.compile(r"^#{1,6} ", re.MULTILINE)
-# Of the context for instructions; half cuts real files, double crowds out the work.
+# Of the context that all instructions together may take; the rest is left for the work.
 _SHARE_OF_WINDOW = 0.15
 _CHARS_PER_TOKEN = 3.5  # of English and code
 _DEFAULT_WINDOW = 200_000  # tokens, of models that are not in the catalogue

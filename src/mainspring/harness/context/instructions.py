@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 else:
     saxutils = LazyModule("xml.sax.saxutils")  # it imports the HTTP client of the library
 
-MAX_IMPORT_DEPTH = 4  # Claude Code's limit is 5 levels with the file itself
+MAX_IMPORT_DEPTH = 4  # imports within imports, as in Claude Code
 _MAX_FILE_BYTES = 4_000_000  # of one file, before its share of the context
 _PUNCTUATION = ".,;:!?)]}>'\"*_"  # what may follow a mention in a sentence
 _REPLACEMENT_CHARACTER = "\N{REPLACEMENT CHARACTER}"

@@ -12,7 +12,7 @@ from mainspring.harness.context.messages import media_placeholder
 
 WORDS_CHARS = 16_000
 """The limit for the user's other messages, newest first. Rules and goals have no limit."""
-LONGEST_WORDS = 4_000  # characters of a message that is kept word for word
+LONGEST_WORDS = 4_000  # characters of a user's message that is pinned; longer ones are not
 _CONSTRAINT_WORDS = (
     *("do not", "don't", "don’t", "never", "always", "must", "only", "until", "unless", "without"),
     *("ask me", "ask first", "ask before", "wait for", "from now on", "make sure", "no matter"),

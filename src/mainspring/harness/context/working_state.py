@@ -31,9 +31,9 @@ _HEADING = re.compile(
     r"^[#*\s]*(decided|decisions|answered|open|next)(?: steps| questions)?[*\s]*:?[*\s]*$", re.I
 )
 _FIELDS = {"decided": 0, "decisions": 0, "answered": 1, "open": 2, "next": 3}
-_MAX_LINES = 8  # of each of its lists; eight times five lines stay below 4,000 bytes
+_MAX_LINES = 8  # of each of its lists, the newest ones
 _MAX_CHARS = 240  # of a line
-_MAX_PROBLEMS = 4  # named when a state is refused
+_MAX_PROBLEMS = 4  # failed calls that count as open, the newest ones
 _MAX_TEXT = 40_000
 """The number of characters of a message to read."""
 _FAILED = "failed: "

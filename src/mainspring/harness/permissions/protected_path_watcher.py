@@ -44,10 +44,10 @@ _LOOKS_LIKE_GIT = frozenset(("HEAD", "objects", "refs"))
 _LOOKS_LIKE_WORKTREE = frozenset(("HEAD", "commondir", "gitdir"))
 """The files of a linked worktree in its repository."""
 _SKIPPED_FOLDERS = frozenset(("objects", "node_modules"))
-_MAX_DEPTH = 6  # folders below the workspace that are watched
-_MAX_FOLDERS = 10_000  # watched; the kernel's default is 8,192 or more for a user
+_MAX_DEPTH = 6  # folders below the workspace that are searched
+_MAX_FOLDERS = 10_000  # searched for repositories and control files
 _MAX_REPOSITORIES = 50  # whose hooks and configuration are watched
-_MAX_TODO_BYTES = 1_000_000  # of the list of what remains to be looked at
+_MAX_TODO_BYTES = 1_000_000  # of a rebase's list of steps; a longer one counts as changed whole
 _HARMLESS_REBASE_STEPS = frozenset(
     b"pick p reword r edit e squash s fixup f drop d break b label l reset t merge m update-ref u"
     b" noop".split()

@@ -16,8 +16,8 @@ from mainspring.runtime.utility.ranking import reliability
 
 _EXPIRES = "valid_to"
 """The field with the last day on which a memory is true."""
-_USELESS, _MIN_CREDITS = 0.2, 4  # half of a memory's first utility; credits before that is believed
-_DAILY_DAYS = 30  # after that, notes of single days are merged
+_USELESS, _MIN_CREDITS = 0.2, 4  # the utility (at first 0.5), believed after so many credits
+_DAILY_DAYS = 30  # without use, after which a day's notes are archived
 _HALF_LIVES = 4
 """A memory that was not used for this many half-lives is archived."""
 

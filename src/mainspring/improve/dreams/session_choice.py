@@ -13,8 +13,8 @@ from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 from mainspring.runtime.memory.learning.extraction import is_learned_from
 
-DUE_SESSIONS = 5  # new ones, since when a dream has something to learn from
-DUE_AFTER = timedelta(hours=24)  # the last dream
+DUE_SESSIONS = 5  # new ones that make a dream due
+DUE_AFTER = timedelta(hours=24)  # since the last dream
 _PAGE = 200  # sessions read at once
 
 

@@ -13,7 +13,7 @@ _DROP = 0.2
 """The drop that the alarm is designed for; larger ones are found sooner, smaller ones later."""
 _THRESHOLD = 6.4
 """The evidence for a drop, in natural logarithms of odds, that raises the alarm."""
-_LOWEST, _HIGHEST = 0.05, 0.98  # a rate of 0 or 1 would make one surprising run decide alone
+_LOWEST, _HIGHEST = 0.05, 0.98  # bounds of the expected rate: at 0 or 1, log odds are infinite
 CONFIRM = GatePolicy(alpha=0.05)
 """How the paired re-run decides that the last good version does better now than the one in use, so
 that the version, not the world, is to blame."""

@@ -42,7 +42,7 @@ _DAYS = 30
 """Days with grades that are read."""
 _MIN_HEALTHY = 20
 """Sessions that say how well the agent did before; with fewer, the first ones of the version do."""
-_MAX_SESSIONS = 5_000  # of a version, the newest ones
+_MAX_SESSIONS = 5_000  # the newest ones, among which those of a version are looked for
 _LAB: frozenset[OriginType] = frozenset(("eval", "grader", "dream", "campaign"))
 _TYPES = event_types(SessionCreated, FeedbackGiven, OutcomeEvaluationEnded)
 WatchStatus: TypeAlias = Literal["too few sessions", "healthy", "alarm", "kept", "rolled back"]

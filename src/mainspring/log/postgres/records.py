@@ -48,7 +48,7 @@ from mainspring.log.sql_rows import (
 
 T = TypeVar("T")
 
-_MAX_ATTEMPTS = 8  # after conflicts of serialization; each waits longer
+_MAX_ATTEMPTS = 8  # after conflicts with concurrent writes
 
 _VALUES: Final = "%s, %s, %s, %s, %s, %b, %s, %s, %s, %s, %s, %s, %b, %b"
 _WITH_CONTENT: Final = """

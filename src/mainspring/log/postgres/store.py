@@ -44,7 +44,7 @@ from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
-_MAX_ATTEMPTS = 8  # after conflicts of serialization; each waits longer
+_MAX_ATTEMPTS = 8  # after conflicts with concurrent writes
 
 
 class PostgresStore:

@@ -20,7 +20,7 @@ from mainspring.log.sqlite.connect import BUSY_SECONDS, translate_errors
 
 R = TypeVar("R")
 
-_QUICK_SECONDS = 0.003  # a call that is shorter costs less than a change of threads
+_QUICK_SECONDS = 0.003  # the event loop may be blocked so long; a slower call moves the next ones
 _QUICK_SECONDS_ALONE = 0.01
 """For a lone writer, which delays nobody: switching to a thread and back costs as much as a
 commit."""
@@ -52,7 +52,7 @@ class AdaptiveThreads:
 
 T = TypeVar("T")
 
-_LOCKED_SECONDS = 0.002  # a longer commit has waited for another process
+_LOCKED_SECONDS = 0.002  # between attempts while another process writes
 _DATA_VERSION = "pragma data_version"
 
 

@@ -35,7 +35,7 @@ from mainspring.log.migrate import Migration, SchemaStatus, pending_migrations
 from mainspring.log.sqlite.schema import APPLICATION_ID, MIGRATIONS
 
 _LOG = logging.getLogger("mainspring.store")
-BUSY_SECONDS = 10.0  # for another process's transaction; half fails on busy machines
+BUSY_SECONDS = 10.0  # for another process's transaction; then the store is unavailable
 _OTHER_USERS = 0o077
 """Permission bits of everyone but the owner."""
 _BUSY_RETRY_SECONDS = 0.002  # between attempts

@@ -40,10 +40,10 @@ from mainspring.log.wakeup_signals import Signals, Watch
 
 T = TypeVar("T")
 
-_READERS = 4  # connections; more do not read faster on a laptop
+_READERS = 4  # reads at once, each with a connection of its own
 _FEW_ROWS = 50  # read on the event loop; more go to a thread
 _CHECKPOINT_JOBS = 500  # commits between two checkpoints of the journal
-_POLL_SECONDS = 0.005  # how late another process's event is shown
+_POLL_SECONDS = 0.005  # between looks for another process's events while it writes
 _QUIET_POLL_SECONDS = 0.02
 """Used when no other process has written for `_QUIET_SECONDS`, as is usual."""
 _QUIET_SECONDS = 1.0  # since another process's last write

@@ -41,7 +41,7 @@ _QUOTED = re.compile(r"'[^'\n]{0,200}'|\"[^\"\n]{0,200}\"|`[^`\n]{0,200}`")
 _PATH = re.compile(r"(?:\.{0,2}/)[^\s:,;)\]]+")
 _NUMBER = re.compile(r"\d+")
 _MIN_SESSIONS = 2  # in which the same thing happened; once is chance
-_MIN_FAILURES = 3  # of one tool
+_MIN_FAILURES = 3  # or so many times, even in one session
 
 
 @dataclass(slots=True)

@@ -41,10 +41,10 @@ _FILLERS = frozenset(
     )
 )
 _MIN_SIMILARITY = 0.6  # of two corrections that ask for the same rule
-_MAX_COMPARED = 50  # corrections; the time grows with the square
+_MAX_COMPARED = 50  # earlier corrections that a new one is compared with
 _MAX_COMMAND = 120  # characters
 _SPECIAL = re.compile(r"[*()\\]")
-_MIN_SESSIONS, _MIN_TIMES = 2, 3  # in which a rule was missing, and times in all
+_MIN_SESSIONS, _MIN_TIMES = 2, 3  # in which a rule was missing, or so many times in all
 _MIN_ALLOWED, _MIN_DENIED = 3, 2  # times that a person allowed, or denied, the same
 _DENIED_ELSEWHERE = "The user doesn't want to proceed with this tool use"
 """The text with which Claude Code records a denial."""

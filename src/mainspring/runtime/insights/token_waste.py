@@ -24,7 +24,7 @@ from mainspring.runtime.insights.insight import (
 _HUGE_TOKENS = 5_000  # of one result
 _MIN_PROMPT = 5_000
 """For shorter prompts, a cache miss costs almost nothing."""
-_MISSED_SHARE = 0.1  # of the input that could have come from the cache
+_MISSED_SHARE = 0.1  # of a prompt; if less comes from the cache, it is a miss
 _CACHE_LIFETIME = timedelta(minutes=5)
 """How long providers keep a cache entry by default."""
 _MIN_REPEATS = 2  # of a call with the same result

@@ -25,8 +25,8 @@ MAX_BYTES = 50_000_000  # of one document
 PART_BYTES = 1_800
 """About 512 tokens."""
 _MAX_XML = 100_000_000  # bytes of an unpacked part
-_MAX_HTML = 8_000_000  # bytes
-_MAX_PARTS = 50_000  # of a ZIP
+_MAX_HTML = 8_000_000  # bytes of one HTML document
+_MAX_PARTS = 50_000  # headings or parts of one document
 _SHORT = 500_000
 """Longer documents are read in a process of their own."""
 _MAX_SECONDS = 30

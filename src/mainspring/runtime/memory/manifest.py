@@ -16,8 +16,8 @@ from mainspring.runtime.memory.learning.consolidation import ARCHIVE
 from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE
 
-MAX_PICKED = 5  # as many as recall chooses
-MAX_ENTRIES = 400  # about 16,000 tokens for the small model
+MAX_PICKED = 5  # memories that the small model may pick for a message
+MAX_ENTRIES = 400  # of at most 200 characters: about 20,000 tokens for the small model
 _MAX_LINE = 200  # characters of an entry
 _MAX_MESSAGE = 4_000  # characters of the message
 _RECENT_CALLS = 10  # named, since they say what is being done

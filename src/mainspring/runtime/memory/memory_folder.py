@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from msgspec import Struct
+from msgspec.structs import replace as replace_struct
 
 from mainspring.core.clock import Clock
 from mainspring.core.errors import InvalidInput, MemoryChanged, NotFound
@@ -18,6 +19,7 @@ from mainspring.core.sender import Sender
 from mainspring.files.beneath import open_folder, read_beginning
 from mainspring.files.written_files import make_folders
 from mainspring.harness.permissions.protected_path_watcher import is_memory_folder
+from mainspring.log.provenance import PROCESS_KEY, Provenance
 from mainspring.runtime.memory.memory_files import (
     MARKER,
     ContentSeal,
@@ -73,6 +75,8 @@ class FolderOptions(Struct, frozen=True, kw_only=True):
     """For an encrypted folder."""
     is_of_person: bool = False
     """Whether only this person writes there: programs and repositories cannot."""
+    provenance: Callable[[], Provenance] = partial(Provenance, PROCESS_KEY)
+    """Recognizes what this installation recorded; asked for at the first use."""
 
 
 _NO_OPTIONS = FolderOptions()
@@ -174,12 +178,13 @@ class MemoryFolder:
         return note if is_recorded else replace(note, trust="foreign")
 
     def _recorded_hashes(self) -> dict[str, str]:
-        """The hash of the latest version of each path, except edits that were only noticed."""
+        """The hash of the latest version of each path, if a writer of this installation made it:
+        edits that were only noticed do not count, nor what somebody else's ledger says."""
         with self.open_files() as files:
             stamp = ledger_stamp(files)
             if stamp != self._recorded[0]:
                 latest = {version.path: version for version in read_versions(files)}
-                ours = filter(_is_by_our_writer, latest.values())
+                ours = filter(self._is_own, latest.values())
                 self._recorded = stamp, {item.path: item.hash for item in ours}
         return self._recorded[1]
 
@@ -301,6 +306,9 @@ class MemoryFolder:
         if before is not None and before.operation != "deleted":
             with self.open_files() as files:
                 content = version_content(files, before)
+            if change.author.kind != "person" and not self._is_own(before):
+                text = content.decode("utf-8", "replace")
+                content = cap_trust(version.path, text, "foreign").encode()
         reverted = self._change(version.path, content, change, None)
         if version.path == INDEX_FILE:
             return reverted
@@ -369,7 +377,7 @@ class MemoryFolder:
             before = latest_version(files, path)
             recorded = self._record_edit(files, path, current, before)
             before = recorded[0] if recorded else before
-            is_confirmed = change.author.kind != "person" or _is_by_our_writer(before)
+            is_confirmed = change.author.kind != "person" or self._is_own(before)
             if before is not None and _hash(current) == _hash(content) and is_confirmed:
                 return before
             if self._options.quota is not None and content is not None:
@@ -383,7 +391,7 @@ class MemoryFolder:
     ) -> NoteVersion:
         is_new = before is None or before.operation == "deleted"
         operation: Operation = "created" if is_new else "modified"
-        return NoteVersion(
+        version = NoteVersion(
             id=change.version_id or self._new_id("memver"),
             path=path,
             operation="deleted" if content is None else operation,
@@ -396,6 +404,17 @@ class MemoryFolder:
             event_ids=change.event_ids,
             trust="person" if content is None else _trust(path, content, change),
         )
+        if change is _ON_DISK:
+            return version
+        return replace_struct(
+            version, mac=self._options.provenance().note_mac(version.signed_fields)
+        )
+
+    def _is_own(self, version: NoteVersion | None) -> bool:
+        """Whether a writer of this installation recorded a version."""
+        if version is None or not version.mac:
+            return False
+        return self._options.provenance().is_own_note(version.signed_fields, version.mac)
 
     def _text(self, version: NoteVersion | None) -> str:
         if version is None or version.operation == "deleted":
@@ -416,10 +435,6 @@ class MemoryFolder:
             except MemoryChanged:
                 continue
             return
-
-
-def _is_by_our_writer(version: NoteVersion | None) -> bool:
-    return version is not None and version.author != _ON_DISK.author
 
 
 def _hash(content: bytes | None) -> str:

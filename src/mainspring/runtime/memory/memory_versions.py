@@ -78,6 +78,16 @@ class NoteVersion(Struct, frozen=True, kw_only=True, omit_defaults=True):
     event_ids: tuple[str, ...] = ()
     trust: Trust = "person"
     """The trust of the content."""
+    mac: str = ""
+    """Of the installation that wrote it; empty if the edit was only noticed."""
+
+    @property
+    def signed_fields(self) -> tuple[object, ...]:
+        """What its MAC covers: everything else."""
+        return (
+            *(self.id, self.path, self.operation, self.time, self.author, self.reason, self.hash),
+            *(self.parent, self.session_id, self.event_ids, self.trust),
+        )
 
     def written(self, store_id: str, trust: Trust | None) -> MemoryWritten:
         """The event that records this version."""

@@ -32,7 +32,7 @@ INDEX_FILE = "MEMORY.md"
 CONFLICTS = "conflicts"
 """The field with the paths of memories that a memory disagrees with."""
 MAX_BYTES = 102_400  # the Managed Agents API's limit for a memory
-_MAX_PATH = 200  # characters
+_MAX_PATH = 200  # bytes
 _MAX_DESCRIPTION = 300  # characters of its line in the index
 _SAFE = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9 _./,()'+-]*")
 _DAILY = re.compile(r"(?:.*/)?\d{4}-\d{2}-\d{2}\.md")

@@ -26,16 +26,15 @@ from mainspring.runtime.memory.session_memory import SessionMemory, token_count
 from mainspring.runtime.utility.ranking import CANDIDATES, CHOSEN, Utility, choose, reliability
 from mainspring.runtime.utility.utility_table import UtilityTable, update_utility
 
-RECALL_TOKENS = 1_000  # for each message; half loses the second note, double crowds the request
+RECALL_TOKENS = 1_000  # added to a message; what does not fit is left out
 _SEARCHED = 4 * CANDIDATES
 _NEWEST_SESSIONS = 50  # whose utility is brought up to date before a search
 _PICK_SECONDS = 20
-"""A person waits for the answer to the message. Small models pick in 1 to 3 s; half of 20 s cuts
-slow local ones off, double is felt as a hang."""
+"""A person waits for the answer to the message; afterwards memories are found by search instead."""
 _MIN_OVERLAP = 0.25
 """Recall adds a memory only if it shares rare words with the message, or many of its subjects."""
-_MIN_DECAY = 0.5  # of an old memory: age never hides what alone matches
-_LINK_WEIGHT = 0.5  # of a note that was reached by a link
+_MIN_DECAY = 0.5  # the factor of a very old memory: age alone never removes one
+_LINK_WEIGHT = 0.5  # times the score of the note whose link leads to it
 _EXPERIENCES: frozenset[NoteType] = frozenset(("procedure", "episode"))
 """Types of which only the two with the highest utility are recalled; facts need only match."""
 HALF_LIVES: Mapping[NoteType, int] = {

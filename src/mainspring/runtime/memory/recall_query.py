@@ -19,7 +19,7 @@ _NEGATED = re.compile(
     re.IGNORECASE,
 )
 _MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
-_HALF, _SEVERAL = 0.5, 0.3  # the shares of a month or year that "middle of" and "a few" mean
+_HALF, _SEVERAL = 0.5, 0.3  # shares of the subjects: any, or of two or more
 _MONTH_NAMES: list[str] = [*_MONTHS.split("|")]
 _YEAR = re.compile(r"\b(?:19|20)\d\d\b(?!-)")
 _IN_YEAR = r"(?:,? (?P<year>\d{4}))?"

@@ -31,8 +31,8 @@ from mainspring.runtime.memory.proposals import proposal_of, propose
 from mainspring.runtime.memory.search.memory_index import MemoryHit
 from mainspring.runtime.memory.session_memory import TEAM, SessionMemory
 
-_NEARBY = 20  # candidate notes compared with a new fact
-_GOAL_CHARS = 200  # of an episode's goal
+_NEARBY = 20  # notes compared with a new fact; and the newest ones
+_GOAL_CHARS = 200  # of the goal in the description of a saved working state
 
 
 def learn(

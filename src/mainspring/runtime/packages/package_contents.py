@@ -23,7 +23,7 @@ MANIFEST = "SKILL.md"
 
 _MAX_DEPTH = 16  # of archives' folders
 _MAX_FOLDER_DEPTH = 32  # of folders on disk
-_MAX_PATH = 512  # bytes
+_MAX_PATH = 512  # characters
 _MAX_SEGMENT_BYTES = 255  # the kernel's NAME_MAX
 _ENTRY = b"PK\x01\x02"
 # An entry without a name makes `is_dir` raise an IndexError.

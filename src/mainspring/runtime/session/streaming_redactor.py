@@ -28,7 +28,7 @@ _OPEN_SECRET = re.compile(
 (`echo ... | sudo -S`); an XML element without its end."""
 _SECRET_WORDS = ("pass", "pw", "contrase", "echo", "printf", "<")
 """Every ASCII text that `_OPEN_SECRET` matches contains one of these, in lower case."""
-_OPEN_CHARS = 300  # of text held back at most, about a line
+_OPEN_CHARS = 300  # of an unfinished secret that are held back
 _RECHECK_CHARS = 250
 """A check scans the whole text: the longer it is, the more must be added before the next check."""
 

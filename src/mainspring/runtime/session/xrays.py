@@ -27,7 +27,7 @@ from mainspring.harness.context.xray import (
 from mainspring.log.session_log import SessionLog
 from mainspring.log.store import SessionRow
 
-COUNTED_SESSIONS = 20  # whose token counts correct the estimate
+COUNTED_SESSIONS = 20  # the newest sessions, whose calls of each tool are counted
 _EVENTS_AT_ONCE = 4000
 """Events of one part of a log: a few megabytes."""
 _CALLS = (AgentToolUse, AgentMcpToolUse, AgentCustomToolUse)

@@ -29,6 +29,7 @@ from mainspring.runtime.memory.memory_mode import strictest_memory
 from mainspring.runtime.run_options import RunOptions
 from mainspring.runtime.session.pinned_agent import with_choices
 from mainspring.runtime.session.session_summary import SessionSummary
+from mainspring.runtime.settings.model_trust import without_other_providers
 from mainspring.runtime.settings.policy_loader import LoadedPolicy, load_policy
 from mainspring.runtime.settings.project_trust import ReadScripts
 from mainspring.runtime.skills.skill import Skill
@@ -50,6 +51,10 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
     """Where the user works; other folders are relative to it."""
     home: Path
     default_model: str
+    is_other_provider: Callable[[str, str], bool]
+    """Whether another provider serves a model than those of the user's choice, the second."""
+    copies: Path
+    """Where campaigns keep their copies of agents."""
     read_scripts: ReadScripts
 
     def open(
@@ -73,10 +78,10 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         if loaded is None or loaded.policy.workspace != place.as_posix():
             loaded = load_policy(place, home=self.home, read_scripts=self.read_scripts)
         scopes = self._scopes(place, loaded.preferences.disabled_plugins)
-        recorded_model = recorded.model if recorded is not None else None
+        chosen = options.model or (recorded.model if recorded is not None else None)
 
         def model_for(own: str) -> str:
-            return options.model or recorded_model or own or self.default_model
+            return chosen or own or self.default_model
 
         agent_folder = read_agent(
             scopes,
@@ -84,6 +89,7 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
             instruction_files=_readable_disk(loaded.policy),
             limits_for=lambda own: _instruction_limits(model_for(own), facts),
         )
+        agent_folder = self._without_other_providers(agent_folder, chosen)
         limits = agent_folder.agent.limits
         if options.max_turns is not None:
             limits = replace(limits, max_turns=options.max_turns)
@@ -104,6 +110,15 @@ class AgentSelection(Struct, frozen=True, kw_only=True):
         agent_folder = replace(agent_folder, agent=agent)
         style = loaded.preferences.output_style
         return agent_folder if style is None else _with_style(agent_folder, scopes, style)
+
+    def _without_other_providers(self, loaded: AgentFolder, chosen: str | None) -> AgentFolder:
+        own = chosen or self.default_model
+        return without_other_providers(
+            loaded,
+            lambda model: self.is_other_provider(model, own),
+            home=self.home,
+            is_copy=loaded.folder.is_relative_to(self.copies.resolve()),
+        )
 
     def scopes(self, folder: str | Path | None = None) -> Scopes:
         """The places of an agent's parts; by default, of the agent in the current folder."""

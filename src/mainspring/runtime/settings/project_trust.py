@@ -45,6 +45,7 @@ PROJECT_FILES = (
 USER_FILES = (".claude/settings.json", ".mainspring/settings.json")
 MODELS_FILE = ".mainspring/models.toml"
 TRUSTED_FILE = ".mainspring/trusted.json"
+_MODEL_MARK = "#model"
 _ORIGINAL_KEYS = frozenset(
     (
         *("permissions", "hooks", "sandbox", "disableAllHooks"),
@@ -201,16 +202,28 @@ def is_trusted_file(file: Path, content: bytes, *, home: Path) -> bool:
     return _read_trusted(home).get(os.path.realpath(file)) == _fingerprint({file.name: content})
 
 
+def is_trusted_copy(file: Path, content: bytes, *, home: Path) -> bool:
+    """Whether somebody has trusted this content in any file of this name."""
+    return _fingerprint({file.name: content}) in _read_trusted(home).values()
+
+
 def trust_file(file: Path, content: bytes, *, home: Path) -> None:
     """Raises: InvalidInput."""
     fingerprint = _fingerprint({file.name: content})
     _write_trusted({**_read_trusted(home), os.path.realpath(file): fingerprint}, home)
 
 
+def model_key(file: Path) -> Path:
+    """What the trust in the model that a file names is stored under."""
+    return file.with_name(f"{file.name}{_MODEL_MARK}")
+
+
 def distrust(folder: Path, *, home: Path) -> bool:
     """Revoke trust; False if the folder was not trusted."""
     trusted = _read_trusted(home)
-    files = (os.path.realpath(folder), os.path.realpath(folder / MODELS_FILE))
+    place = os.path.realpath(folder)
+    models = [key for key in trusted if key.endswith(_MODEL_MARK) and key.startswith(f"{place}/")]
+    files = (place, os.path.realpath(folder / MODELS_FILE), *models)
     was_trusted = any([trusted.pop(file, None) is not None for file in files])
     if was_trusted:
         _write_trusted(trusted, home)

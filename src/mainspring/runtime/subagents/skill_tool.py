@@ -123,7 +123,7 @@ class _SkillCall(Struct, frozen=True):
         created = replace(
             new_thread(self.call, self.node, _subagent_type(skill, self.agent)),
             mode="background" if skill.is_background else "foreground",
-            model=skill.model,
+            model=skill.model if skill.is_trusted else None,
             description=skill.name,
         )
         return await delegate(self.supervisor, self.node, created, text, fact)

@@ -144,7 +144,7 @@ _CLOSE_SPEC = ToolSpec(
 _MESSAGE_TRAITS = Traits(concurrent=True, in_doubt="report")
 _MAX_DESCRIPTIONS = 24_000
 """The limit in characters for all types together, because every request contains them."""
-_SHORTEST = 40  # characters of an answer that is kept whole
+_SHORTEST = 40  # characters to which descriptions are cut at most
 _ISOLATION: Mapping[str, object] = {
     "type": "string",
     "enum": ["shared", "worktree"],

@@ -15,7 +15,7 @@ from typing import TypeVar
 ALPHA = 0.3  # the weight of a new reward: the last seven uses make up nine tenths of the value
 START = 0.5  # the utility of what was never credited
 CANDIDATES = 5  # by relevance, among which utility may choose
-CHOSEN = 2  # of them
+CHOSEN = 2  # of them that are recalled
 _MIN_SUBJECTS = 8
 """With fewer credited subjects, noise cannot be estimated from all of them together."""
 _MIN_CREDITS = 2  # before the value of one subject is believed
@@ -23,8 +23,8 @@ _MIN_SURPRISE = 3.0
 """Standard deviations above what noise explains; high, because the test is repeated often."""
 
 _MIN_OWN_SURPRISE = 1.5
-"""Standard deviations of a candidate's own rewards from chance: 3 failures of 3 just count, 5 of 5
-fully. At half of it a single failure would count, at double nothing below 9 of 9."""
+"""Standard deviations of a candidate's own rewards from chance: 3 failures of 3 count in part, 4 of
+4 fully. At half of it 2 of 2 would count fully, at double nothing below 10 of 10."""
 
 T = TypeVar("T")
 

@@ -19,7 +19,7 @@ from mainspring.service.access.principal import ROLES, Principal, Role
 FetchBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Fetches a URL. It may raise anything."""
 
-MAX_TOKEN = 16_384  # bytes; real ones have one or two kilobytes
+MAX_TOKEN = 16_384  # ASCII characters
 FRESH_SECONDS = 3600.0
 """After this time the keys are fetched again."""
 STALE_SECONDS = 24 * 3600.0

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-_BURST_SECONDS = 10  # of unused requests that may be made at once
+_BURST_SECONDS = 10  # whose requests may come at once
 _EPSILON = 1e-6
 """Smaller differences are rounding errors."""
 

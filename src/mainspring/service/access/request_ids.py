@@ -40,6 +40,7 @@ _KIND_BY_PATH_NAME = {
     "workflow_id": "workflow",
     "workflow_run_id": "workflow_run",
     "campaign_id": "campaign",
+    "eval_run_id": "eval_run",
 }
 
 _LIST_TYPES = (inspect.ListType, inspect.VarTupleType, inspect.SetType, inspect.FrozenSetType)

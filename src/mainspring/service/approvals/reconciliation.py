@@ -147,7 +147,7 @@ async def find_answer(
 
 
 TASK = "approval"
-_TRIES = 8  # updates of a record that others write, too
+_TRIES = 8  # passes over a session, whose log may grow meanwhile
 _BATCH = 200  # approvals read at once
 _SESSIONS_PER_SWEEP = 500  # so that a sweep ends in seconds
 _RECENT = timedelta(days=7)  # sessions that are compared again

@@ -131,7 +131,7 @@ class EvalRunDetail(Struct, frozen=True, kw_only=True):
 class AddEvalCase(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     suite: CaseName = "sessions"
     """The suite to add it to: a file in `evals/` of the folder."""
-    case_id: CaseName | None = None
+    case: CaseName | None = None
     """Default: from the id of the session."""
 
 
@@ -216,7 +216,7 @@ class EvalRuns:
             raise InvalidInput(f"suites belong to the tenant {self.tenant}")
         require_readable_log(session_id, session.head.seq)
         events = await self.log.read(session_id)
-        case_id = request.case_id or f"session-{session_id[-8:]}"
+        case_id = request.case or f"session-{session_id[-8:]}"
         file = await to_thread.run_sync(
             case_recording.add_case, self.folder, request.suite, case_id, session_id, events
         )

@@ -17,7 +17,7 @@ from mainspring.improve.evals.suite import SuiteFile
 from mainspring.improve.evals.suites.suite_files import named_suite
 from mainspring.service.schedules.deployment_types import EvalAction
 
-_RUNS_LOOKED_AT = 200  # for the newest of a suite
+_RUNS_LOOKED_AT = 200  # the newest runs of a suite, of which the trend is
 _SCRIPTED = "scripted:"
 
 

@@ -36,9 +36,9 @@ worker has it."""
 
 _LOG = logging.getLogger("mainspring.worker")
 _MAX_SWEPT = 1000  # sessions of one sweep
-_FOREIGN_CACHE_SECONDS = 60.0  # until an adopted session is noticed
+_FOREIGN_CACHE_SECONDS = 60.0  # before a session without a record is looked up again
 _TENANTS_KEPT = 10_000  # cached
-_AFTER_LEASE_SECONDS = 0.05  # so that a lease has surely ended on another machine's clock
+_AFTER_LEASE_SECONDS = 0.05  # added, so that the lease has ended by then
 _HELD_SECONDS = 1.0
 """The holder of a session may release it before its lease expires."""
 

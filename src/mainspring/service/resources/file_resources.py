@@ -19,7 +19,7 @@ from mainspring.core.errors import InvalidInput, NotFound, TooLarge
 from mainspring.log.records import Records
 from mainspring.service.storage.repository import IndexColumns, Repository
 
-MAX_FILENAME = 255  # bytes: NAME_MAX
+MAX_FILENAME = 255  # characters; as many bytes are Linux's NAME_MAX
 Lifetime = Annotated[int, Meta(ge=3600, le=7_776_000)]
 """Seconds: one hour to ninety days."""
 

@@ -22,7 +22,7 @@ from mainspring.service.sessions.resource_types import (
 from mainspring.service.sessions.session_record import ListCostBudget
 from mainspring.service.storage.metadata import Metadata, MetadataPatch
 
-_MAX_RUBRIC_CHARS = 262_144  # the Managed Agents API's own limit
+_MAX_RUBRIC_CHARS = 262_144  # as of a rubric that is sent to a session
 
 Name = Annotated[str, Meta(min_length=1, max_length=256)]
 Description = Annotated[str, Meta(max_length=2048)]

@@ -35,11 +35,11 @@ from mainspring.service.sessions.events.event_content import SendMessage
 from mainspring.service.storage.repository import IndexColumns, Repository
 from mainspring.service.webhooks.webhook_signing import SignedRequest, SlackSignature, delivery_key
 
-MAX_PAYLOAD_BYTES = 256 * 1024  # of a webhook; senders limit theirs to less
+MAX_PAYLOAD_BYTES = 256 * 1024  # of a webhook; a larger one is refused
 _MAX_MESSAGE = 100_000  # characters that become a message
-_MAX_KEY = 512  # characters of a sender's delivery id
+_MAX_KEY = 512  # characters of the key that joins deliveries to a conversation
 _DEDUPLICATION_TIME = timedelta(days=1)  # senders repeat a delivery for hours
-_BATCH = 200  # read at once
+_BATCH = 200  # removed at once
 
 
 class TriggerIntake:

@@ -43,8 +43,8 @@ if TYPE_CHECKING:
 
 CountRows: TypeAlias = Callable[[], Awaitable[int]]
 _END_REASONS = frozenset((*get_args(EndReason), "parked", "terminated"))
-_COUNT_SECONDS = 2.0  # a scrape uses a count of that age
-_MAX_WAITING = 10_000  # jobs counted; then it says "at least"
+_COUNT_SECONDS = 2.0  # for the store to count; then the gauges are NaN
+_MAX_WAITING = 10_000  # messages without a run yet; then all are forgotten
 
 
 class RunMetrics:

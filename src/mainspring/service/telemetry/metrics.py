@@ -16,11 +16,11 @@ OTHER_LABEL = "other"
 _MAX_MODELS = 64  # labels; further ones are "other"
 # Seconds of an HTTP request.
 _REQUEST_BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
-# Seconds between an event and its run.
+# Seconds from a client's event to its run, or to the first token.
 _WAKE_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-# Seconds that a job waits.
+# Seconds of a model's reply or a tool call.
 _JOB_BUCKETS = (0.01, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
-_RUN_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)  # seconds of a run
+_RUN_BUCKETS = (0.1, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 1800, 3600)  # seconds of runs
 
 
 class Metrics:

@@ -24,7 +24,7 @@ from mainspring.service.vaults.token_refresh import (
 )
 
 ValidationStatus: TypeAlias = Literal["valid", "invalid", "unknown"]
-_UNAUTHORIZED = 401  # HTTP's status (RFC 9110)
+_UNAUTHORIZED = 401  # HTTP's status (RFC 9110): the credential is not accepted
 _FORBIDDEN = 403  # HTTP's status (RFC 9110)
 _MCP_PROTOCOL = "2025-06-18"
 _MCP_INITIALIZE = msgspec.json.encode(

@@ -24,12 +24,12 @@ from mainspring.service.approvals.approval_record import KIND as APPROVAL_KIND
 from mainspring.service.sessions.events.event_streams import StreamMessage
 from mainspring.service.views.listed_sessions import ListedSession, ListedSessions
 
-_POLL_SECONDS = 0.5  # how late a change is shown at most, once
+_POLL_SECONDS = 0.5  # between looks for changes of other processes
 _OVERLAP_MICROS = 5_000_000
 """Changes are read again for so long: a writer may commit after another one that began later."""
 _MAX_CHANGED = 1000
 """Changed sessions that one answer names; with more, its reader starts anew."""
-_MAX_WAITING = 1000  # changes held for one reader
+_MAX_WAITING = 1000  # approvals that one answer names
 _CACHED_TENANTS = 100_000  # of sessions
 _MAX_SENT = 20_000
 """Sessions of which a stream remembers what it has sent."""

@@ -34,7 +34,7 @@ from mainspring.core.ports import HttpReply
 
 # Before it expires a token is refreshed, so that no request arrives too late.
 _MARGIN_SECONDS = 60.0
-# Ten years; longer ones are taken for a mistake and would overflow a date.
+# Ten years; longer ones are taken for a mistake.
 _MAX_LIFETIME_SECONDS = 10 * 365 * 24 * 3600.0
 _CHALLENGE_PARAM = re.compile(r'([A-Za-z_]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s",]+))')
 _T = TypeVar("_T", bound=Struct)

@@ -25,7 +25,7 @@ from mainspring.capabilities.mcp.login.oauth_documents import (
 from mainspring.capabilities.mcp.protocol.foreign_text import clean_line
 from mainspring.core.errors import McpFailed
 
-_MAX_SECONDS = 900.0  # to enter the code; servers let codes expire after 5 to 15 minutes
+_MAX_SECONDS = 900.0  # to enter the code: the default, and the most that we wait
 _SLOW_DOWN_SECONDS = 5.0  # RFC 8628, 3.5: `slow_down` adds 5 s to the interval
 _PENDING = "authorization_pending"
 _SLOW_DOWN = "slow_down"

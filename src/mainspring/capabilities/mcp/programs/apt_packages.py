@@ -22,7 +22,7 @@ _KEYRINGS = ("/etc/apt/trusted.gpg.d", "/etc/apt/keyrings")
 _STATUS = "/var/lib/dpkg/status"
 _SOURCES = Path("/etc/apt")
 _ARCHIVES, _LISTS, _PARTS = "archives", "lists", "sources.d"
-_MAX_SOURCES_BYTES = 1 << 20  # of the machine's apt sources, which are a few kilobytes
+_MAX_SOURCES_BYTES = 1 << 20  # of one file of apt's sources; larger ones are left out
 _UNPACK = (
     'set -o pipefail; dpkg-deb --fsys-tarfile "$1"'
     ' | tar --extract --directory "$2" --no-same-permissions --no-same-owner'

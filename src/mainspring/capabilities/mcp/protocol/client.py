@@ -32,8 +32,8 @@ from mainspring.core.errors import InvalidInput, McpFailed
 
 _MAX_ROUNDS = 10
 """How many times a server may ask for more input before it must answer."""
-_RETRY_SECONDS = 0.1  # the first pause before listening again; it doubles
-# The longest pause; changed tools of a revived server show within it.
+_RETRY_SECONDS = 0.1  # before an answer without a question is repeated
+# The longest pause before listening again; changed lists of a server show within it.
 _MAX_LISTEN_PAUSE_SECONDS = 60.0
 _LISTS = ("tools", "prompts", "resources")
 _PageT = TypeVar("_PageT", bound=messages.ResultPage)

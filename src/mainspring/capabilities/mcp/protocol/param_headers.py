@@ -16,7 +16,7 @@ _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?")
 _SENTINEL = re.compile(r"=\?base64\?.*\?=", re.DOTALL)
 _TYPES = ("string", "integer", "boolean")
 _MAX_SAFE = 2**53 - 1  # the largest integer that JSON keeps exact everywhere (RFC 8259, 6)
-_MAX_NODES = 20_000  # of a schema; larger ones are not searched for headers
+_MAX_NODES = 20_000  # parts of a schema; more are an error
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from mainspring.capabilities.mcp.protocol.messages import (
 )
 from mainspring.core.errors import McpFailed
 
-MAX_MESSAGE_BYTES = 16 << 20  # of one message: twice the largest image that models take
+MAX_MESSAGE_BYTES = 16 << 20  # of one message: about twice an image of 5 MB in base64
 MAX_UNSOLICITED = 100_000
 """The limit of messages other than responses; a server that sends more is out of control."""
 PARTING_SECONDS = 2.0  # for a server to end by itself before its connection is cut

@@ -118,7 +118,7 @@ class McpConnection:
 
 _MAX_CONNECTIONS = 1_000  # of all callers together, so that their state stays bounded
 _MAX_OF_CALLER = 100  # so that one caller cannot use up the places of all
-_IDLE_SECONDS = 3600.0  # after an hour a client has forgotten its session and starts anew
+_IDLE_SECONDS = 3600.0  # without a request; then the client has to begin a new session
 
 
 @dataclass(slots=True)

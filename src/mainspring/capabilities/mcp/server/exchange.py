@@ -33,7 +33,7 @@ _CAPABILITY = {
     "sampling/createMessage": "sampling",
     "roots/list": "roots",
 }
-_MAX_MESSAGE_CHARS = 2_000  # of a log message for a client
+_MAX_MESSAGE_CHARS = 2_000  # of the text of a progress notice
 
 
 class Outlet(Protocol):

@@ -21,7 +21,7 @@ from mainspring.capabilities.mcp.server.refusals import invalid, unsupported_ver
 
 StructT = TypeVar("StructT", bound=Struct)
 ItemT = TypeVar("ItemT")
-PAGE_SIZE = 200  # entries of a list; usual servers fit on one page
+PAGE_SIZE = 200  # entries of one page of a list
 
 
 class RequestMeta(Struct, frozen=True, kw_only=True):

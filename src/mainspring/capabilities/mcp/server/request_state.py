@@ -19,7 +19,7 @@ from mainspring.capabilities.mcp.server.refusals import RequestRefused, invalid
 
 _LIFETIME_SECONDS = 24 * 3600
 """Long, since people may take time to answer."""
-# Of the state that a client sends back; it must fit into a header-less POST.
+# Of the state that a client sends back; a longer one is refused before it is decoded.
 _MAX_CHARS = 256 * 1024
 _DIGEST_BYTES = 32  # of SHA-256
 

@@ -20,7 +20,7 @@ from mainspring.capabilities.mcp.server.dispatcher import McpDispatcher
 from mainspring.capabilities.mcp.server.listening import notify_legacy
 from mainspring.capabilities.mcp.server.refusals import RequestRefused
 
-MAX_REQUEST_BYTES = 4 << 20  # of one line: a tool's arguments, with a document in them
+MAX_REQUEST_BYTES = 4 << 20  # of one line; a longer one is refused
 
 
 class LineStream(Protocol):

@@ -38,7 +38,7 @@ from mainspring.capabilities.mcp.transports.http_responses import (
 from mainspring.capabilities.mcp.transports.server_auth import Refusal, Renew
 from mainspring.core.errors import McpFailed
 
-_MAX_ATTEMPTS = 5  # to resume one stream; each waits longer
+_MAX_ATTEMPTS = 5  # at one request, and to resume one stream
 _RESUME_SECONDS = 1.0
 """The delay before a broken stream is resumed, unless the server sets one."""
 _STREAM_SECONDS = 2.0
@@ -47,7 +47,7 @@ _MAX_ERROR_BYTES = 64 << 10  # of a refusal's body, which an error quotes in par
 _SESSION = "Mcp-Session-Id"
 _NAMES = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
 _UNAUTHORIZED = (401, 403)  # statuses that new credentials may mend
-_MAX_CHALLENGE = 8_192  # bytes of `WWW-Authenticate`, the usual limit of a header
+_MAX_CHALLENGE = 8_192  # characters of `WWW-Authenticate`
 
 
 class EventDecoder(Protocol):

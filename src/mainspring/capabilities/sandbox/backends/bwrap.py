@@ -94,7 +94,7 @@ class Bubblewrap:
                 for word in _copy_file(files, f"{_OWN}/{name}", inside[name])
             ),
         ]
-        # Mounted by descriptor: bubblewrap gets the folder that was checked, even if its name has
+        # By descriptor: bubblewrap mounts the folder that was opened, or refuses, if its name has
         # another meaning by then.
         sources = [("--ro-bind-fd", path) for path in read_only] + [("--bind-fd", spec.workspace)]
         for number, (option, path) in enumerate(sources, start=files.next):

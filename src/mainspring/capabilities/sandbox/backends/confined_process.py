@@ -27,7 +27,7 @@ from mainspring.files.openat import open_absolute
 if sys.platform == "linux":
     from resource import RLIMIT_DATA, prlimit
 
-_SECONDS = 300.0  # for git on a session's files; half cuts off large repositories
+_SECONDS = 300.0  # for git on a session's files
 _MAX_MEMORY = 2 << 30  # bytes; git needs memory for the largest file and the window of a pack
 _SYSTEM_PATHS = (
     *("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/nix/store", "/gnu/store"),

@@ -46,7 +46,7 @@ REFUSED = 125
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 # linux/prctl.h: PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER, PR_SET_NO_NEW_PRIVS.
 _SET_DEATH_SIGNAL, _SET_SUBREAPER, _SET_NO_NEW_PRIVS = 1, 36, 38
-# Between looks for processes that got away; half doubles an idle session's load.
+# Between looks for processes that got away; half wakes an idle session twice as often.
 _WATCH_SECONDS = 0.2
 _AWAITED = (signal.SIGTERM, signal.SIGCHLD)
 

@@ -27,7 +27,7 @@ _STICKY_AND_SHARED = 0o1070  # the mode bits with which a folder is shared: stic
 _CHANGE_BY_OTHERS = 0o022  # the mode bits with which the group and others may write
 _DEEPEST = 256  # folders; the same depth as the workspace's own limit
 _MOST_LINKS = 40  # links followed: the kernel's own limit
-_MOST_TRIES = 100  # at a tree that programs change meanwhile; then the workspace is refused
+_MOST_TRIES = 100  # at a name that programs keep moving; then it fails
 
 
 def grant_workspace(

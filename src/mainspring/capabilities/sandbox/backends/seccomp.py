@@ -14,13 +14,13 @@ from msgspec import Struct
 
 from mainspring.core.errors import SandboxFailed
 
-AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16  # linux/socket.h, linux/netlink.h
+AF_UNIX, AF_INET, AF_INET6, AF_NETLINK = 1, 2, 10, 16  # linux/socket.h
 ORDINARY_FAMILIES = (AF_UNIX, AF_INET, AF_INET6, AF_NETLINK)
 
 _LAST_KNOWN = 462
 """mseal, Linux 6.10. Newer calls have not been reviewed, so they do not exist inside."""
 
-_NEW_NAMESPACES = 0x7E020000  # linux/sched.h: all CLONE_NEW* together
+_NEW_NAMESPACES = 0x7E020000  # linux/sched.h: all CLONE_NEW* but CLONE_NEWTIME
 _TERMINAL_INJECTIONS = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX
 _SHARED_MEMORY_BYTES = 64 * 1024
 """The size of one System V segment. Memory in a segment that no process has attached is not counted

@@ -10,7 +10,7 @@ from mainspring.capabilities.sandbox.wire import Frames, frame
 
 _MAX_UNSENT = 4 * 1024 * 1024
 """A client that does not read misses live output beyond this, and finds it in the record."""
-_PIECE = 262144  # bytes read at once: four times a pipe, since output is passed on without looking
+_PIECE = 262144  # bytes of a client's messages read at once
 _PARTING_SECONDS = 2.0  # for a client to take the last answer
 _INT = 4  # bytes of a C int in SCM_RIGHTS
 

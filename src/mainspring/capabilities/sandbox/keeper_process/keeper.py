@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _LOCK = "lock"
-_LAUNCH_SECONDS = 15.0  # for namespaces and mounts: far below 1 s, but seconds on a busy machine
+_LAUNCH_SECONDS = 15.0  # for the client that started the keeper to connect
 # Between checks of a running program's limits; double lets 20 ms of excess pass.
 _WATCH_SECONDS = 0.01
 _ATTACHED_WATCH_SECONDS = 0.25
 """An attached server is idle most of the time, so it is checked less often."""
-_STOP_SECONDS = 3.0  # between SIGTERM and SIGKILL, for programs that clean up
+_STOP_SECONDS = 3.0  # for a killed program to end; then the whole sandbox is closed
 _END_SECONDS = 20.0
 """A busy machine needs more than usual; until then, the guard of protected paths goes on."""
 

@@ -28,8 +28,8 @@ CONTROL_FD = 3  # the first descriptor after standard input, output and error
 RUN, KILL = b"r", b"k"
 """The same values as in the agent, whose import would take longer than the keeper's start."""
 
-_LAUNCH_SECONDS = 15.0  # as the keeper's
-_ATTEMPTS = 5  # to launch when the kernel is short of something for a moment
+_LAUNCH_SECONDS = 15.0  # for the agent inside to report that it is ready
+_ATTEMPTS = 5  # to launch when a path changes while it is mounted
 _CHANGED = (CHANGED, "Race condition binding", "Can't find source path")
 """Messages of the agent and bubblewrap when a path no longer leads to what was opened."""
 _INT = 4  # bytes of a C int in SCM_RIGHTS

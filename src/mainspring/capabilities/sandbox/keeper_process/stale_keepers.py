@@ -20,7 +20,7 @@ from pathlib import Path
 from mainspring.capabilities.sandbox.keeper_process.execution_records import ExecutionRecords
 from mainspring.capabilities.sandbox.wire import SOCKET, frame
 
-_SECONDS = 5.0  # for a keeper to end its programs, which it does in `_STOP_SECONDS`
+_SECONDS = 5.0  # for a keeper to close by itself; then it is killed
 _CREDENTIALS = 3 * 4  # bytes of `struct ucred`
 
 

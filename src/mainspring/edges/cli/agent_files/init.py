@@ -26,7 +26,9 @@ from mainspring.harness.permissions.policy import parse_mode
 from mainspring.harness.permissions.rule_descriptions import MODE_DESCRIPTIONS
 from mainspring.harness.permissions.tool_names import ALL_TOOLS, BUILTIN_TOOL_NAMES, canonical_name
 from mainspring.runtime.agent_folder.folder_versions import record_version
+from mainspring.runtime.agent_folder.manifest import FILE
 from mainspring.runtime.agent_folder.new_agent import NewAgent, check_no_agent, write_agent
+from mainspring.runtime.settings.model_trust import ChosenModel
 from mainspring.runtime.settings.project_trust import is_trusted
 from mainspring.runtime.versions import Version
 from mainspring.wiring.agent_selection import missing_model_reason
@@ -129,6 +131,8 @@ def _create_files(
     files = write_agent(place, new_agent)
     if was_trusted:
         trust(place, home=home)  # its author has just confirmed every part of it
+    if new_agent.model is not None:
+        ChosenModel(place / FILE, new_agent.model).trust(home)
     return files, record_version(place, clock.now)
 
 

@@ -13,6 +13,7 @@ from msgspec import Struct
 from mainspring import error_table
 from mainspring.capabilities.providers.catalog import Catalog
 from mainspring.capabilities.providers.model_registry import ModelRegistry
+from mainspring.capabilities.providers.provider_table import PROVIDERS
 from mainspring.capabilities.providers.script_file import OFFLINE_MODEL
 from mainspring.config import Settings
 from mainspring.core.events import Usage
@@ -32,7 +33,7 @@ from mainspring.edges.cli.render.printing import (
 )
 from mainspring.harness.limits import prompt_tokens
 from mainspring.runtime import model_checks
-from mainspring.wiring.providers import PROVIDERS, open_model_registry
+from mainspring.wiring.providers import open_model_registry
 
 if TYPE_CHECKING:
     from mainspring.edges.cli.evals import suite_drill

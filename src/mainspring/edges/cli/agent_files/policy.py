@@ -10,6 +10,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 import typer
+from anyio import to_thread
 from msgspec import Struct
 
 from mainspring.config import Settings
@@ -41,6 +42,7 @@ from mainspring.runtime.agent_folder import manifest
 from mainspring.runtime.settings import project_trust
 from mainspring.runtime.settings.policy_loader import LoadedPolicy, read_policy
 from mainspring.runtime.settings.project_trust import unscheduled_reason
+from mainspring.wiring.agent_selection import trust_models
 from mainspring.wiring.settings_files import load_policy, read_project_files
 
 EXIT_STATUS: Mapping[Permission, int] = {"allow": 0, "deny": 1, "ask": 3}
@@ -339,6 +341,9 @@ async def trust(settings: Settings, *, folder: FolderArgument = None) -> int:
     if unscheduled:
         screen.paragraph((f"  schedule: {unscheduled}", "yellow"))
     _trust_models(screen, place / project_trust.MODELS_FILE, home)
+    for model in await to_thread.run_sync(trust_models, settings, place):
+        name = " ".join(model.name.split())
+        screen.paragraph((f"  model: {name} ({model.file.relative_to(place)})", ""))
     return 0
 
 

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 else:
     aiohttp = LazyModule("aiohttp")
 
-_MAX_BYTES = 20_000_000  # of a downloaded archive
+_MAX_BYTES = 20_000_000  # of a catalogue of skills
 _MAX_RESULTS = 20  # of a search
-_DOWNLOAD_SECONDS = 60.0  # for one archive
+_DOWNLOAD_SECONDS = 60.0  # for one download
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -37,7 +37,7 @@ from mainspring.wiring.stores import has_store, open_log
 NO_PROOF_NOTE = "a scan cannot prove that it is safe: read its files before you trust it"
 SEVERITY_STYLES: Mapping[Severity, str] = {"danger": "bold red", "caution": "yellow", "note": "dim"}
 _MAX_FILES = 30  # listed for one skill
-_MAX_NOTES = 12  # findings shown for one file
+_MAX_NOTES = 12  # findings of severity "note" that are shown
 
 
 TrustState: TypeAlias = Literal["trusted", "changed", "not trusted"]

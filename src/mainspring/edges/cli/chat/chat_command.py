@@ -48,6 +48,7 @@ from mainspring.runtime.session.session import Session
 from mainspring.runtime.session.session_updates import record_updates
 from mainspring.runtime.slash_commands import (
     PROMPT_PREFIX,
+    REPLACEABLE,
     CommandContext,
     ParsedSlashCommand,
     SlashCommand,
@@ -358,6 +359,8 @@ class _Chat:
                "guide": self._guide, "bashes": partial(self._shells.show, self._notes),
                "clear": self._clear, "fork": self._fork}  # fmt: skip
         match command.name:
+            case name if name in REPLACEABLE and is_agent_command(self.agent, message):
+                return await self._run_agent_command(command, message)
             case "exit":
                 return 0
             case "help" | "":
@@ -446,8 +449,7 @@ class _Chat:
         chat = chat_sessions.ChatSessions(
             self._settings, self._notes, self._runner.runtime.log, self._keyboard
         )
-        picked = await chat.run(command.name, command.arguments, current)
-        if picked is not None:
+        if (picked := await chat.run(command.name, command.arguments, current)) is not None:
             await self._continue_with(picked)
 
     async def _continue_with(self, picked: PickedSession) -> None:

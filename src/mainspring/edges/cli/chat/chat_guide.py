@@ -26,7 +26,7 @@ from mainspring.runtime.memory.search.memory_index import open_passages
 from mainspring.wiring.agent_selection import validate
 
 _PACKAGE = Path(__file__).parents[3]
-_MAX_LISTED = 20  # pages of the documentation
+_MAX_LISTED = 20  # items of a part of the agent's folder, and problems
 
 
 async def ask_guide(

@@ -29,7 +29,7 @@ from mainspring.runtime.session.recent_sessions import PEOPLES_ORIGINS, sessions
 from mainspring.runtime.session.session_summary import SessionSummary, summarize_session
 from mainspring.runtime.skills.substitution import typed_text
 
-_MAX_LISTED = 15  # sessions that a person looks through
+_MAX_LISTED = 15  # sessions, or messages, to choose from
 _SHOWN_MESSAGES = 5  # of a resumed session, to remember where it was
 _USER_MESSAGES = event_types(events.UserMessage)
 _FORMATS: dict[str, ExportFormat] = {

@@ -19,7 +19,7 @@ from mainspring.runtime.run_options import RunOptions
 from mainspring.wiring.eval_assembly import open_suite_runner
 
 ALARM = 1  # the status if a suite gets worse
-_MAX_RUNS = 200  # a page of history
+_MAX_RUNS = 200  # the newest ones of a suite, of which the trend is
 
 
 class TrendView(Struct, frozen=True, kw_only=True):

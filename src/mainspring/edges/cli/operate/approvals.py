@@ -58,7 +58,7 @@ from mainspring.service.approvals.approvals import (
 )
 from mainspring.service.storage.repository import ListQuery, all_pages
 
-_PAGE_SIZE = 1000  # sessions read at once
+_PAGE_SIZE = 1000  # sessions or approvals read at once
 _MIN_ID_CHARS = 6
 """The minimum length of a part of an id."""
 _MAX_SUGGESTIONS = 5  # ids offered when one is not found

@@ -125,7 +125,7 @@ async def _check_postgres(settings: Settings) -> DoctorCheck:
     return _required("store", server, "sessions are stored there, for workers on any machine")
 
 
-_LOW_DISK_BYTES = 1_000_000_000  # a day of busy sessions
+_LOW_DISK_BYTES = 1_000_000_000  # less free space than 1 GB is reported
 _PROGRAM_SECONDS = 5  # for a program to say its version
 
 

@@ -12,7 +12,7 @@ _LIST_ITEM = re.compile(r" {0,3}(?:[-*+]|\d{1,9}[.)])(?:[ \t]|$)")
 _ANY_ITEM = re.compile(r"([ \t]*)((?:[-*+]|\d{1,9}[.)])(?:[ \t]+|$))")
 _INTERRUPTING_ITEM = re.compile(r" {0,3}(?:[-*+]|1[.)])[ \t]+\S")
 """A first list item that may follow a paragraph without an empty line."""
-_MAX_DEPTH = 8  # of nested lists and quotes
+_MAX_DEPTH = 8  # of nested lists; deeper ones are shown at this depth
 
 
 @dataclass(frozen=True, slots=True)

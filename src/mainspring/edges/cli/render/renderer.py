@@ -7,13 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING
 
+from mainspring.capabilities.providers.provider_table import hint_for
 from mainspring.config import Settings
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
-from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import (
     Delta,
     RetryScheduled,
@@ -32,14 +31,9 @@ from mainspring.edges.cli.render.subagent_tree import SubagentNode, SubagentTree
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
 
-if TYPE_CHECKING:
-    from mainspring.wiring import providers
-else:
-    providers = LazyModule("mainspring.wiring.providers")  # only for errors of providers
-
 _MAX_THINKING_CHARS = 300  # shown of a thought
-_MAX_CRITERIA = 20  # of an outcome
-_MAX_TREE_ROWS = 14  # of subagents, half of a small terminal
+_MAX_CRITERIA = 20  # lines of a grade's explanation
+_MAX_TREE_ROWS = 14  # of subagents; half of the terminal if that is less
 _SHOWN_WHEN_ASKED = ("edit", "write")
 """Tools whose effect is shown before the user allows a call."""
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
@@ -376,7 +370,7 @@ def _transition_text(node: SubagentNode) -> str:
 def error_lines(error: events.ErrorDetail) -> list[StyledText]:
     is_retried = error.retry_status.type == "retrying"
     lines: list[StyledText] = [(error.message, "yellow" if is_retried else "bold red")]
-    hint = providers.hint_for(error)
+    hint = hint_for(error)
     return lines if hint is None else [*lines, (f"hint: {hint}", "dim")]
 
 

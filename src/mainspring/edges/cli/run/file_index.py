@@ -16,7 +16,7 @@ from mainspring.capabilities.tools.file_search import find_ripgreps
 MAX_PATHS = 1_000_000  # paths in memory; larger trees are completed by typing the folder first
 _KEY_CHARS = 2  # of a name that find its candidates
 _CHUNK_BYTES = 1 << 16  # of git's output read at once
-_CHUNK_PATHS = 10_000  # indexed between two looks at the keyboard
+_CHUNK_PATHS = 10_000  # joined into one text to search
 
 
 class FileIndex:

@@ -33,7 +33,7 @@ _FENCE = "```"
 _IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 _PNG = b"\x89PNG\r\n\x1a\n"
 _CLIPBOARD_SECONDS = 5  # for the clipboard's program
-_MAX_IMAGE_BYTES = 20_000_000  # of a pasted image, before it is scaled
+_MAX_IMAGE_BYTES = 20_000_000  # of a pasted image; a larger one is not taken
 _CLIPBOARD_PROGRAMS = (
     ("wl-paste", "--type", "image/png"),
     ("xclip", "-selection", "clipboard", "-t", "image/png", "-o"),

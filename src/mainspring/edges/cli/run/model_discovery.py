@@ -10,9 +10,9 @@ import anyio
 import msgspec
 from msgspec import Struct
 
+from mainspring.capabilities.providers.provider_table import PROVIDERS, Provider
 from mainspring.config import Settings
 from mainspring.core.lazy_module import LazyModule
-from mainspring.wiring.providers import PROVIDERS, Provider
 
 if TYPE_CHECKING:
     import aiohttp

@@ -231,7 +231,7 @@ def _do_nothing() -> None:
     pass
 
 
-MAX_PIPED_BYTES = 2_000_000  # about 500,000 tokens, more than any context
+MAX_PIPED_BYTES = 2_000_000  # about 500,000 tokens; more is refused
 
 
 def is_piped() -> bool:

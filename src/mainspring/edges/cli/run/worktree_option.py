@@ -16,7 +16,7 @@ from mainspring.runtime.session.session import Runtime
 from mainspring.runtime.session.session_summary import workspace_of
 from mainspring.wiring.worktrees import open_worktrees, shared_repository
 
-_ID_DIGITS = 8  # of a generated name
+_ID_DIGITS = 8  # characters of the session's id that end a generated name
 
 
 async def open_worktree(settings: Settings, arguments: RunArguments) -> RunOptions:

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 else:  # it imports the sandbox
     session_files = LazyModule("mainspring.wiring.session_files")
 
-_CHUNK_BYTES = 1 << 20  # written at once
+_CHUNK_BYTES = 1 << 20  # of lines read at once
 _MAX_LISTED = 10  # sessions named before a count
 _MAX_EXPIRED = 100_000  # sessions of one command; it can be repeated
 

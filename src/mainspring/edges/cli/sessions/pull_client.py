@@ -27,7 +27,7 @@ TRANSFER_PREFIX = "tran"
 _MAX_BYTES = 8 << 30  # of a bundle; the workspace's own limit is half of it
 _CHUNK = 1 << 20  # bytes
 _SECONDS = 3600.0  # for a whole transfer
-_MAX_ERROR_CHARACTERS = 2000  # of the server's answer
+_MAX_ERROR_CHARACTERS = 2000  # bytes of the server's answer that an error quotes
 
 
 class Transfer(Struct, frozen=True, kw_only=True):

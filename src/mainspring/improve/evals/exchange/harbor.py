@@ -20,7 +20,7 @@ from mainspring.improve.evals.exchange.imported_suite import ImportedSuite, as_i
 from mainspring.improve.evals.graders import CommandCheck, FileCheck, as_texts, grader_name
 from mainspring.improve.evals.suite import Case, Script, Suite
 
-_MAX_BYTES = 20_000_000  # of one task
+_MAX_BYTES = 20_000_000  # of one file of a task
 _MAX_FILES = 2_000  # of one task
 _IMAGE_FILES = ("Dockerfile", "docker-compose.yaml", "docker-compose.yml")
 _WORKDIR = re.compile(r"^\s*WORKDIR\s+(\S+)", re.MULTILINE)

@@ -19,7 +19,7 @@ from mainspring.improve.evals.suite import Suite
 
 REFERENCE_RUNS = 5  # the first runs, whose mean later ones are compared with
 _ALLOWANCE = 0.5  # standard deviations: CUSUM's usual k for a shift of one
-_LIMIT = 5.0  # standard deviations: CUSUM's usual h: an average of 465 runs between false alarms
+_LIMIT = 5.0  # standard deviations: CUSUM's usual h
 _MAX_SUM = 2 * _LIMIT
 """The highest sum, so that the alarm ends soon after an outage."""
 

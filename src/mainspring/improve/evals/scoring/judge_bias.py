@@ -11,7 +11,7 @@ from typing import Literal, TypeAlias
 PairVerdict: TypeAlias = Literal["first", "second", "tie"]
 _MIN_LOG_ODDS = 0.3
 """Smaller log odds are a tie."""
-_STEPS = 300  # of bisection and gradient; the estimate no longer moves in its fourth digit
+_STEPS = 300  # of gradient descent
 
 
 def pair_verdict(

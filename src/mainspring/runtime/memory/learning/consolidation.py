@@ -48,14 +48,15 @@ KEYWORDS = "keywords"
 """The field with the names that a memory has."""
 ARCHIVE = "archive/"
 """The folder of memories that are no longer recalled but not forgotten."""
-MAX_LINKS = 3  # of a note; half loses chains of three, double fills the prompt with neighbours
-# Shares of equal words: the same fact; one fact told twice. Lower ones lose true things.
+MAX_LINKS = 3  # of a note, the newest or best ones; recall follows them
+# Shares of equal words from which a fact is the same, or is merged. Lower ones join facts that
+# differ, higher ones keep repetitions.
 _SAME, _MERGED = 0.85, 0.5
 _MAX_VALUE = 3
 """The longest value, in words, that can replace another."""
-_MIN_LINK = 3.0  # BM25: about two rare words in common; half links everything in a small store
+_MIN_LINK = 3.0  # sum of log rarities; a shared name alone reaches it
 _COMMON = 20  # a name in more than one of 20 notes links too many of them: it is the project's own
-_MAX_CONTEXT = 160  # characters of the line that says where a note is from
+_MAX_CONTEXT = 160  # characters of the line "See also" in a note
 
 Relation: TypeAlias = Literal["same", "replaced", "conflict", "merged", "related"]
 

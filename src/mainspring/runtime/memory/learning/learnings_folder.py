@@ -24,8 +24,8 @@ from mainspring.runtime.memory.learning.extraction import (
 )
 
 ERRORS, LEARNINGS = ".learnings/ERRORS.md", ".learnings/LEARNINGS.md"
-SIGHTINGS = 3  # of one failure, before it is proposed as a rule
-_MAX_BYTES = 1_000_000  # of the folder
+SIGHTINGS = 3  # sessions with one failure, before it is proposed as a rule
+_MAX_BYTES = 1_000_000  # of one of its files
 _LINE = re.compile(r"^- \d{4}-\d{2}-\d{2} (?P<session>sesn_\w+) (?P<event>sevt_\w+): (?P<text>.+)$")
 
 

@@ -32,7 +32,7 @@ MAX_CAPTIONS = 5
 """The most captions in one run."""
 _SECONDS = 30
 """Time limit for all captions of a run."""
-_MAX_WORDS = 600  # of a caption
+_MAX_WORDS = 600  # characters of a message that are searched for media to remember
 _REMEMBER = re.compile(r"\b(?:remember|memorize|keep in mind|don'?t forget|note)\b", re.IGNORECASE)
 _AUDIO = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w.-]+\.(?:mp3|wav|ogg|m4a|flac)\b", re.IGNORECASE)
 _IMAGE = re.compile(r"(?<![\w/])(?:[\w.-]+/)*[\w.-]+\.(?:png|jpe?g|gif|webp)\b", re.IGNORECASE)

@@ -26,7 +26,7 @@ from mainspring.runtime.memory.memory_folder import MemoryFolder
 from mainspring.runtime.memory.note import INDEX_FILE, Note, content_hash, parse_note
 from mainspring.runtime.memory.search.past_sessions import SESSION, PastMessage
 
-_PASSAGE_WORDS = 120  # longer texts hide their words, shorter ones tear sentences apart
+_PASSAGE_WORDS = 120  # a passage ends with the first piece that reaches them
 _MORE_HITS = 4
 """Passages to fetch for each memory to return, because one memory may have several."""
 _BATCH = 500  # files indexed in one transaction

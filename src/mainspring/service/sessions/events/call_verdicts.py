@@ -18,7 +18,7 @@ from mainspring.log.session_log import ENDLESS, SessionLog
 from mainspring.log.store import EventRange, SessionRow
 
 CALLS = (events.AgentToolUse, events.AgentMcpToolUse)
-_LOOKAHEAD = 16  # calls whose verdicts are known together
+_LOOKAHEAD = 16  # events read beyond four for each call
 _TAIL_EVENTS = 200
 """The last events of a log, among which a call may still wait for a decision."""
 

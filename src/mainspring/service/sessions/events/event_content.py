@@ -53,7 +53,7 @@ from mainspring.service.storage.metadata import copy_fields
 
 MAX_EVENTS = 100  # of one request
 MAX_INITIAL_EVENTS = 50  # of a new session
-MAX_RUBRIC_CHARS = 262_144  # the Managed Agents API's own limit
+MAX_RUBRIC_CHARS = 262_144  # about 65,000 tokens, which every grading reads
 CallId = Annotated[ToolUseId, Meta(min_length=1, max_length=128)]
 
 

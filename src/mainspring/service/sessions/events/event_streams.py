@@ -44,7 +44,7 @@ from mainspring.service.sessions.events.wire_events import (
 
 _PAGE = 50
 """Events read at a time, which limits the memory of a stream that is far behind."""
-_RETRY_SECONDS = 5.0  # told to clients: when to connect again
+_RETRY_SECONDS = 5.0  # after which a client that was refused may connect again
 _ENDS_PREVIEWS = frozenset({"agent.message", "agent.thinking", "span.model_request_end"})
 _DELETED = "session.deleted"
 _THREAD_CREATED = "session.thread_created"

@@ -261,13 +261,20 @@ def wire_event(
     return fields
 
 
+_ACCEPTED_AT_ONCE = (
+    *(events.UserDefineOutcome, events.SessionUpdated, events.ThreadStatusTerminated),
+    # What a workflow run reports has happened already.
+    *(events.WorkflowRunRunning, events.WorkflowRunIdle),
+    *(events.WorkflowRunEnded, events.WorkflowRunFailed),
+)
+
+
 def wire_pending_event(
     item: InboxItem, payload: AnyPayload, *, main_thread_id: str, blobs: Blobs = NO_BLOBS
 ) -> WireEvent:
     """Render an event that waits in the inbox; some count as processed once they are accepted."""
     fields = _fields(item.event_id, payload, item.body.encode(), blobs)
-    accepted = events.UserDefineOutcome | events.SessionUpdated | events.ThreadStatusTerminated
-    is_accepted = isinstance(payload, accepted)
+    is_accepted = isinstance(payload, _ACCEPTED_AT_ONCE)
     fields["processed_at"] = from_micros(item.time) if is_accepted else None
     if item.thread_id != main_thread_id:
         fields.setdefault("session_thread_id", item.thread_id)

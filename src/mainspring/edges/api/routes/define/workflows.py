@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from msgspec import Struct
 
+from mainspring.core.ids import SessionId
 from mainspring.core.sender import Origin
 from mainspring.edges.api.route import (
     ApiCall,
@@ -39,7 +40,7 @@ class ListWorkflows(ShortPageQuery, frozen=True, kw_only=True):
 
 class ListWorkflowRuns(ShortPageQuery, frozen=True, kw_only=True):
     workflow: str | None = None
-    session_id: str | None = None
+    session_id: SessionId | None = None
     """Only the runs that the agent of this session has started."""
     statuses: tuple[RunStatus, ...] = ()
 

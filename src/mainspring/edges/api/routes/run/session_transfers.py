@@ -27,11 +27,11 @@ from mainspring.service.sessions.session_transfer import (
 )
 from mainspring.service.sessions.session_view import SessionObject
 
-_CHUNK_BYTES = 1 << 20  # sent at once: 1 MiB
+_CHUNK_BYTES = 1 << 20  # sent or received at once: 1 MiB
 _TAR = "application/x-tar"
 _UPLOAD_SECONDS = 3600.0
 """How long an upload may take to arrive."""
-_STALE_UPLOAD_AGE = timedelta(days=1)  # an upload that was broken off a day ago is not resumed
+_STALE_UPLOAD_AGE = timedelta(days=1)  # older files of broken uploads are removed
 
 
 @dataclass(frozen=True, slots=True)
