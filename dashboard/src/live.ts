@@ -18,9 +18,14 @@ const SILENT_MS = 5000;
 const POLL_MS = 1500;
 const RETRY_MS = 1000;
 
+/** `hidden`: there is no stream, because nobody sees the tab. */
+export type StreamState = "open" | "cut" | "silent" | "hidden";
 type Handler = (name: string, data: string, id: string) => void;
 
-/** An event stream that says whether it is silent, and reconnects by itself. */
+/**
+ * An event stream that says whether it is silent, and reconnects by itself. A hidden tab has none: all
+ * tabs of a browser share six connections to a server of HTTP/1.1, and with those taken, none works.
+ */
 export class Stream {
   private source: EventSource | null = null;
   private timer = 0;
@@ -33,12 +38,24 @@ export class Stream {
     private readonly query: Record<string, string | number | readonly string[]>,
     private readonly names: readonly string[],
     private readonly on: Handler,
-    private readonly onState: (state: "open" | "cut" | "silent") => void,
+    private readonly onState: (state: StreamState) => void,
     after: number | null,
   ) {
     this.lastId = after === null ? "" : String(after);
-    this.open();
+    document.addEventListener("visibilitychange", this.follow);
+    this.follow();
   }
+
+  private readonly follow = (): void => {
+    if (!document.hidden) {
+      if (!this.source) this.open();
+      return;
+    }
+    window.clearTimeout(this.timer);
+    this.source?.close();
+    this.source = null;
+    this.onState("hidden");
+  };
 
   private open(): void {
     const after = this.lastId === "" ? {} : { after: this.lastId };
@@ -79,6 +96,7 @@ export class Stream {
 
   close(): void {
     this.isClosed = true;
+    document.removeEventListener("visibilitychange", this.follow);
     window.clearTimeout(this.timer);
     this.source?.close();
   }
@@ -143,6 +161,8 @@ export function startLive(): void {
       if (state === "open") {
         stopPolling();
         connection.value = "live";
+      } else if (state === "hidden") {
+        startPolling(); // for the title, and notifications
       } else {
         if (connection.value !== "polling") connection.value = "late";
         startPolling();

@@ -76,7 +76,10 @@ async function load(more: boolean, pages = 1): Promise<void> {
       include_archived: archived || null,
     });
     const all = new Map(more ? listed.value : []);
-    page.data.forEach((session) => all.set(session.id, session));
+    for (const session of page.data) {
+      const held = listed.value.get(session.id); // a change may have come before this answer
+      all.set(session.id, held && held.updated_at > session.updated_at ? held : session);
+    }
     listed.value = all;
     nextPage.value = page.next_page;
     if (page.next_page !== null && pages < MAX_PAGES && shown.value.length < FEW) await load(true, pages + 1);

@@ -97,6 +97,7 @@ def open_tab(browser: "Browser") -> Generator[OpenTab]:
     for tab in tabs:
         if not tab.page.is_closed():
             tab.check()
+            tab.page.close()  # the streams of open tabs take a context's few connections
     for context in contexts:
         context.close()
 

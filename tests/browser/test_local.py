@@ -13,6 +13,9 @@ from tests.browser.local_site import LocalSite, local_site
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext
 
+HIDEABLE = "Object.defineProperty(document, 'hidden', {get: () => Boolean(window.isHidden)})"
+SEEN = "document.dispatchEvent(new Event('visibilitychange'))"
+
 
 @pytest.fixture(scope="module")
 def folder_site(
@@ -179,7 +182,33 @@ def test_a_session_of_the_command_line_appears_without_a_reload(tab: Tab, folder
     page.wait_for_selector(".dot.live")
     done = folder_site.run("run", "Say something about refunds to the next customer.")
     assert done.returncode == 0, done.stderr
-    page.locator("tr[data-session]:has-text('the next customer') .badge.idle").wait_for()
+    row = page.locator("tr[data-session]:has-text('the next customer')")
+    row.locator(".badge.idle").wait_for()
+    renamed = folder_site.run(
+        "sessions", "rename", row.get_attribute("data-session") or "", "Refund"
+    )
+    assert renamed.returncode == 0, renamed.stderr
+    page.locator("tr[data-session] a:text-is('Refund')").wait_for()
+
+
+def test_tabs_that_nobody_sees_take_no_connection_from_the_one_that_is_seen(
+    signed_in: "BrowserContext", open_tab: OpenTab, folder_site: LocalSite
+):
+    tabs = [open_tab(signed_in) for _ in range(7)]
+    for tab in tabs:  # with their streams, six would take all connections of a browser to a server
+        tab.page.add_init_script(HIDEABLE)
+        tab.page.goto(f"{folder_site.url}/#/sessions")
+        tab.page.wait_for_selector(".dot.live")
+        tab.page.wait_for_selector("tr[data-session]")
+        if tab is not tabs[-1]:
+            tab.page.evaluate(f"window.isHidden = true; {SEEN}")
+    session_id = tabs[0].page.locator("tr[data-session]").first.get_attribute("data-session")
+    assert session_id is not None
+    done = folder_site.run("sessions", "rename", session_id, "Seven tabs")
+    assert done.returncode == 0, done.stderr
+    tabs[-1].page.wait_for_selector(f"[data-session={session_id}]:has-text('Seven tabs')")
+    tabs[0].page.evaluate(f"window.isHidden = false; {SEEN}")
+    tabs[0].page.wait_for_selector(f"[data-session={session_id}]:has-text('Seven tabs')")
 
 
 def shots(tab: Tab, name: str) -> None:

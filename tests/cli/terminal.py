@@ -4,6 +4,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import termios
 from collections.abc import Callable, Generator, Mapping
@@ -117,6 +118,14 @@ class Terminal:
 
     def resize(self, columns: int) -> None:
         _resize(self._handle, columns)
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._child.send_signal(number)
+
+    @property
+    def has_echo(self) -> bool:
+        """Whether the terminal shows what is typed, as in a shell."""
+        return bool(termios.tcgetattr(self._handle)[3] & termios.ECHO)  # 3: local modes
 
     def wait(self) -> int:
         """The exit status, once everything is read."""

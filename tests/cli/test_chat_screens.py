@@ -1,6 +1,7 @@
 """Screens of chat in windows of 80 and 40 columns: diffs, outputs, the transcript, commands in the
 background, set-up commands, notices, and the plain mode for screen readers."""
 
+import signal
 import threading
 from pathlib import Path
 
@@ -114,3 +115,71 @@ def test_output_of_others_does_not_tear_the_line_that_is_typed(chat: Chat, upstr
         terminal.resize(60)
         terminal.type("\x0c!")  # Ctrl-L draws the screen again
         terminal.watch("> half a thought!")
+
+
+@pytest.mark.parametrize("columns", [80, 40])
+def test_the_welcome_says_in_five_lines_what_applies_and_what_will_not_work(
+    columns: int, upstream: Upstream, place: Path, environ: dict[str, str]
+):
+    settings = place / ".claude" / "settings.json"
+    settings.parent.mkdir()
+    settings.write_text('{"permissions": {"allow": ["Bash(make:*)"], "deny": ["Read(secret)"]}}')
+    env = {**environ, **upstream.variables}
+    with at_terminal("chat", cwd=place, env=env, columns=columns) as terminal:
+        terminal.expect("problems")
+        terminal.expect("> ")
+        rows = [row for row in terminal.screen(columns) if row]
+        labels = [row.split()[0] for row in rows[:5]]
+        assert labels == ["model", "folder", "rules", "servers", "problems"]
+        assert all(cell_len(row) <= columns for row in rows)
+        assert rows[1].endswith("project")
+        assert "not trusted · 1 rule" in rows[2]
+        assert "no MCP servers" in rows[3]
+        assert "mainspring policy trust" in terminal.text, "how to fix it is never cut off"
+        terminal.type("hello\r")
+        terminal.expect("all I know")
+        assert terminal.text.count("problems") == 1
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0
+
+
+def test_an_error_that_is_not_ours_is_one_line_and_the_chat_goes_on(chat: Chat, tmp_path: Path):
+    work = tmp_path / "work"
+    work.mkdir()
+    with chat("--workspace", str(work)) as terminal:
+        work.rmdir()
+        terminal.type("!ls\r")
+        terminal.expect(f"error: {work}: No such file or directory")
+        terminal.type("/help\r")
+        terminal.expect("what can be typed")
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0
+
+
+def test_sigterm_restores_the_terminal(chat: Chat):
+    with chat() as terminal:
+        assert not terminal.has_echo
+        terminal.send_signal(signal.SIGTERM)
+        assert terminal.wait() == -signal.SIGTERM
+        assert terminal.has_echo
+        assert terminal.raw.rstrip().rfind("\x1b[?2004l") > terminal.raw.rfind("\x1b[?2004h")
+
+
+def test_questions_and_answers_are_shown_as_people_read_them(chat: Chat, upstream: Upstream):
+    options = [{"label": "red"}, {"label": "blue"}]
+    colour = {"header": "Colour", "question": "Which colour?", "options": options}
+    upstream.says(call("ask_user", questions=[colour]))
+    upstream.says("Painted.")
+    with chat() as terminal:
+        terminal.type("paint it\r")
+        terminal.expect("your own words: ")
+        terminal.type("2\r")
+        terminal.expect("ask_user Which colour?")
+        terminal.expect("Painted.")
+        terminal.type("\x0f")  # Ctrl-O
+        terminal.watch("Which colour? blue")
+        assert "{'" not in terminal.text
+        assert '"answers"' not in terminal.text
+        terminal.type("q")
+        terminal.type("/exit\r")
+        assert terminal.wait() == 0

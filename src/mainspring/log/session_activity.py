@@ -38,6 +38,7 @@ _KEY_ARGUMENTS = (
     "code",
     "description",
     "prompt",
+    "question",
     "name",
 )
 """The arguments that describe a call best, most descriptive first."""
@@ -331,8 +332,19 @@ def key_argument(arguments: Mapping[str, object]) -> str:
     texts = [value for value in arguments.values() if isinstance(value, str)]
     values = [*keys, *texts] or [value for value in arguments.values() if value is not None]
     value = values[0] if values else ""
-    is_list = isinstance(value, list)
-    return ", ".join(map(str, cast("list[object]", value))) if is_list else str(value)
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
+    return ", ".join(map(_item_text, items))
+
+
+def _item_text(item: object) -> str:
+    """For people: of an object the text that describes it best. Not recursive: a call can be
+    nested deeply."""
+    if not isinstance(item, dict):
+        return str(item)
+    fields = cast("dict[str, object]", item)
+    texts = [value for value in fields.values() if isinstance(value, str)]
+    keys = [fields[key] for key in _KEY_ARGUMENTS if isinstance(fields.get(key), str)]
+    return str([*keys, *texts][0]) if texts else ", ".join(fields)
 
 
 def _line(text: str | None) -> str | None:

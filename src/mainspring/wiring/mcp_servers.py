@@ -57,6 +57,7 @@ from mainspring.runtime.session.session_paths import (
     with_plugin_folders,
 )
 from mainspring.runtime.session_context import Models, SetupRequest
+from mainspring.runtime.settings.policy_loader import LoadedPolicy
 from mainspring.runtime.settings.session_servers import ProjectServers, read_plugins, server_parts
 from mainspring.runtime.settings.tool_pins import ServerHistory
 from mainspring.wiring.mcp_packages import sandbox_packages
@@ -215,11 +216,11 @@ class ThreadServers:
         return parts
 
 
-def read_project_servers(settings: Settings) -> ProjectServers:
-    """Raises: InvalidInput: the settings cannot be read."""
+def read_project_servers(settings: Settings, loaded: LoadedPolicy | None = None) -> ProjectServers:
+    """`loaded`: what was read of the folder. Raises: InvalidInput: the settings cannot be read."""
     folder, home = Path(settings.folder).resolve(), Path(settings.home)
     scopes = Scopes(folder=folder, home=home, managed=MANAGED)
-    loaded = load_policy(folder, home=home)
+    loaded = loaded or load_policy(folder, home=home)
     return ProjectServers(
         every=defined_servers(scopes, plugins=read_plugins(scopes).servers).servers,
         usable=user_servers(settings, folder, loaded)[0],

@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 import traceback
+from collections.abc import Awaitable
 from io import TextIOWrapper
 
 import anyio
@@ -15,6 +16,7 @@ from mainspring.config import Settings, read_settings
 from mainspring.core import errors
 from mainspring.edges.cli.commands import Action
 from mainspring.edges.cli.render.printing import Screen
+from mainspring.log.task_groups import unwrap_single_error
 
 FAILED_STATUS = 1  # the usual status of a failure
 INTERRUPTED_STATUS = 130  # a shell's status after SIGINT: 128 + 2
@@ -47,14 +49,8 @@ def run_action(action: Action, *, store: str | None, debug: bool) -> int:
         return INTERRUPTED_STATUS
     except typer.BadParameter:  # a usage error: Typer prints it
         raise
-    except errors.MainspringError as error:
-        _print_error(settings, str(error), hints_for(error))
-    except OSError as error:
-        where = f"{error.filename}: " if error.filename else ""
-        _print_error(settings, f"{where}{error.strerror or error}", [_TRACEBACK_HINT])
     except Exception as error:  # noqa: BLE001 (the last place before the user)
-        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-        _print_error(settings, what, [f"this is a bug in Mainspring; {_TRACEBACK_HINT}"])
+        _print_error(settings, error)
     return FAILED_STATUS
 
 
@@ -75,7 +71,34 @@ def hints_for(error: errors.MainspringError) -> list[str]:
     return hints or [hint for kind, hint in _HINTS.items() if isinstance(error, kind)][:1]
 
 
-def _print_error(settings: Settings, what: str, hints: list[str]) -> None:
+async def report_errors(
+    settings: Settings, step: Awaitable[int | None], *, with_bugs: bool
+) -> int | None:
+    """Await a step of a command that goes on after an error, which is printed. `with_bugs`: not
+    only an error of ours."""
+    try:
+        with unwrap_single_error():
+            return await step
+    except BrokenPipeError:  # nobody reads what is printed
+        raise
+    except Exception as error:
+        if not with_bugs and not isinstance(error, errors.MainspringError):
+            raise
+        _print_error(settings, error)
+        return None
+
+
+def _print_error(settings: Settings, error: Exception) -> None:
+    """Print the exception that is being handled, and what to do about it."""
+    match error:
+        case errors.MainspringError():
+            what, hints = str(error), hints_for(error)
+        case OSError(filename=filename, strerror=problem):
+            where = f"{filename}: " if filename else ""
+            what, hints = f"{where}{problem or error}", [_TRACEBACK_HINT]
+        case _:
+            what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            hints = [f"this is a bug in Mainspring; {_TRACEBACK_HINT}"]
     screen = Screen(settings, stderr=True)
     if settings.debug:
         screen.text(traceback.format_exc())

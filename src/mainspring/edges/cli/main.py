@@ -8,7 +8,6 @@ import os
 import resource
 import sys
 from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from itertools import takewhile
 from types import ModuleType
@@ -18,8 +17,14 @@ from mainspring import __version__
 from mainspring.core.lazy_module import LazyModule
 
 if TYPE_CHECKING:
+    from importlib.abc import Loader, MetaPathFinder
+
     from mainspring.edges.cli import app
+
+    class _Importer(MetaPathFinder, Loader):
+        pass
 else:
+    _Importer = object  # importlib.abc imports 20 modules, and nothing needs its classes
     app = LazyModule("mainspring.edges.cli.app")
 
 _GLOBAL_OPTIONS = ("--store", "--debug")
@@ -73,7 +78,7 @@ class PlaceholderModule(ModuleType):
         return getattr(Placeholder, name)
 
 
-class PlaceholderImporter(MetaPathFinder, Loader):
+class PlaceholderImporter(_Importer):
     """Help and completion need only the signatures of commands, so they run with placeholders for
     the modules that commands call, which take up to a second to import."""
 

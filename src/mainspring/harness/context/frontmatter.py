@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from functools import cache
 from itertools import pairwise
 from math import isfinite
 from textwrap import dedent
@@ -31,12 +32,6 @@ _KEY = re.compile(r"""(["']?)([A-Za-z_][\w.-]{0,99})\1 {0,9}:(?=\s|$)""")
 _BLOCK_SIGN = re.compile(r"[|>][+-]?\n")
 _QUOTED = r'"[ !#-\[\]-~\u00a1-\u2027\u202a-\ud7ff\ue000-\ufefe\uff00-\ufffd]*"'
 """A text that is the same in JSON and in YAML."""
-_PLAIN_LINE = re.compile(
-    r"(?P<key>[A-Za-z_][\w-]{0,99}): "
-    r"(?:(?P<words>[A-Za-z](?:[A-Za-z0-9 _./()'+-]*[A-Za-z0-9_)])?|\d{4}-\d\d-\d\d)"
-    rf"|(?P<quoted>{_QUOTED}|\[(?:{_QUOTED}(?:, ?{_QUOTED})*)?\]))",
-    re.ASCII,
-)
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 _NOT_TEXT = frozenset((*_BOOLEANS, "null"))
 
@@ -169,13 +164,23 @@ def _as_written(block: _Block) -> str:
     return text[1:-1] if is_quoted else text
 
 
+@cache  # compiling it takes longer than importing this module
+def _plain_line() -> re.Pattern[str]:
+    return re.compile(
+        r"(?P<key>[A-Za-z_][\w-]{0,99}): "
+        r"(?:(?P<words>[A-Za-z](?:[A-Za-z0-9 _./()'+-]*[A-Za-z0-9_)])?|\d{4}-\d\d-\d\d)"
+        rf"|(?P<quoted>{_QUOTED}|\[(?:{_QUOTED}(?:, ?{_QUOTED})*)?\]))",
+        re.ASCII,
+    )
+
+
 def _plain_pairs(header: str) -> list[_Pair]:
     """The pairs of a header in which each line is a key with words, a day, a text in quotes or a
     list of these, as in the files that Mainspring writes. Empty if it is another: then YAML reads
     it, which takes ten times as long."""
     pairs: list[_Pair] = []
     for number, line in enumerate(header.splitlines()):
-        match = _PLAIN_LINE.fullmatch(line)
+        match = _plain_line().fullmatch(line)
         if match is None:
             return []
         key, words, quoted = match["key"], match["words"], match["quoted"]

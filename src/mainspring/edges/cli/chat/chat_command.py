@@ -14,9 +14,9 @@ from anyio.abc import TaskGroup
 from mainspring.config import Settings
 from mainspring.core.content import Block, TextBlock
 from mainspring.core.envelope import Event
-from mainspring.core.errors import InvalidInput, MainspringError
+from mainspring.core.errors import InvalidInput
 from mainspring.core.lazy_module import LazyModule
-from mainspring.edges.cli.action_runner import hints_for
+from mainspring.edges.cli.action_runner import report_errors
 from mainspring.edges.cli.chat.chat_status import StatusLine
 from mainspring.edges.cli.chat.slash_output import (
     print_help,
@@ -51,7 +51,6 @@ from mainspring.runtime.slash_commands import (
     REPLACEABLE,
     CommandContext,
     ParsedSlashCommand,
-    SlashCommand,
     available_commands,
     mode_of,
     mode_update,
@@ -71,6 +70,7 @@ if TYPE_CHECKING:
         chat_sessions,
         chat_setup,
         chat_shell,
+        chat_welcome,
         mentions,
     )
     from mainspring.edges.cli.chat.chat_sessions import PickedSession
@@ -79,6 +79,7 @@ else:
     chat_sessions = LazyModule("mainspring.edges.cli.chat.chat_sessions")
     chat_setup = LazyModule("mainspring.edges.cli.chat.chat_setup")
     chat_shell = LazyModule("mainspring.edges.cli.chat.chat_shell")
+    chat_welcome = LazyModule("mainspring.edges.cli.chat.chat_welcome")
     input_loop = LazyModule("mainspring.edges.cli.run.input_loop")
     line_completion = LazyModule("mainspring.edges.cli.run.line_completion")
     mentions = LazyModule("mainspring.edges.cli.chat.mentions")
@@ -128,7 +129,7 @@ class _Chat:
         """What keys start while something else goes on."""
         self._mode: Mode | None = None
         """Chosen with Shift-Tab before the session begins."""
-        self._shells = chat_shell.ShellCommands(group, keyboard, status.folder)
+        self._shells = chat_shell.ShellCommands(self._start, keyboard, status.folder)
         self._steering = Steering(keyboard, self._steer)
         self._status = status
         self._corrections = Corrections()
@@ -163,9 +164,6 @@ class _Chat:
             self._group.start_soon(run)
 
         return start
-
-    def commands(self) -> list[SlashCommand]:
-        return available_commands(self.agent)
 
     async def run(self) -> int:
         """Chat until the user leaves. Returns the exit status."""
@@ -227,19 +225,18 @@ class _Chat:
 
     async def _report_errors(self, step: Awaitable[int | None]) -> int | None:
         """Print errors and continue the chat."""
-        try:
-            return await step
-        except MainspringError as error:
-            self.print_line(f"error: {error}", "bold red")
-            for hint in hints_for(error):
-                self.print_line(f"hint: {hint}", "dim")
-            return None
+        return await report_errors(self._settings, step, with_bugs=self._keyboard.is_terminal)
 
     async def _greet(self) -> None:
         if (before := self._runner.session_summary) is not None:
             log = self._runner.runtime.log
             await chat_sessions.show_resumed(self._settings, self._notes, log, before)
-        self.print_line(f"{self.agent.name} · {self.agent.model} · /help", "dim")
+        if not self._keyboard.is_terminal:
+            self.print_line(f"{self.agent.name} · {self.agent.model} · /help", "dim")
+            return
+        folder = self._status.folder
+        welcome = chat_welcome.ChatWelcome(self._settings, folder, self._runner, self._options)
+        await welcome.show(self._notes)
 
     async def _ensure_session(self) -> Session:
         """The session; a new one if there is none yet."""
@@ -394,7 +391,8 @@ class _Chat:
 
     async def _perform(self, command: ParsedSlashCommand, message: str) -> int | None:
         """Run a built-in command, or else a command of the agent."""
-        built_in = {item.name for item in self.commands() if item.kind == "built-in"}
+        every = available_commands(self.agent)
+        built_in = {item.name for item in every if item.kind == "built-in"}
         if command.name not in built_in:
             return await self._run_agent_command(command, message)
         if command.name == "agents" and command.arguments:

@@ -6,12 +6,14 @@ from __future__ import annotations
 import difflib
 import signal
 import subprocess
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import anyio
-from anyio.abc import Process, TaskGroup
+from anyio.abc import Process
 
 from mainspring.config import FOLDER
 from mainspring.core.errors import InvalidInput
@@ -29,6 +31,10 @@ _INSTRUCTION_FILES = ("AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md")
 _YES = ("y", "yes")
 
 
+StartWork: TypeAlias = Callable[[Callable[[], Awaitable[None]]], Callable[[], None]]
+"""Makes a function that starts work, whose errors are printed."""
+
+
 class ShellCommand:
     """A command with the user's permissions, without a sandbox."""
 
@@ -42,17 +48,19 @@ class ShellCommand:
         """Set when it has ended, or continues in the background."""
         self._output: list[str] = []
         self._process: Process | None = None
+        self._started = anyio.Event()
 
     async def run(self, folder: Path) -> None:
+        """Raises: OSError: it cannot be started."""
         async with start_process(self.command, cwd=folder, stderr=subprocess.STDOUT) as process:
             self._process = process
+            self._started.set()
             assert process.stdout is not None
             async for chunk in process.stdout:
                 self._add(sanitize_text(chunk.decode(errors="replace")))
             self.status = await process.wait()
         if self._output and not self._output[-1].endswith("\n"):
             self._add("\n")
-        self.left.set()
 
     def _add(self, text: str) -> None:
         self._output.append(text)
@@ -60,6 +68,7 @@ class ShellCommand:
             self.screen.text(text)
 
     async def stop(self) -> None:
+        await self._started.wait()
         if self._process is not None:
             signal_group(self._process, signal.SIGINT)
             with anyio.move_on_after(_STOP_SECONDS):
@@ -79,8 +88,8 @@ class ShellCommand:
 class ShellCommands:
     """The commands that the user runs with `!`; Ctrl-B puts the current one into the background."""
 
-    def __init__(self, group: TaskGroup, keyboard: Keyboard, folder: Path) -> None:
-        self._group = group
+    def __init__(self, start: StartWork, keyboard: Keyboard, folder: Path) -> None:
+        self._start = start
         self._keyboard = keyboard
         self._folder = folder
         self._background: list[ShellCommand] = []
@@ -92,7 +101,7 @@ class ShellCommands:
         shell = ShellCommand(command)
         shell.screen = screen
         self._current = shell
-        self._group.start_soon(self._follow, shell, screen, results)
+        self._start(partial(self._follow, shell, screen, results))()
         with interrupts(self._keyboard) as presses:
             async with anyio.create_task_group() as group:
 
@@ -106,7 +115,10 @@ class ShellCommands:
         self._current = None
 
     async def _follow(self, shell: ShellCommand, screen: Screen, results: list[str]) -> None:
-        await shell.run(self._folder)
+        try:
+            await shell.run(self._folder)
+        finally:
+            shell.left.set()
         results.append(shell.result)
         if shell in self._background:
             screen.paragraph((f"!{shell.command} ended with status {shell.status}", "yellow"))

@@ -7,6 +7,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Mapping
 
+import msgspec
+from msgspec import Struct
+
 from mainspring.edges.cli.render.printing import StyledText, diff_style, plural
 
 _MAX_DIFF_ROWS = 16  # less than half of a usual window, so that the reply stays in view
@@ -18,6 +21,13 @@ _MAX_DIFFED_CHARS = 100_000
 _COMMANDS = ("bash", "python")
 """Tools whose output is for a person, too. Of the others, only failures are shown."""
 
+_QUESTIONS = "ask_user"
+
+
+class _Answers(Struct):
+    answers: dict[str, str] = {}
+    """By the question."""
+
 
 def call_rows(
     name: str, arguments: Mapping[str, object], output: str, *, is_error: bool, more: str | None
@@ -26,6 +36,8 @@ def call_rows(
     is."""
     if not is_error and (diff := _diff(name, arguments)):
         return _cut(diff, _MAX_DIFF_ROWS, more=more)
+    if not is_error and name == _QUESTIONS and (answers := _answers(output)):
+        return [(f"{question} {answer}", "dim") for question, answer in answers.items()]
     lines = output.strip("\n").splitlines()
     if is_error:
         # the beginning says what was run, the end says why it failed
@@ -56,6 +68,14 @@ def _diff(name: str, arguments: Mapping[str, object]) -> list[StyledText]:
     if len(before) + len(after) > _MAX_DIFFED_CHARS:
         return []
     return [(line, diff_style(line)) for line in _diff_lines(before, after)]
+
+
+def _answers(output: str) -> dict[str, str]:
+    """Empty if it has another form: clients answer too."""
+    try:
+        return msgspec.json.decode(output, type=_Answers).answers
+    except msgspec.DecodeError:
+        return {}
 
 
 def _diff_lines(before: str, after: str) -> Iterable[str]:

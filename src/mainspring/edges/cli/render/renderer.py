@@ -34,8 +34,8 @@ from mainspring.runtime.skills.substitution import typed_text
 _MAX_THINKING_CHARS = 300  # shown of a thought
 _MAX_CRITERIA = 20  # lines of a grade's explanation
 _MAX_TREE_ROWS = 14  # of subagents; half of the terminal if that is less
-_SHOWN_WHEN_ASKED = ("edit", "write")
-"""Tools whose effect is shown before the user allows a call."""
+_SHOWN_WHEN_ASKED = ("edit", "write", "ask_user")
+"""Tools whose effect, or question and answer, is shown while the user is asked."""
 _SILENT_FAILURES = {"max_tokens", "interrupted", "abandoned", "prompt_too_long", "media_too_large"}
 
 _LEVELS = {

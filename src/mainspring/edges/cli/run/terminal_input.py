@@ -35,6 +35,8 @@ else:
     input_loop = LazyModule("mainspring.edges.cli.run.input_loop")  # only at a terminal
 
 _FENCE = "```"
+_USUAL_SCREEN = TerminalCode("\x1b[?2026l\x1b[?1049l\x1b[?2004l\x1b[?25h\r\x1b[J")
+"""Shows updates and the cursor, leaves the other screen and marked pastes, erases our rows."""
 ESCAPE = "escape"
 _MAX_PRESSES = 16
 """Presses that are remembered until somebody looks; more say the same."""
@@ -64,7 +66,15 @@ class Keyboard:
             yield
             return
         loop = input_loop.InputLoop(sources, history, colour=self._settings.color)
-        with loop.above.redirected():
+        before = termios.tcgetattr(sys.stdin)
+
+        def restore() -> None:
+            if _owns_terminal():
+                with suppress(termios.error, OSError):  # the terminal may be gone
+                    loop.above.signal(_USUAL_SCREEN)
+                    termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
+
+        with loop.above.redirected(), _restored_on_end(restore):
             async with run_in_background(loop.run):
                 self.loop = loop
                 try:
@@ -200,23 +210,33 @@ def pause_echo(keyboard: Keyboard | None) -> Generator[Callable[[], None], None,
             with suppress(termios.error):  # the terminal may be gone
                 termios.tcsetattr(sys.stdin, termios.TCSANOW, before)
 
+    paused = [*before]
+    paused[_LOCAL_MODES] &= ~termios.ECHO
+    with _restored_on_end(resume):
+        try:
+            termios.tcsetattr(sys.stdin, termios.TCSANOW, paused)
+            yield resume
+        finally:
+            resume()
+
+
+@contextmanager
+def _restored_on_end(restore: Callable[[], None]) -> Generator[None]:
+    """Restore the terminal before SIGTERM ends the process."""
+    if signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL:
+        yield
+        return
+
     def end(signum: int, _frame: FrameType | None) -> None:
-        resume()
+        restore()
         signal.signal(signum, signal.SIG_DFL)
         os.kill(os.getpid(), signum)
 
-    paused = [*before]
-    paused[_LOCAL_MODES] &= ~termios.ECHO
-    is_unhandled = signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
-    if is_unhandled:
-        signal.signal(signal.SIGTERM, end)
+    signal.signal(signal.SIGTERM, end)
     try:
-        termios.tcsetattr(sys.stdin, termios.TCSANOW, paused)
-        yield resume
+        yield
     finally:
-        resume()
-        if is_unhandled:
-            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _owns_terminal() -> bool:
