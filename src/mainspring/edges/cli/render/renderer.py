@@ -7,12 +7,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import TYPE_CHECKING
 
-from mainspring.capabilities.providers.provider_table import hint_for
 from mainspring.config import Settings
 from mainspring.core import events
 from mainspring.core.content import plain_text
 from mainspring.core.envelope import AnyPayload, Event
+from mainspring.core.lazy_module import LazyModule
 from mainspring.core.model import (
     Delta,
     RetryScheduled,
@@ -30,6 +31,11 @@ from mainspring.edges.cli.render.run_activity import RunActivity, waiting_text
 from mainspring.edges.cli.render.subagent_tree import SubagentNode, SubagentTree
 from mainspring.log import session_activity
 from mainspring.runtime.skills.substitution import typed_text
+
+if TYPE_CHECKING:
+    from mainspring.capabilities.providers import provider_table
+else:
+    provider_table = LazyModule("mainspring.capabilities.providers.provider_table")  # for errors
 
 _MAX_THINKING_CHARS = 300  # shown of a thought
 _MAX_CRITERIA = 20  # lines of a grade's explanation
@@ -370,7 +376,7 @@ def _transition_text(node: SubagentNode) -> str:
 def error_lines(error: events.ErrorDetail) -> list[StyledText]:
     is_retried = error.retry_status.type == "retrying"
     lines: list[StyledText] = [(error.message, "yellow" if is_retried else "bold red")]
-    hint = hint_for(error)
+    hint = provider_table.hint_for(error)
     return lines if hint is None else [*lines, (f"hint: {hint}", "dim")]
 
 
