@@ -89,7 +89,7 @@ async def _note_end(context: ThreadContext, ended: Ended) -> None:
     if ended.reason == "prompt_too_long":
         error = events.ErrorDetail(
             type=PROMPT_TOO_LONG_ERROR,
-            message=f"the prompt is too long: {ended.detail}",
+            message=f"{ended.detail or 'no model was asked'} (the prompt is too long)",
             retry_status=events.RetryStatus(type="terminal"),
             failure="prompt_too_long",
         )
