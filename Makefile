@@ -121,9 +121,10 @@ test: $(READY) $(DASHBOARD) ## run the tests, without the slow ones
 test-slow: $(READY) $(WHEELS) ## run the slow tests and many examples of every property; SLICE=3/24 runs the third of 24 parts
 	$(PY) -m pytest -m "slow or hypothesis" --hypothesis-profile thorough $(if $(SLICE),--slice $(SLICE)) $(AGAIN)
 
-# Two at once: each has a browser and a server. Without a browser, and none to install, they are skipped.
+# Two at once: each has a browser and a server. Without a browser, and none to install, they are skipped. A test that takes too
+# long ends its process: an exception within Playwright's event loop would leave the next test waiting for ever.
 test-browser: $(READY) $(DASHBOARD) ## test the dashboard in a browser, which this installs if it can
-	MAINSPRING_TEST_BROWSER=$$($(PY) tools/dashboard.py --browser) $(PY) -m pytest -n 2 --dist loadfile tests/browser $(AGAIN)
+	MAINSPRING_TEST_BROWSER=$$($(PY) tools/dashboard.py --browser) $(PY) -m pytest -n 2 --dist loadfile -o timeout_method=thread tests/browser $(AGAIN)
 
 conformance: $(READY) $(PEERS) ## run the official conformance suite against the MCP client and the MCP server
 	$(PY) -m pytest tests/mcp/test_conformance.py tests/mcp/test_server_conformance.py $(AGAIN)
