@@ -74,7 +74,7 @@ def _answers(output: str) -> dict[str, str]:
     """Empty if it has another form: clients answer too."""
     try:
         return msgspec.json.decode(output, type=_Answers).answers
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 
